@@ -1,9 +1,8 @@
 """Memory for LLM agents: a token budget per session, long-term blocks per user, nothing lost.
 
-What is needed first can be imported from here; each name loads when it is first used, so that
-`import agent_memory` is quick. The rest has its homes: `agent_memory.errors`,
-`agent_memory.core.records`, `agent_memory.operations`, and each block's own module, such as
-`agent_memory.ltm_blocks.spatial`.
+The main names can be imported from here. Each loads on first use, so that `import agent_memory` is
+quick. Other names are in `agent_memory.errors`, `agent_memory.core.records`,
+`agent_memory.operations`, and each block's own module, such as `agent_memory.ltm_blocks.spatial`.
 """
 
 from __future__ import annotations
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from agent_memory.standalone.word_index import WordIndex
     from agent_memory.strategies.base import Strategy
     from agent_memory.strategies.chain import Chain
+    from agent_memory.strategies.clear_tools import ClearTools
     from agent_memory.strategies.flush import FlushToLTM
     from agent_memory.strategies.summarize import Summarize
     from agent_memory.strategies.trim import Trim
@@ -104,6 +104,7 @@ _HOMES = {
     ".standalone.word_index": ("WordIndex",),
     ".strategies.base": ("Strategy",),
     ".strategies.chain": ("Chain",),
+    ".strategies.clear_tools": ("ClearTools",),
     ".strategies.flush": ("FlushToLTM",),
     ".strategies.summarize": ("Summarize",),
     ".strategies.trim": ("Trim",),
@@ -117,6 +118,7 @@ __all__ = [
     "Block",
     "Chain",
     "ChatHistory",
+    "ClearTools",
     "CompositeMemory",
     "ConfigError",
     "Deployment",

@@ -4,6 +4,7 @@
     ├── InvalidInput               refused at the door; nothing was stored
     │   ├── InvalidId              an empty or unusable session or user id
     │   ├── InvalidMessage         no role and no raw, an unknown role, or not JSON
+    │   ├── InvalidContext         a list of messages that a provider would refuse
     │   ├── MessageTooLarge        it has more bytes than a message may have
     │   ├── InvalidSnapshot        a session's snapshot is damaged, cut short, or none
     │   ├── SessionExists          a session of that id is there already
@@ -63,6 +64,10 @@ class InvalidId(InvalidInput):
 
 class InvalidMessage(InvalidInput):
     """A message has no role and no raw form, an unknown role, or content that is not JSON."""
+
+
+class InvalidContext(InvalidInput):
+    """A list of messages breaks a rule of the provider that it is made for."""
 
 
 class MessageTooLarge(InvalidInput):
@@ -160,7 +165,7 @@ class Damaged(StoreError):
 
 
 class Undecryptable(Damaged):
-    """What is stored was altered, moved or never encrypted, or its key is not given."""
+    """Stored data was altered, moved or never encrypted, or its key is missing."""
 
 
 class SchemaTooNew(StoreError):

@@ -92,7 +92,7 @@ def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str
 
     Args:
         memory: Whose store.
-        error: What is damaged, as `damaged` gave it.
+        error: The damage, as `damaged` returned it.
         dry_run: Only say what would be done.
 
     Returns:
@@ -140,18 +140,18 @@ def verify(memory: AgentMemory, receipt: Receipt | str) -> Receipt:
 
     Args:
         memory: Over the store.
-        receipt: What `delete`, `delete_user` or `checkpoint` gave, or its JSON.
+        receipt: The receipt of `delete`, `delete_user` or `checkpoint`, or its JSON.
 
     Returns:
         The receipt with what holds now of each place.
 
     Raises:
-        InvalidInput: It is no receipt.
+        InvalidInput: It is not a receipt.
     """
     memory.components.guard.check(None, None)
     given = Receipt.from_json(receipt) if isinstance(receipt, str) else receipt
     if not isinstance(given, Receipt):
-        raise InvalidInput(f"{quoted(given)} is no receipt. Give one, or its JSON.")
+        raise InvalidInput(f"{quoted(given)} is not a receipt. Give a receipt or its JSON.")
     return memory.components.receipts.verify(given)
 
 
@@ -168,7 +168,7 @@ def import_session(
     another embedding model.
 
     Args:
-        memory: Where to.
+        memory: The memory that gets it.
         source: A path, a text file, or lines; read once, from the beginning to the end.
         deleted: Bring it back even if it, or its user, was deleted here since it was written.
 
@@ -181,7 +181,7 @@ def import_session(
         InvalidId: It names a session or a user that nobody can have.
         SessionExists: There is a session of its id already.
         InvalidInput: It was deleted here, and `deleted` does not say that it is wanted back.
-        StoreError: The store failed. What had arrived is erased, by a worker at the latest.
+        StoreError: The store failed. A worker erases the part that had arrived.
     """
     from agent_memory.engine.transfer.importer import lines_of
     from agent_memory.engine.transfer.snapshots.reading import Reading

@@ -2,8 +2,8 @@
 
 Conversations with an oracle are said to a memory with `ExtractiveMemory` and `VectorMemory`, and
 what came out is held against the oracle. `--record FOLDER` keeps the model's answers, and
-`--recorded FOLDER` takes them from there, without a model. docs/measuring.md tells what each figure
-means.
+`--recorded FOLDER` takes them from there, without a model. benchmarks/MODELS.md tells what each
+figure means.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from rich.table import Table
 
 from agent_memory import AgentMemory, ExtractiveMemory, Trim, VectorMemory
 from benchmarks import oracles
-from benchmarks.answers import Answers, NotRecorded, estimate
 from benchmarks.choosing import chosen
 from benchmarks.judging import VIEWS, Context, Found, Judged, judge
 from benchmarks.oracles import Told
+from benchmarks.recorded_answers import Answers, NotRecorded, estimate
 
 _ROOM = 1_000_000  # of contexts: nothing is to leave a window
 _REQUESTS = 20  # that one batch may take, attempts included

@@ -185,18 +185,18 @@ def _counting(url: str) -> Iterator[Callable[[], int]]:
             # those of scripts count too; this asks as well
             yield lambda: int(server.info("stats")["total_commands_processed"]) - next(own)
         return
-    whole, times = server_connection.ServerConnection._tried, 0
+    whole, times = server_connection.ServerConnection._translated, 0
 
     def counted(self: Any, call: Callable[[], Any]) -> Any:
         nonlocal times
         times += 1
         return whole(self, call)
 
-    server_connection.ServerConnection._tried = counted  # type: ignore[method-assign]
+    server_connection.ServerConnection._translated = counted  # type: ignore[method-assign]
     try:
         yield lambda: times
     finally:
-        server_connection.ServerConnection._tried = whole  # type: ignore[method-assign]
+        server_connection.ServerConnection._translated = whole  # type: ignore[method-assign]
 
 
 def run(

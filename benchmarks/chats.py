@@ -21,6 +21,7 @@ from benchmarks.conversations import BETWEEN, Conversation, Question
 _CHAT = "chat.json"
 _QUESTIONS = Path("probing_questions", "probing_questions.json")
 _LEFT_OUT = ("abstention", "summarization")
+_ANSWERS = ("answer", "ideal_answer", "ideal_response", "expected_compliance", "rubric")
 _PLAN = re.compile(r"\s*->->.*$", re.DOTALL)  # the points of the plan that a message was made of
 
 
@@ -40,7 +41,7 @@ def _chat(folder: Path) -> Conversation:
     sessions = {f"{folder.name}-{one['batch_number']}": _session(one) for one in batches}
     turns = {turn for messages in sessions.values() for turn, _ in messages}
     questions = [
-        Question(one["question"], category.replace("_", " "), evidence)
+        Question(one["question"], category.replace("_", " "), evidence, _answer(one))
         for category, some in asked.items()
         if category not in _LEFT_OUT
         for one in some
@@ -61,6 +62,11 @@ def _session(batch: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
             message["created_at"] = day + place * BETWEEN
         messages.append((str(one["id"]), message))
     return messages
+
+
+def _answer(question: dict[str, Any]) -> str:
+    """The right answer, under the name that its category has for it."""
+    return next((str(question[name]) for name in _ANSWERS if question.get(name)), "")
 
 
 def _ids(named: object) -> Iterator[str]:

@@ -26,11 +26,18 @@ BETWEEN = timedelta(seconds=30)
 
 @dataclass(frozen=True)
 class Question:
-    """A question and the ids of the turns that hold its answer."""
+    """A question and the ids of the turns that hold its answer.
+
+    Attributes:
+        answer: The right answer; empty where the source has none.
+        asked_at: When it is asked; None for after all that was said.
+    """
 
     text: str
     category: str
     evidence: frozenset[str]
+    answer: str = ""
+    asked_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,9 @@ def _conversation(given: dict[str, Any]) -> Conversation:
     }
     turns = {turn for messages in sessions.values() for turn, _ in messages}
     questions = [
-        Question(one["question"], _CATEGORIES[one["category"]], evidence)
+        Question(
+            one["question"], _CATEGORIES[one["category"]], evidence, str(one.get("answer", ""))
+        )
         for one in given["qa"]
         if (evidence := _evidence(one) & turns)
     ]

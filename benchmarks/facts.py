@@ -29,7 +29,6 @@ from rich.table import Table
 from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, TokenCounter
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Scope
-from agent_memory.stores.sql.migrations import table_name
 from agent_memory.testing import FakeLLM
 from benchmarks.running import machine
 from benchmarks.scale import message_text
@@ -161,7 +160,9 @@ def recall(folder: Path, count: int, questions: int) -> dict[str, float]:
     with closing(sqlite3.connect(path)) as database:
         for _ in range(5):
             begun = perf_counter()
-            for (body,) in database.execute(f"SELECT body FROM {table_name('facts')}"):
+            for (body,) in database.execute(
+                "SELECT body FROM agent_memory_documents WHERE collection LIKE 'fact:%'"
+            ):
                 json.loads(body)
             floor.append((perf_counter() - begun) * 1e3)
     return {"facts": held, "first": taken[0], "again": median(taken[1:]), "floor": median(floor)}

@@ -63,7 +63,7 @@ class SQLiteFloor(SyncBackend):
             folder / "floor.db", isolation_level=None, check_same_thread=False
         )
         self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=NORMAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.execute(_TABLE)
 
     def prepare(self, message: Chat) -> str:
@@ -176,7 +176,7 @@ def _make(name: str, folder: Path) -> Server:
         case "sqlite":
             about = About(
                 f"SQLite {sqlite3.sqlite_version}",
-                "process (WAL, synchronous=NORMAL)",
+                "power (WAL, synchronous=FULL)",
                 "one insert a transaction; the JSON is ready, the number known",
                 budgets=True,
             )

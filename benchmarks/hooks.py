@@ -25,9 +25,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from agent_memory import AgentMemory
-from agent_memory.core.reserved import WORDS
+from agent_memory.core.system_collections import WORDS
 from agent_memory.integrations.hooks.indexing import note_words
-from agent_memory.stores.sql.migrations import table_name
 from benchmarks.running import machine
 from benchmarks.scale import message_text, question_about
 
@@ -72,7 +71,8 @@ def processor_ms(command: Sequence[str], given: str, rounds: int) -> list[float]
 def without_words(path: Path) -> None:
     """Take away what stops have noted."""
     with closing(sqlite3.connect(path)) as database, database:
-        database.execute(f"DELETE FROM {table_name('facts')} WHERE block = ?", [WORDS.name])
+        words = "DELETE FROM agent_memory_documents WHERE collection = ?"
+        database.execute(words, [f"fact:{WORDS.name}"])
 
 
 def run(

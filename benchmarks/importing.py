@@ -34,7 +34,7 @@ def main() -> None:
         print(f"{count:,} messages in {path.stat().st_size:,} bytes")
         command = ["import", path.name, "--from", "chatgpt", "--user", "ana"]
         runs = [run(folder, *command, how) for how in ("--dry-run", "--yes", "--yes")]
-    stored = "All of it was imported before." not in runs[-1][0]
+    stored = "Everything was imported before." not in runs[-1][0]
     if stored or max(most for _, most in runs) > given.most:
         sys.exit(1)
 

@@ -110,7 +110,7 @@ def raw(url: str, folder: Path) -> Iterator[Callable[[float], float]]:
     if url.startswith("sqlite:"):
         with closing(sqlite3.connect(folder / "raw.db", isolation_level=None)) as file:
             file.execute("PRAGMA journal_mode=WAL")
-            file.execute("PRAGMA synchronous=NORMAL")
+            file.execute("PRAGMA synchronous=FULL")
             file.execute(_TABLE)
             into = "INSERT INTO raw VALUES (?, ?, ?)"
             yield lambda seconds: _rate(

@@ -1,7 +1,8 @@
 """Conversations, each with an oracle by hand: what is to be known after it, and what never.
 
-Those of this project stand in `benchmarks/told`, one JSON file each; docs/measuring.md tells their
-form. LoCoMo's file is read too (see `conversations`): of it only questions and evidence are known.
+Those of this project stand in `benchmarks/told`, one JSON file each; benchmarks/MODELS.md tells
+their form. LoCoMo's file is read too (see `conversations`): of it only questions and evidence are
+known.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def _counted() -> Iterator[list[int]]:
 
 
 def _make(which: str, folder: Path) -> Server:
-    durability = "none" if which == "memory" else "process (WAL, synchronous=NORMAL)"
+    durability = "none" if which == "memory" else "power (WAL, synchronous=FULL)"
     note = "no long-term blocks" if which != "recall" else "what is cut is embedded, and searched"
     about = About(__version__, durability, f"tokens are counted; {note}", budgets=True, tasks=True)
     return OurServer(about, functools.partial(Ours, which=which), folder)

@@ -18,7 +18,7 @@ import numpy as np
 import typer
 
 from agent_memory.models.embedders import local
-from agent_memory.retrieval.encoding import TOKEN
+from agent_memory.retrieval.vectors import TOKEN
 from benchmarks.foreign import FOREIGN
 
 _HERE = Path(__file__).parent

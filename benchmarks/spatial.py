@@ -26,7 +26,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 from agent_memory import AgentMemory, SpatialMemory
-from agent_memory.stores.sql.migrations import table_name
 from benchmarks.running import machine
 from benchmarks.scale import message_text
 
@@ -116,7 +115,9 @@ def rows_read(path: Path) -> Samples:
     """Milliseconds that reading and decoding the same rows takes."""
     begun = perf_counter()
     with closing(sqlite3.connect(path)) as database:
-        for (body,) in database.execute(f"SELECT body FROM {table_name('facts')}"):
+        for (body,) in database.execute(
+            "SELECT body FROM agent_memory_documents WHERE collection LIKE 'fact:%'"
+        ):
             json.loads(body)
     return [(perf_counter() - begun) * 1e3]
 

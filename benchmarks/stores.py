@@ -55,7 +55,7 @@ def _add(to: dict[str, list[float]], figures: Iterator[tuple[str, float]]) -> No
 def _floor(path: Path) -> Iterator[tuple[str, float]]:
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         raw.execute("PRAGMA journal_mode=WAL")
-        raw.execute("PRAGMA synchronous=NORMAL")
+        raw.execute("PRAGMA synchronous=FULL")
         columns = "session TEXT, seq INTEGER, message TEXT, PRIMARY KEY (session, seq)"
         raw.execute(f"CREATE TABLE log ({columns})")
         text = str(chats(0, 1)[0])

@@ -2,7 +2,8 @@
 
 Tasks are played over `completion` and over MCP: each in a memory of its own, of which the model
 sees the tools, and what a context shows. `--record FOLDER` keeps the model's answers, and
-`--recorded FOLDER` takes them from there, without a model. docs/measuring.md tells what was found.
+`--recorded FOLDER` takes them from there, without a model. benchmarks/MODELS.md tells what was
+found.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from benchmarks import tools_tasks
-from benchmarks.answers import Answers
 from benchmarks.choosing import chosen
+from benchmarks.recorded_answers import Answers
 from benchmarks.tools_played import Call, Played, play, watched
 from benchmarks.tools_tasks import Over
 

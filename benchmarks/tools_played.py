@@ -35,7 +35,7 @@ from agent_memory.errors import ModelError, ModelOutputInvalid
 from agent_memory.models.llm import LLM
 from agent_memory.models.loading import load_litellm
 from agent_memory.testing import FakeLLM
-from benchmarks.answers import Answers, NotRecorded
+from benchmarks.recorded_answers import Answers, NotRecorded
 from benchmarks.tools_tasks import Holds, Known, Over, Task, told
 
 _USER, _SESSION = "ana", "now"

@@ -22,8 +22,9 @@ from agent_memory import AgentMemory, Chain, FlushToLTM, MemoryContext, Summariz
 from agent_memory.core.context import leading_count
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Summary
+from agent_memory.core.shapes import role_of
 from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.core.window import role_of, visible
+from agent_memory.core.window import visible
 from agent_memory.ltm_blocks import StaticMemory
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.strategies.base import Departure, Strategy
@@ -125,13 +126,17 @@ def history(rng: random.Random, budget: int) -> list[Json]:
     return said
 
 
-def wrong(context: MemoryContext, log: Sequence[Entry], asked: str | None) -> list[str]:
+def wrong(
+    context: MemoryContext, log: Sequence[Entry], asked: str | None, known: set[int]
+) -> list[str]:
     """What of a context is not as the guarantees say; nothing, where all is.
 
     Args:
         context: The context.
         log: The session's whole log.
         asked: What it was asked for.
+        known: The seqs of calls, and of results without one, of which a context said that they are
+            left out: it is said once. Those of this context are added.
     """
     found: list[str] = []
     chat = context.to_messages()
@@ -164,8 +169,17 @@ def wrong(context: MemoryContext, log: Sequence[Entry], asked: str | None) -> li
     hidden = {entry.seq for entry in log if not entry.message.is_system}
     hidden -= {entry.seq for entry in shown}
     start = context.head.start if context.head is not None else 0
-    if any(seq > start for seq in hidden) and not context.warnings:
+    calls = {
+        call["id"]: entry.seq for entry in log for call in entry_view(entry).get("tool_calls") or ()
+    }
+    left_out = {
+        calls.get(entry_view(entry).get("tool_call_id"), entry.seq)
+        for entry in log
+        if entry.seq in hidden and entry.seq > start
+    }
+    if left_out - known and not context.warnings:
         found.append("a call or a result is left out, and no warning says so")
+    known |= left_out
     return found
 
 
@@ -201,6 +215,7 @@ def play(seed: int) -> list[str]:
     if strategy.summary_tokens * 2 > budget:
         strategy = Trim()
     found: list[str] = []
+    known: set[int] = set()
     with AgentMemory(
         store="memory://",
         max_tokens=budget,
@@ -222,14 +237,14 @@ def play(seed: int) -> list[str]:
             if (again.start, again.version) != (head.start, head.version):
                 found.append("a compaction without new input")
             if rng.random() < 0.5:
-                found += wrong(memory.get("s"), memory.history("s"), None)
+                found += wrong(memory.get("s"), memory.history("s"), None, known)
         log = memory.history("s")
         if [one.message.to_dict() for one in log] != [Message.of(one).to_dict() for one in said]:
             found.append("the log says something else")
-        found += wrong(memory.get("s"), log, None)
-        found += wrong(memory.get("s", "What is the code QX-4471?"), log, "What")
+        found += wrong(memory.get("s"), log, None, known)
+        found += wrong(memory.get("s", "What is the code QX-4471?"), log, "What", known)
         lower = memory.get("s", max_tokens=max(64, budget // 2))
-        found += wrong(lower, log, None)
+        found += wrong(lower, log, None, known)
         found += _of_turn(memory, rng, budget)
     return [f"seed {seed}, {strategy!r}, {budget}: {one}" for one in found]
 

@@ -19,7 +19,7 @@ from agent_memory.core.records import Record, Scope, Span
 from agent_memory.core.tools import Arguments
 from agent_memory.errors import InvalidSnapshot
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.tombstones import Tombstone, bury, tombstones
+from agent_memory.ltm_blocks.registry import Tombstone, bury, tombstones
 
 _NAMED = re.compile(r"[Mm]y name is ([A-Z]\w+(?: [A-Z]\w+)*)")
 

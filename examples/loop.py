@@ -1,5 +1,7 @@
 """The loop in one call: recall, ask the model, run its tools, store the turn. Or around your own.
 
+At the end an agent's log of forty tool calls stands in 6,000 tokens, with every answer.
+
 Without a key the model's answers are scripted, by a server on this machine that speaks OpenAI's
 API. Set AGENT_MEMORY_MODEL to any litellm model (and the provider's key), and that model answers.
 """
@@ -38,6 +40,30 @@ def script(fake: FakeLLM) -> None:
     fake.reply("Take size 42, as for the boots.")
     fake.reply("Here is a poem about boots, in forty verses. First verse: ...")
     fake.reply("Size 42.")
+
+
+def long_log() -> None:
+    """Forty questions, calls, results of 1,500 tokens and answers, in a window of 6,000."""
+    with AgentMemory(store="memory://", max_tokens=6000, blocks=[]) as memory:
+        for host in range(1, 41):
+            function = {"name": "read_log", "arguments": f'{{"host": {host}}}'}
+            call = {"id": f"call-{host}", "type": "function", "function": function}
+            log = f"Log of host {host}\n" + "\n".join(f"disk {n} is full" for n in range(300))
+            memory.update("audit", [
+                {"role": "user", "content": f"Is anything wrong with host {host}?"},
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": call["id"], "content": log},
+                {"role": "assistant", "content": f"Host {host} has 300 full disks."},
+            ])  # fmt: skip
+        context = memory.get("audit", "Which hosts have full disks?")
+        chat = context.to_messages()
+        answers = [one for one in chat if one["role"] == "assistant" and one["content"]]
+        results = [one["content"] for one in chat if one["role"] == "tool"]
+        print(f"  {len(answers)} of 40 answers, {len(results)} of 40 results.")
+        print(f"  Within 6,000 tokens: {context.tokens <= 6000}; warnings: {context.warnings}")
+        print(f"  The newest result: {results[-1][:30]!r}... of {len(results[-1]):,} characters.")
+        print(f"  The oldest: {results[0]}")
+        print(f"  Read: {memory.call_tool('audit', 'memory_read_message', {'seq': 3})[:120]}...")
 
 
 def show(memory: AgentMemory, session_id: str) -> None:
@@ -85,6 +111,9 @@ def main() -> None:
         answer = ask_yourself(settings, turn.messages)
         memory.after_turn(turn, answer)
         print(f"  Stored: {len(memory.history('thursday'))} messages.")
+
+    print("\nA long log of an agent:")
+    long_log()
 
 
 def ask_yourself(settings: dict[str, Any], messages: list[dict[str, Any]]) -> Any:

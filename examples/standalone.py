@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 from agent_memory import AgentMemory, ChatHistory, VectorIndex
 from agent_memory.errors import DimensionMismatch
-from agent_memory.standalone.vector_items import Item
+from agent_memory.standalone.item_index import Item
 
 TURNS = [
     {"role": "user", "content": "Which of these is a berry?"},

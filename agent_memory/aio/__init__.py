@@ -1,1 +1,1 @@
-"""The async face: the same calls, awaited, on threads of its own."""
+"""The async interface: the same calls, run on threads and awaited."""

@@ -1,4 +1,4 @@
-"""Async calls derived from sync ones, with their signatures and docstrings."""
+"""Derive async methods from sync ones, with their signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class Run(Protocol):
-    """Makes a call on a thread of a memory's."""
+    """Runs a call on one of a memory's threads."""
 
     def __call__(self, call: Callable[[], T], /) -> Coroutine[Any, Any, T]: ...
 
 
 class Awaits(Protocol):
-    """An async face: what it is the face of, and what its calls are made with."""
+    """An async wrapper: its sync object, and the function that runs calls on threads."""
 
     @property
     def _sync(self) -> Any: ...
@@ -30,10 +30,10 @@ class Awaits(Protocol):
 def awaited(
     call: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[Awaits, P], Coroutine[Any, Any, T]]:
-    """The method of an async face that makes a call of its sync object, on a thread.
+    """Return the async method of a sync method, which runs on a thread.
 
-    `update = awaited(AgentMemory.update)`: type checkers see the parameters of the original by
-    name, and what it returns, awaited. A subclass of the original is called as such.
+    With `update = awaited(AgentMemory.update)`, type checkers see the original's parameters, and
+    its result awaited. If the sync object is a subclass, the overridden method is called.
 
     Args:
         call: The method of the sync class.

@@ -1,9 +1,9 @@
-"""`AsyncAgentMemory`: the engine's names, awaited.
+"""`AsyncAgentMemory`: the calls of `AgentMemory`, awaited.
 
-Each call runs on a thread, through anyio, so that it works on asyncio and trio alike, and on any
-number of event loops at once: each has at most 16 threads for a memory. A call that has begun
-finishes even if its caller is cancelled: there is no half-write. A caller in a cancelled scope
-(anyio, trio) waits for that; `asyncio.Task.cancel` lets it go at once.
+Each call runs on a thread, through anyio. It works with asyncio and trio, and with several event
+loops at the same time. Each loop has at most 16 threads for a memory. A call that has started
+finishes even if its caller is cancelled, so that no write is partial. A caller in a cancelled
+scope (anyio, trio) waits for it. With `asyncio.Task.cancel` the caller returns immediately.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
 from agent_memory.aio.awaited import awaited
-from agent_memory.aio.session import AsyncSession
+from agent_memory.aio.handles import AsyncSession, AsyncUser
 from agent_memory.aio.streams import completion_of
-from agent_memory.aio.user import AsyncUser
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.stats import Progress
@@ -34,14 +33,14 @@ THREADS = 16
 
 
 class AsyncAgentMemory:
-    """The same memory for async code: each call as in `AgentMemory`, awaited.
+    """An `AgentMemory` for async code: the same calls, awaited.
 
     Args:
-        config: As for `AgentMemory`; or an `AgentMemory` that is open already.
+        config: As for `AgentMemory`, or an open `AgentMemory`.
         **fields: As for `AgentMemory`.
 
     Attributes:
-        memory: The memory that is called.
+        memory: The wrapped memory.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class AsyncAgentMemory:
         else:
             self.memory = AgentMemory(config, **fields)
         self._sync = self.memory
-        # of each loop its own: who waits for one can be woken by its own loop alone
+        # one per loop: a waiting task can only be woken by its own loop
         self._limiter = RunVar[anyio.CapacityLimiter](f"agent-memory-{uuid4()}")
         self._calls = 0
         self._ended = threading.Condition()
@@ -100,21 +99,21 @@ class AsyncAgentMemory:
     warm_up = awaited(AgentMemory.warm_up)
 
     def session(self, session_id: str, user_id: str | None = None) -> AsyncSession:
-        """As `AgentMemory.session`."""
+        """Return a handle for a session. See `AgentMemory.session`."""
         return AsyncSession(self.memory.session(session_id, user_id), self._run)
 
     def user(self, user_id: str) -> AsyncUser:
-        """As `AgentMemory.user`."""
+        """Return a handle for a user. See `AgentMemory.user`."""
         return AsyncUser(self.memory.user(user_id), self._run)
 
     async def replay(self, block: str) -> AsyncIterator[Progress]:
-        """As `AgentMemory.replay`."""
+        """Rebuild a block from the logs, and yield the progress. See `AgentMemory.replay`."""
         steps = self.memory.replay(block)
         while (step := await self._run(partial(next, steps, None))) is not None:
             yield step
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make a call of a handle, or any other, on the memory's threads.
+        """Run any call, such as that of a handle, on the memory's threads.
 
         pad = await memory.session("s-1").working()
         await memory.run(pad.set, "plan", ["book a table"])
@@ -122,7 +121,7 @@ class AsyncAgentMemory:
         return await self._run(partial(call, *args, **kwargs))
 
     async def close(self) -> None:
-        """As `AgentMemory.close`, once the calls that go on without their callers have ended."""
+        """Wait for running calls, including those of cancelled callers, and close the memory."""
         await run_sync(self._close)
 
     def _close(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from agent_memory.aio.awaited import Awaits, Run, awaited
 from agent_memory.core.usage import Usage
-from agent_memory.engine.loop.conversing import CompletionStream
+from agent_memory.engine.loop.rounds import CompletionStream
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -17,14 +17,14 @@ _END = object()
 
 
 class AsyncCompletionStream:
-    """As `CompletionStream`, for `async for`.
+    """A `CompletionStream` for `async for`.
 
-    A consumer that is cancelled while it waits closes the stream: nothing is stored, unless all of
-    it had been read already.
+    If the consumer is cancelled while it waits, the stream is closed. Nothing is stored then,
+    unless the stream had been read to its end.
 
     Args:
-        stream: What is read.
-        run: Makes a call on a thread.
+        stream: The sync stream.
+        run: Runs a call on a thread.
     """
 
     def __init__(self, stream: CompletionStream, run: Run) -> None:
@@ -33,17 +33,17 @@ class AsyncCompletionStream:
 
     @property
     def response(self) -> Any:
-        """As `CompletionStream.response`."""
+        """The whole response. See `CompletionStream.response`."""
         return self._stream.response
 
     @property
     def usage(self) -> Usage:
-        """As `CompletionStream.usage`."""
+        """The tokens used. See `CompletionStream.usage`."""
         return self._stream.usage
 
     @property
     def cost(self) -> float | None:
-        """As `CompletionStream.cost`."""
+        """The cost in US dollars. See `CompletionStream.cost`."""
         return self._stream.cost
 
     def __aiter__(self) -> Self:
@@ -52,7 +52,7 @@ class AsyncCompletionStream:
     async def __anext__(self) -> Any:
         try:
             chunk = await self._run(partial(next, self._stream, _END))
-        except BaseException:  # of a cancelled task too, for which nobody else would close it
+        except BaseException:  # also if the task is cancelled: nothing else would close the stream
             self._stream.close()
             raise
         if chunk is _END:
@@ -60,14 +60,14 @@ class AsyncCompletionStream:
         return chunk
 
     async def aclose(self) -> None:
-        """As `CompletionStream.close`."""
+        """Close the stream. See `CompletionStream.close`."""
         self._stream.close()
 
 
 def completion_of(
     call: Callable[Concatenate[S, P], Any],
 ) -> Callable[Concatenate[Awaits, P], Coroutine[Any, Any, Any]]:
-    """As `awaited`; what is a stream is given as an `AsyncCompletionStream`.
+    """Return the async method of a completion; a stream becomes an `AsyncCompletionStream`.
 
     Args:
         call: The method of the sync class.

@@ -1,4 +1,4 @@
-"""The `agent-memory` command. Commands load what they need when they run, so that help is quick."""
+"""The `agent-memory` command. Commands import their modules when they run, so that help is fast."""
 
 from __future__ import annotations
 
@@ -9,23 +9,19 @@ from typing import Annotated
 import typer
 
 from agent_memory.cli import (
-    backups,
-    chat,
     config,
     costing,
     demo,
     doctor,
     facts,
-    forgetting,
     hook,
     importing,
     inspect,
     keys,
     mcp,
-    migrate,
     serve,
     shares,
-    snapshots,
+    transfer,
     upkeep,
     why,
     worker,
@@ -40,7 +36,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo.demo)
-app.command()(chat.chat)
 app.command()(inspect.sessions)
 app.command()(inspect.show)
 app.command()(inspect.search)
@@ -50,14 +45,14 @@ app.command()(facts.facts)
 app.command()(facts.profile)
 app.command()(facts.audit)
 app.command()(facts.forget)
-app.command()(forgetting.surplus)
+app.command()(facts.surplus)
 app.command()(inspect.stats)
 app.command()(inspect.export)
 app.command("import")(importing.import_)
 app.command()(costing.cost)
-app.command()(snapshots.snapshot)
-app.command()(backups.backup)
-app.command()(snapshots.restore)
+app.command()(transfer.snapshot)
+app.command()(transfer.backup)
+app.command()(transfer.restore)
 app.command()(mcp.mcp)
 app.command()(serve.serve)
 app.command()(upkeep.flush)
@@ -67,7 +62,7 @@ app.command()(upkeep.replay)
 app.command()(upkeep.prune)
 app.command()(upkeep.delete)
 app.command()(upkeep.verify)
-app.command()(migrate.migrate)
+app.command()(transfer.migrate)
 app.command()(doctor.doctor)
 app.add_typer(shares.app, name="shares")
 app.add_typer(keys.app, name="keys")
@@ -96,6 +91,6 @@ def _main(
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a console without a character must not end a run
+        if isinstance(stream, TextIOWrapper):  # consoles lack characters; that is no reason to fail
             stream.reconfigure(errors="replace")
     app()

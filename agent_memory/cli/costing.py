@@ -1,4 +1,4 @@
-"""`cost`: what a chat log would cost under each strategy, before anyone pays."""
+"""`cost`: estimate the cost of a chat log under each strategy."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ def cost(
     ],
     source: Annotated[
         From | None,
-        typer.Option("--from", help="Where the chats come from; else a log in JSON lines."),
+        typer.Option("--from", help="The source of the chats. Default: a log in JSON lines."),
     ] = None,
     model: ModelOption = None,
-    budget: Annotated[
-        int, typer.Option("--budget", metavar="N", min=64, help="The token budget of a context.")
+    max_tokens: Annotated[
+        int,
+        typer.Option("--max-tokens", metavar="N", min=64, help="The token budget of a context."),
     ] = 4_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Price a chat log under each strategy: calls, tokens, money, and what would be recalled.
+    """Estimate a chat log's calls, tokens, cost and recalled tokens under each strategy.
 
-    No model is asked, and nothing is stored. Each answer in FILE is one call, whose prompt is
-    counted as `get` would have given it. What memory itself would ask for summaries and facts is an
-    estimate, marked "~". Money needs a --model whose price litellm knows, or the setting `prices`.
+    No model is called, and nothing is stored. Each answer in FILE counts as one call, with the
+    prompt that `get` would return. The memory's own calls for summaries and facts are estimates,
+    marked "~". The cost needs a --model whose price litellm knows, or the setting `prices`.
     """
     from rich.progress import Progress
 
@@ -52,15 +53,15 @@ def cost(
             costs(
                 chat,
                 model=model,
-                max_tokens=budget,
+                max_tokens=max_tokens,
                 prices=settings.prices,
                 progress=lambda count: progress.advance(task, count),
             )
         )
     if as_json:
-        _print_json(chat, bills, model, budget)
+        _print_json(chat, bills, model, max_tokens)
     else:
-        _print_table(chat, bills, model, budget)
+        _print_table(chat, bills, model, max_tokens)
 
 
 def _read(file: Path, source: From | None) -> Chat:
@@ -74,23 +75,23 @@ def _read(file: Path, source: From | None) -> Chat:
     return [(str(one.metadata.get("session_id", "one")), one) for one in messages]
 
 
-def _print_json(chat: Chat, bills: Sequence[Bill], model: str | None, budget: int) -> None:
+def _print_json(chat: Chat, bills: Sequence[Bill], model: str | None, max_tokens: int) -> None:
     from dataclasses import asdict
 
     told = {
         "messages": len(chat),
         "sessions": len({session for session, _ in chat}),
         "model": model,
-        "budget": budget,
+        "max_tokens": max_tokens,
         "strategies": [{**asdict(one), "is_estimated": one.is_estimated} for one in bills],
     }
     typer.echo(json.dumps(told, ensure_ascii=False, indent=2))
 
 
-def _print_table(chat: Chat, bills: Sequence[Bill], model: str | None, budget: int) -> None:
+def _print_table(chat: Chat, bills: Sequence[Bill], model: str | None, max_tokens: int) -> None:
     from rich.table import Table
 
-    asked = f"{model or 'no model named'}, contexts of {budget:,} tokens"
+    asked = f"{model or 'no model named'}, contexts of {max_tokens:,} tokens"
     answers = f"{bills[0].calls:,} answers of {bills[0].completion_tokens:,} tokens in all"
     table = Table(title=f"{len(chat):,} messages, {answers}: {asked}")
     table.add_column("strategy", no_wrap=True)
@@ -110,7 +111,7 @@ def _print_table(chat: Chat, bills: Sequence[Bill], model: str | None, budget: i
         )
     out().print(table)
     out().print(
-        'Marked "~": estimates. "?": not known before. Rebates on cached prompts are left out.',
+        '"~" marks estimates. "?" is not known beforehand. Cached prompts are not discounted.',
         markup=False,
         soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""`agent-memory demo`: a conversation overflows a small budget, and what is left of it."""
+"""`agent-memory demo`: a conversation overflows a small budget."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _PATIENCE = 30.0
 def demo(
     file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Play this chat log."),
+        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Play a chat log."),
     ] = None,
     strategy: Annotated[
-        Kind | None, typer.Option(help="Only this one; all three by default.")
+        Kind | None, typer.Option(help="The strategy; all three by default.")
     ] = None,
     model: ModelOption = None,
     max_tokens: BudgetOption = None,
     ask: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The question asked at the end.")
+        str | None, typer.Option(metavar="TEXT", help="The question at the end.")
     ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Watch a conversation overflow a budget, and what memory keeps of it.
+    """Show a conversation overflow its budget, and what memory still knows of it.
 
-    Plays a talk about an HR policy in 400 tokens, under each strategy; needs no key. With --file,
-    JSON lines with role and content, in 2000 tokens. With --model, that model writes the summary
-    and extracts the facts. All is kept in a temporary store, deleted afterwards.
+    Plays a conversation about an HR policy in 400 tokens, under each strategy; needs no key. With
+    --file, plays JSON lines with role and content, in 2000 tokens. With --model, that model writes
+    the summary and extracts the facts. The store is temporary and deleted afterwards.
     """
     from agent_memory.cli.demo_play import play, show_demo, show_replay
     from agent_memory.cli.lines import read_lines
@@ -72,7 +72,7 @@ def demo(
 def _opened(
     kind: Kind, max_tokens: int, model: str | None, config: Path | None, facts: tuple[str, ...]
 ) -> Iterator[AgentMemory]:
-    """A memory with one strategy, in a temporary store that is deleted afterwards."""
+    """Open a memory with one strategy, in a temporary store that is deleted afterwards."""
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.ltm_blocks import ExtractiveMemory, StaticMemory, VectorMemory
     from agent_memory.strategies import FlushToLTM, Summarize, Trim

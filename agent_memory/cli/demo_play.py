@@ -1,4 +1,4 @@
-"""The demo's player, and what it prints: every number comes from heads, log and contexts."""
+"""Play the demo's conversation and print results, with numbers from heads, log and contexts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from agent_memory.cli import conversation, view
 from agent_memory.cli.common import FAILED, NO_EMBEDDER, err, local_embedder, out
-from agent_memory.cli.config_check import described
+from agent_memory.cli.config import described
 from agent_memory.cli.view import cell, grid, one_line, seqs
 from agent_memory.core.records import Scope
 from agent_memory.core.tokens.counter import TokenCounter
@@ -32,7 +32,7 @@ SESSION, USER = conversation.SESSION, conversation.USER
 
 @dataclass(slots=True)
 class Played:
-    """What happened while a conversation was played; of each overflow, the heads around it."""
+    """The results of playing a conversation. Each overflow has the heads before and after it."""
 
     messages: int = 0
     largest: int = 0
@@ -41,7 +41,7 @@ class Played:
 
 
 def play(memory: AgentMemory, messages: Sequence[tuple[int, Any]], name: str) -> Played:
-    """Append messages one by one; after each, get a context and count it anew."""
+    """Append messages one by one. After each, get a context and count its tokens again."""
     counter = TokenCounter(memory.config.model, memory.config.tokenizer)
     played, before = Played(), None
     with Progress(console=err(), transient=True) as progress:
@@ -62,7 +62,7 @@ def play(memory: AgentMemory, messages: Sequence[tuple[int, Any]], name: str) ->
 
 
 def show_demo(memory: AgentMemory, played: Played, question: str) -> None:
-    """Print one strategy's overflows, its long-term memory, and the window after."""
+    """Print a strategy's overflows, its long-term memory, and the final window."""
     out().print()
     about = described(memory.config.strategy, memory.config.model)
     out().rule(cell(about, "bold"), align="left", style="blue")
@@ -85,9 +85,10 @@ def show_demo(memory: AgentMemory, played: Played, question: str) -> None:
 
 
 def show_replay(memory: AgentMemory, played: Played, question: str) -> None:
-    """Print what the replay of a file found; the exit code is 1 where the budget was passed."""
+    """Print the results of replaying a file. Exits with 1 if a context exceeded the budget."""
     table = grid("", "", header=False)
-    kind, budget = memory.config.strategy.kind, memory.config.max_tokens
+    kind = " and ".join(part.kind for part in memory.config.strategy.parts)
+    budget = memory.config.max_tokens
     table.add_row("messages", f"{played.messages:,}")
     table.add_row("overflows", f"{len(played.overflows):,}")
     table.add_row("contexts checked", f"{played.messages:,}")
@@ -151,7 +152,10 @@ def _long_term(memory: AgentMemory, listed: bool) -> None:
 
 
 def _evidence(memory: AgentMemory, context: MemoryContext, pattern: str) -> tuple[bool, str, str]:
-    """Whether something about her is known, where, and the words; the policy proves nothing."""
+    """Return whether memory knows something about her, where, and the text that shows it.
+
+    Recalls without sources, which come from the policy, do not count.
+    """
     places = [
         (f"recalled, {recall.block} {seqs([seq for _, seq in recall.sources])}", recall.text)
         for recall in context.recalls

@@ -1,8 +1,8 @@
-"""`agent-memory doctor`: one line for each part, with what to do."""
+"""`agent-memory doctor`: check each part, say what to do, and repair damaged records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing
 from importlib import metadata, util
 from pathlib import Path
@@ -11,10 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent_memory.cli import common
-from agent_memory.cli.common import FAILED, NO_EMBEDDER, ConfigOption, ModelOption, P, StoreOption
+from agent_memory.cli.common import (
+    FAILED,
+    NO_EMBEDDER,
+    ConfigOption,
+    ModelOption,
+    P,
+    StoreOption,
+    err,
+    open_memory,
+    out,
+)
 from agent_memory.cli.config_files import store_files
 from agent_memory.cli.view import NOTHING, cell, grid
-from agent_memory.errors import AgentMemoryError
+from agent_memory.errors import AgentMemoryError, Damaged
 from agent_memory.models.embedders import is_remote
 
 if TYPE_CHECKING:
@@ -22,39 +32,85 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.base import Block, Resources
     from agent_memory.stores.base import Store
 
+
+def repair(config: AgentMemoryConfig, *, yes: bool) -> bool:
+    """Show how each damaged record would be repaired, ask, and repair.
+
+    Return whether all records are intact afterwards.
+    """
+    from agent_memory import operations
+
+    with open_memory(config) as memory:
+        left = operations.damaged(memory)
+        if not left:
+            _say("All records can be read. There is nothing to repair.")
+        plans = {error: operations.repair(memory, error, dry_run=True) for error in left}
+        for error, plan in plans.items():
+            _say(f"{error.damage or error}: {plan or _why(error, memory.blocks)}")
+        if any(plans.values()):
+            if not yes:
+                typer.confirm("Do this?", abort=True)
+            # messages first: heads are derived from the log
+            for error in sorted(plans, key=_rank):
+                operations.repair(memory, error)
+            left = operations.damaged(memory)
+            _say(f"{len(plans)} were damaged; {len(left)} are left.")
+    for error in left:
+        err().print(str(error), style="red", markup=False)
+    return not left
+
+
+def _why(error: Damaged, blocks: Collection[str]) -> str:
+    """Explain why there is no plan."""
+    block = error.damage.block if error.damage else ""
+    if not block or block in blocks:
+        return "It cannot be repaired."
+    return (
+        f"It cannot be repaired without the block {block!r}. Run this with the settings of the "
+        "memory that has it."
+    )
+
+
+def _rank(error: Damaged) -> int:
+    kinds = ("message", "session", "fact", "vector", "file")
+    return kinds.index(error.damage.kind) if error.damage else len(kinds)
+
+
+def _say(text: str) -> None:
+    out().print(text, markup=False)
+
+
 _STYLES = {"✓": "bold green", "✗": "bold red", NOTHING: "yellow"}
 _SHOWN = 10
 _CHECK_SECONDS = 30.0
-_RESTORE = "Put a backup back; what can still be read, `agent-memory export` saves."
+_RESTORE = "Restore a backup, or save the readable sessions with `agent-memory export`."
 _OF_STORE = ("store", "migration")
 
 Check = tuple[str, str]
-"""✓ it works, ✗ it fails, a dash: there is nothing to check; and what was found, and what to do."""
+"""A mark and a finding. ✓: it works, ✗: it fails, a dash: there is nothing to check."""
 
 
 @common.guarded
 def doctor(
     model: ModelOption = None,
     call: Annotated[
-        bool, typer.Option("--call", help="Ask the model, and a remote embedder, for real.")
+        bool, typer.Option("--call", help="Call the model, and a remote embedder.")
     ] = False,
     mend: Annotated[
         bool,
-        typer.Option("--repair", help="Say what can be done about damaged records; ask; do it."),
+        typer.Option("--repair", help="Show how damaged records can be repaired; ask; repair."),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --repair: do not ask.")] = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Check the store, what was absorbed, the embedder and the model, and say what to do.
+    """Check the store, absorbing, the embedder and the model, and say what to do.
 
-    Changes nothing but with --repair: it looks at a copy of the store.
+    Reads a copy of the store. Only --repair changes anything.
     """
     files = store_files(config)
     settings = {name: common.load_config(store, files[name], model=model) for name in files}
     if mend:
-        from agent_memory.cli.repair import repair
-
         sound = [repair(one, yes=yes) for one in settings.values()]
         if not all(sound):
             raise typer.Exit(FAILED)
@@ -81,7 +137,7 @@ def _all(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]:
 
 
 def _tried(check: Callable[P, Check], *args: P.args, **kwargs: P.kwargs) -> Check:
-    """A check whose foreseeable failure is its finding."""
+    """Run a check. An expected error becomes its finding."""
     try:
         return check(*args, **kwargs)
     except AgentMemoryError as error:
@@ -119,32 +175,32 @@ def _store(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]
 
 
 def _records(url: str, copy: str, store: Store) -> Check:
-    """Whether each record can be read, and what SQLite says of its file."""
+    """Check that each record can be read, and run SQLite's check of its file."""
     from agent_memory.engine.edit.repair import look
     from agent_memory.stores.sql.checking import quick_check
 
     wrong: list[str] | None = []
     if copy.startswith("sqlite:") and copy != url:
         wrong = quick_check(Path(copy.removeprefix("sqlite:///")), _CHECK_SECONDS)
-    problems = [f"The file is damaged, in SQLite's words: {one}." for one in wrong or ()]
+    problems = [f"The file is damaged; SQLite reports: {one}." for one in wrong or ()]
     problems += [_RESTORE] * bool(problems)
     try:
         looked = look(store, _CHECK_SECONDS)
-    except AgentMemoryError as error:  # what was found before is to be told, too
+    except AgentMemoryError as error:  # report the earlier findings too
         return _found(problems or [str(error)], "")
     problems += [str(error) for error in looked.damaged if error.damage or not wrong]
     if problems or (looked.is_whole and wrong is not None):
-        return _found(problems, "Each can be read.")
-    told = f"After {_CHECK_SECONDS:g} s {looked.sessions} sessions were looked at, all sound"
-    return NOTHING, f"{told}: `agent-memory doctor --repair` looks at all."
+        return _found(problems, "All can be read.")
+    told = f"Stopped after {_CHECK_SECONDS:g} s: {looked.sessions} sessions are undamaged"
+    return NOTHING, f"{told}. `agent-memory doctor --repair` checks all."
 
 
 def _opened(url: str, store: Store, schema: str) -> Check:
     shown = common.without_password(url)
     if common.missing_file(url):
-        return NOTHING, f"{shown} does not exist yet; the first message makes it."
+        return NOTHING, f"{shown} does not exist yet; the first message creates it."
     counts, note = store.counts(), getattr(store, "durability_note", None)
-    gone = " and is gone with the process" if url.startswith("memory:") else ""
+    gone = " and is lost with the process" if url.startswith("memory:") else ""
     held = f"{counts.sessions} sessions, {counts.entries} messages"
     return "✓", f"{shown} opens{gone}{schema}: {held}.{f' {note()}' if note else ''}"
 
@@ -162,17 +218,17 @@ def _vectors(config: AgentMemoryConfig, resources: Resources, call: bool) -> Che
     if not blocks:
         return NOTHING, "No VectorMemory is configured."
     if not call and any(map(is_remote, models)):
-        return NOTHING, "Their dimension is the remote embedder's to tell: try --call."
+        return NOTHING, "Their dimension comes from the remote embedder. Check it with --call."
     problems = [problem for block in blocks for problem in block.problems(resources)]
     if not problems and all(map(common.by_words, models)):
-        return NOTHING, "There is no embedder: VectorMemory goes by words alone."
+        return NOTHING, "There is no embedder: VectorMemory searches by words only."
     kept = {common.without_password(block.store or "the session store") for block in blocks}
-    told = f"Vectors in {', '.join(sorted(kept))} and the embedder agree on their dimension."
+    told = f"Vectors in {', '.join(sorted(kept))} have the embedder's dimension."
     return _found(problems, told)
 
 
 def _absorbing(config: AgentMemoryConfig, store: Store) -> Check:
-    from agent_memory.engine.processing.dead_letters import DeadLetters
+    from agent_memory.engine.processing.failures import DeadLetters
     from agent_memory.engine.processing.replay import unfinished
     from agent_memory.engine.system_records import SystemRecords
 
@@ -181,32 +237,32 @@ def _absorbing(config: AgentMemoryConfig, store: Store) -> Check:
     dead = [str(letter) for name in names for letter in letters.dead(name)]
     failing = {name: error for name in names if (error := letters.failing(name))}
     fails = [
-        f"{name} could not absorb, and will try again: {error}"
+        f"{name} failed to absorb and will retry: {error}"
         for name, error in failing.items()
         if name not in config.lacking_models
     ]
-    more = [f"{len(dead)} dead letters: mend the cause, then `agent-memory retry`."] * bool(dead)
+    more = [f"{len(dead)} dead letters: fix the cause, then run `agent-memory retry`."] * bool(dead)
     told = [*dead[:_SHOWN], *fails, *config.lacking_models.values(), *more]
     told += unfinished(SystemRecords(store))
     mark = "✗" if dead or fails else NOTHING if told or not store.counts().sessions else "✓"
-    return mark, "\n".join(told) or "No failures, no dead letters, no replay stopped half-way."
+    return mark, "\n".join(told) or "No failures, no dead letters, no unfinished replay."
 
 
 def _usable(block: Block, resources: Resources) -> Check:
     block.bind(resources).close()
-    fine = f"{type(block).__name__} is configured and can be used."
+    fine = f"{type(block).__name__} is configured and works."
     return _found(block.problems(resources), fine)
 
 
 def _shares(config: AgentMemoryConfig, store: Store) -> Check:
-    from agent_memory.engine.sharing.grants import Grants
+    from agent_memory.engine.sharing.shares import Grants
 
     grants = Grants(store)
     found = [grants.agents(share) for share in grants.shares()]
-    vain = grants.in_vain(config.shares)
+    vain = grants.overridden(config.shares)
     agents = len({agent for granted in found for agent in granted})
     counted = f"Shared namespaces: {len(found)}; agents with access: {agents}."
-    told = [counted if found else "Nothing is shared between agents.", *vain[:_SHOWN]]
+    told = [counted if found else "There are no shared namespaces.", *vain[:_SHOWN]]
     return NOTHING if vain or not found else "✓", "\n".join(told)
 
 
@@ -220,14 +276,14 @@ def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
     base, key, seconds = config.api_base, config.api_key, config.model_timeout
     embedder = open_embedder(config.embedding, api_base=base, api_key=key, timeout=seconds)
     length = embedder.embed(["Is anyone there?"]).shape[1]
-    return "✓", f"{embedder.name} loads and gives {length} numbers a text."
+    return "✓", f"{embedder.name} loads and returns {length} numbers per text."
 
 
 def _model(config: AgentMemoryConfig, call: bool) -> Check:
     from agent_memory.models.llm import LLM
 
     if config.model is None:
-        told = "None is configured: summaries are local extracts, and fact extraction waits. "
+        told = "None is configured: summaries are local extracts, and facts are not extracted. "
         return NOTHING, f"{told}Set AGENT_MEMORY_MODEL or `model`: openai/gpt-4o-mini."
     if not call:
         return _key(config.model, config)
@@ -238,12 +294,12 @@ def _model(config: AgentMemoryConfig, call: bool) -> Check:
 
 
 def _key(model: str, config: AgentMemoryConfig) -> Check:
-    """Whether a model has its key, as far as can be told without asking it."""
+    """Check that a model has its key, without calling it."""
     missing = common.missing_keys(model, config)
     if missing:
         return "✗", f"{model} needs {missing} in the environment, or api_key."
     known = "no key is missing" if missing is not None else "whether it needs a key is not known"
-    told = f"{model} is configured; {known}. It was not asked: --call does."
+    told = f"{model} is configured; {known}. It was not called: --call does."
     return NOTHING if missing is None else "✓", told
 
 

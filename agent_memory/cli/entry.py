@@ -1,4 +1,4 @@
-"""Where `agent-memory` begins: a prompt's hook goes the quick way, all else is the command line."""
+"""The entry point of `agent-memory`. The hook of a prompt takes a fast path."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def main() -> None:
 
         strict = _STRICT in arguments
         code = answered(_QUICK, given["--agent"], given["--user"], given["--store"], strict=strict)
-        os._exit(code)  # all is printed, nothing is open: to tidy up would keep the prompt waiting
+        os._exit(code)  # nothing is open; the interpreter's cleanup would delay the prompt
     from agent_memory.cli.app import main as whole
 
     try:
         whole()
     except SystemExit as left:
         if left.code and arguments[:1] == ["hook"] and arguments[1:2] not in _WRITING:
-            # A mistake in its options must not have an agent stop: to it 2 means "do not go on".
+            # A wrong option must not stop an agent: exit code 2 means "do not go on" to it.
             sys.exit(_FAILED if _STRICT in arguments else 0)
         raise
 
 
 def _plain(arguments: list[str]) -> dict[str, str] | None:
-    """The options of a prompt's hook; None where the whole command line is to read them."""
+    """Parse the options of a prompt's hook; None if the full command line must parse them."""
     rest = [argument for argument in arguments if argument != _STRICT]
     pairs = dict(zip(rest[::2], rest[1::2], strict=False))
     known = len(rest) == 2 * len(pairs) and pairs.keys() <= _VALUES.keys()

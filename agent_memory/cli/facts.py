@@ -1,4 +1,4 @@
-"""What is known of a user: facts, their profile, every change, and forgetting."""
+"""Show a user's facts, profile and audit, and forget facts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from agent_memory.cli.common import (
     StoreOption,
     UserOption,
     guarded,
+    how_long,
     load_config,
     moment_of,
     open_memory,
@@ -22,29 +23,33 @@ from agent_memory.cli.common import (
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from rich.table import Table
 
+    from agent_memory.core.records import Recall, Surplus
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.engine.user import User
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
 SessionOption = Annotated[
-    str | None, typer.Option("--session", metavar="ID", help="Only what comes from it.")
+    str | None, typer.Option("--session", metavar="ID", help="Only from this session.")
 ]
 AsOfOption = Annotated[
     datetime | None,
-    typer.Option("--as-of", help="What held at that moment (UTC), not what is current."),
+    typer.Option("--as-of", help="Facts valid at this time (UTC). Default: now."),
 ]
 KnownAtOption = Annotated[
-    datetime | None, typer.Option("--known-at", help="By what had been said by then (UTC).")
+    datetime | None,
+    typer.Option("--known-at", help="Only from messages up to this time (UTC)."),
 ]
 
 _SOURCE = re.compile(r"(.+):(\d+)-(\d+)")
 
 
 def _opened(store: str | None, config: Path | None) -> AgentMemory:
-    """The memory, with a block that keeps facts where the settings name no blocks."""
+    """Open the memory, with a block for facts if the settings name no blocks."""
     from agent_memory.ltm_blocks import ExtractiveMemory
 
     return open_memory(load_config(store, config, beside=[ExtractiveMemory()]))
@@ -57,12 +62,12 @@ def facts(
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
     stale: Annotated[
-        bool, typer.Option("--stale", help="Only those not worth recalling, with the why.")
+        bool, typer.Option("--stale", help="Only facts not worth recalling, with the reason.")
     ] = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """List the facts known of a user, each with its time and the words it rests on."""
+    """List a user's facts, each with its time and the quote it comes from."""
     from agent_memory.cli.view import cell
 
     with _opened(store, config) as memory:
@@ -87,7 +92,7 @@ def profile(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Print the profile of a user, as JSON."""
+    """Print a user's profile as JSON."""
     with _opened(store, config) as memory:
         owner = owner_of(memory, user, session)
         found = owner.profile(as_of=moment_of(as_of), known_at=moment_of(known_at))
@@ -101,7 +106,7 @@ def audit(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """List every change to what is known of a user, oldest first, with the why."""
+    """List every change to a user's facts with its reason, oldest first."""
     from agent_memory.cli.view import NOTHING, cell, grid
 
     with _opened(store, config) as memory:
@@ -120,7 +125,7 @@ def audit(
 def forget(
     fact: Annotated[
         str | None,
-        typer.Argument(metavar="[FACT]", help="A fact's id, or how it begins; wants --user."),
+        typer.Argument(metavar="[FACT]", help="A fact's id or its beginning; needs --user."),
     ] = None,
     user: UserOption = None,
     source: Annotated[
@@ -128,14 +133,14 @@ def forget(
         typer.Option(
             "--source",
             metavar="SESSION[:FIRST-LAST]",
-            help="Instead: all that comes from a session, or from some of its messages.",
+            help="Instead: all facts from a session, or from a range of its messages.",
         ),
     ] = None,
-    why: Annotated[str, typer.Option("--why", help="What the audit is to say.")] = "",
+    why: Annotated[str, typer.Option("--why", help="The reason, for the audit.")] = "",
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Forget a fact, or what comes from a session. What these had superseded holds again."""
+    """Forget a fact, or all facts from a session. Facts they had superseded become valid again."""
     from agent_memory.cli.view import cell
 
     part = _part(source)
@@ -145,7 +150,7 @@ def forget(
             fact = _whole_id(fact, {one.fact for one in owner.audit() if one.fact})
         gone = owner.forget(fact, source=part, why=why)
     console = out()
-    console.print(_table(gone) if gone else "Nothing was known of it.")
+    console.print(_table(gone) if gone else "There is no such fact.")
     if gone:
         console.print(cell("Forgotten. The messages are still in the log.", "dim"))
 
@@ -173,12 +178,102 @@ def _part(source: str | None) -> str | tuple[str, int, int] | None:
 
 
 def _whole_id(begun: str, ids: set[str]) -> str:
-    """The one id that begins so.
+    """Return the only id with this prefix, or the prefix if there is none.
 
     Raises:
-        InvalidInput: Several do.
+        InvalidInput: Several ids have this prefix.
     """
     found = sorted(name for name in ids if name.startswith(begun))
     if len(found) > 1:
-        raise InvalidInput(f"Several facts' ids begin with {begun!r}. Give more of the one meant.")
+        raise InvalidInput(f"Several facts have ids beginning with {begun!r}. Give more of the id.")
     return found[0] if found else begun
+
+
+ForgetOption = Annotated[
+    bool, typer.Option("--forget", help="Ask, then permanently forget what is shown.")
+]
+WhyOption = Annotated[str, typer.Option("--why", help="The reason, for the audit.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+_SHORT = 8  # characters of an id
+
+
+@guarded
+def surplus(
+    user: UserOption = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="ID", help="Its user's memory, or its own without one."),
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than", metavar="TIME", help="Include older records: 30d, 12h or 15m."
+        ),
+    ] = None,
+    messages: Annotated[
+        bool,
+        typer.Option("--messages", help="Include messages; --forget removes them from the log."),
+    ] = False,
+    forget: ForgetOption = False,
+    why: WhyOption = "",
+    yes: YesOption = False,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Report near-duplicates and old records. Changes nothing without --forget."""
+    age = how_long("--older-than", older_than)
+    with open_memory(load_config(store, config)) as memory:
+        owner = owner_of(memory, user, session)
+        found = owner.surplus(older_than=age, messages=messages)
+        _show(found)
+        if forget:
+            forget_found(owner, found, messages=messages, why=why, yes=yes)
+
+
+def forget_found(
+    owner: User,
+    found: Sequence[Recall | Surplus],
+    *,
+    messages: bool,
+    why: str,
+    yes: bool,
+) -> None:
+    """Ask, forget the records that were shown, and print how many.
+
+    Args:
+        owner: The owner of the records.
+        found: The records that were shown.
+        messages: Whether to remove messages from their logs.
+        why: The reason, for the audit.
+        yes: Whether to skip the question.
+    """
+    if not found:
+        return
+    if not yes:
+        logs = ", and remove messages from their logs" if messages else ""
+        typer.confirm(f"Permanently forget these {len(found)}{logs}?", abort=True)
+    gone = owner.forget_all(found, messages=messages, why=why)
+    told = f"{len(gone)} of {len(found)} forgotten."
+    if len(gone) < len(found) and not messages:
+        told += " The others are messages and stay in the log. --messages removes them."
+    out().print(told)
+
+
+def _show(found: Sequence[Surplus]) -> None:
+    from agent_memory.cli.view import cell, grid, sources
+
+    table = grid("id", "why", "block", "time", "text", "source", "what stays")
+    for one in found:
+        recall, of = one.recall, one.of
+        at = f"{recall.created_at:%Y-%m-%d %H:%M}" if recall.created_at else ""
+        table.add_row(
+            cell(_short(recall)), one.why if of is None else f"{one.why} of {_short(of)}",
+            recall.block, at, cell(recall.text), cell(sources(recall)),
+            cell(of.text if of else "", "dim"),
+        )  # fmt: skip
+    out().print(table if found else "There are no near-duplicates and no old records.")
+
+
+def _short(recall: Recall) -> str:
+    return recall.id if recall.block == "log" else recall.id[:_SHORT]

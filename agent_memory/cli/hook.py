@@ -1,4 +1,4 @@
-"""`agent-memory hook`: a coding agent's events, and the settings that have it tell them."""
+"""`agent-memory hook`: handle a coding agent's events, and install the hooks in its settings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,12 +25,74 @@ from agent_memory.cli.common import (
     without_password,
 )
 from agent_memory.errors import ConfigError, InvalidInput
+from agent_memory.integrations.hooks.settings import PLACES
 
 if TYPE_CHECKING:
     from agent_memory.integrations.hooks.settings import Settings
 
+_MOVED = {"claude-code": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
+
+
+def home() -> Path:
+    """Return the user's home folder.
+
+    Raises:
+        InvalidInput: There is none.
+    """
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise InvalidInput("There is no home folder. Set HOME, or use --project.") from None
+
+
+def folder(agent: str) -> Path:
+    """Return the folder of an agent's user settings."""
+    moved = os.environ.get(_MOVED.get(agent, ""))
+    return Path(moved) if moved else home() / Path(PLACES[agent].home).parent
+
+
+def settings_file(agent: str, project: bool) -> Path:
+    """Return the file with an agent's hooks: the user's, or that of the current folder."""
+    place = PLACES[agent]
+    path = Path.cwd() / place.project if project else folder(agent) / Path(place.home).name
+    return path.resolve()  # a link stays, and its target is written
+
+
+def read(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return a file's text and its JSON object; both empty if the file does not exist.
+
+    Raises:
+        ConfigError: It is not a JSON object. The file stays unchanged.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return "", {}
+    try:
+        found = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not JSON: {error}. Fix it, and run this again.") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} is not a JSON object. Fix it, and run this again.")
+    return text, found
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file atomically, with its previous permissions."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, path.stat().st_mode & 0o7777 if path.exists() else 0o600)
+        os.replace(name, path)
+    except BaseException:  # also on Ctrl-C, remove the incomplete file
+        os.unlink(name)
+        raise
+
+
 app = typer.Typer(
-    help="Memory for Claude Code, Codex and Cursor, by their hooks: `hook install` sets them up.",
+    help="Memory for Claude Code, Codex and Cursor through hooks. `hook install` sets them up.",
     no_args_is_help=True,
 )
 
@@ -37,11 +100,11 @@ _NAME = "agent-memory"
 _FILE = ".agent-memory/memory.db"
 _SQLITE = "sqlite:///"
 _EVENTS = {
-    "SessionStart": "Print what a session begins with: what is known, what was done here last.",
-    "UserPromptSubmit": "Print what earlier sessions say that bears on a prompt.",
-    "Stop": "Store what was said since the last time.",
-    "PreCompact": "Store what was said, all of it, before the agent cuts its context.",
-    "SessionEnd": "Store what was said since the last time, at a session's end.",
+    "SessionStart": "Print the context of a new session: what is known, and the last work here.",
+    "UserPromptSubmit": "Print what is relevant to a prompt from earlier sessions.",
+    "Stop": "Store the new messages.",
+    "PreCompact": "Store all messages before the agent compacts its context.",
+    "SessionEnd": "Store the new messages at a session's end.",
 }
 
 AgentOption = Annotated[
@@ -49,23 +112,25 @@ AgentOption = Annotated[
 ]
 AgentsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[AGENT]...", help="claude-code, codex, cursor; else those found here."),
+    typer.Argument(
+        metavar="[AGENT]...", help="claude-code, codex, cursor. Default: those found here."
+    ),
 ]
 ProjectOption = Annotated[
     bool,
-    typer.Option("--project", help="In the settings of this folder alone."),
+    typer.Option("--project", help="Only in the settings of this folder."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Write without asking.")]
 
 
 def _event(name: str) -> Callable[..., None]:
     def answer(
-        user: Annotated[str, typer.Option("--user", metavar="ID", help="Whose memory.")],
+        user: Annotated[str, typer.Option("--user", metavar="ID", help="The user.")],
         agent: AgentOption = "claude-code",
         store: StoreOption = None,
         config: ConfigOption = None,
         strict: Annotated[
-            bool, typer.Option("--strict", help="Exit with 1 where something failed.")
+            bool, typer.Option("--strict", help="Exit with 1 if something fails.")
         ] = False,
     ) -> None:
         from agent_memory.cli.hook_events import answered
@@ -88,7 +153,7 @@ def install(
         typer.Option(
             "--user",
             metavar="ID",
-            help="Whose memory. Else your login name; with --project, that and the folder.",
+            help="The user. Default: your login name; with --project, login name and folder.",
         ),
     ] = None,
     project: ProjectOption = False,
@@ -96,9 +161,9 @@ def install(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Write the hooks into agents' settings, after showing what changes. What is there stays.
+    """Show the change, ask, and add the hooks to agents' settings. Other settings stay.
 
-    The store is --store, else AGENT_MEMORY_STORE, else ~/.agent-memory/memory.db.
+    The store is --store, AGENT_MEMORY_STORE, or ~/.agent-memory/memory.db, in this order.
     """
     from agent_memory.integrations.hooks.settings import with_hooks
 
@@ -112,7 +177,7 @@ def install(
 def uninstall(
     agents: AgentsArgument = None, project: ProjectOption = False, yes: YesOption = False
 ) -> None:
-    """Take the hooks out of agents' settings again, and nothing else. The memory stays."""
+    """Remove the hooks from agents' settings. Other settings and the memory stay."""
     from agent_memory.integrations.hooks.settings import without_hooks
 
     for agent in _agents(agents):
@@ -120,13 +185,12 @@ def uninstall(
 
 
 def _change(agent: str, project: bool, yes: bool, change: Callable[[Settings], Settings]) -> None:
-    from agent_memory.cli.hook_files import read, settings_file, write
 
     path = settings_file(agent, project)
     text, now = read(path)
     made = change(now)
     if made == now:
-        typer.echo(f"{agent}: {path} stays as it is.")
+        typer.echo(f"{agent}: {path} is unchanged.")
         return
     indent = _indent(text)
     new = json.dumps(made, indent=indent, ensure_ascii=False) + "\n"
@@ -144,23 +208,22 @@ def _indent(text: str) -> str | int:
 
 
 def _agents(named: list[str] | None) -> list[str]:
-    from agent_memory.cli.hook_files import folder
     from agent_memory.integrations.hooks.events import AGENTS
 
     if unknown := [name for name in named or () if name not in AGENTS]:
-        raise InvalidInput(f"There are no hooks for {unknown[0]!r}, but for {', '.join(AGENTS)}.")
+        raise InvalidInput(f"{unknown[0]!r} is not supported. Use one of {', '.join(AGENTS)}.")
     found = named or [name for name in AGENTS if folder(name).is_dir()]
     if not found:
-        raise InvalidInput(f"No agent was found here. Name one: {', '.join(AGENTS)}.")
+        raise InvalidInput(f"No agent was found. Name one of {', '.join(AGENTS)}.")
     return found
 
 
 def _program() -> str:
-    """The command as an agent finds it, whatever its PATH."""
+    """Return the absolute path of the command, which does not depend on an agent's PATH."""
     own = Path(sys.argv[0])
     found = str(own.absolute()) if own.name == _NAME and own.is_file() else shutil.which(_NAME)
     if found is None:
-        raise ConfigError(f"The command {_NAME} is not on the PATH: install the package first.")
+        raise ConfigError(f"The command {_NAME} is not on the PATH. Install the package first.")
     return os.path.abspath(found)
 
 
@@ -170,15 +233,15 @@ def _user(user: str | None, project: bool) -> str:
     if user is None:
         try:
             user = getpass.getuser()
-        except (OSError, KeyError):  # no HOME, no name: which of them, the Python decides
-            raise InvalidInput("Who you are is not known here. Name it with --user.") from None
+        except (OSError, KeyError):  # no login name; the class depends on the Python version
+            raise InvalidInput("Your login name is unknown. Pass --user.") from None
         user = f"{user}@{Path.cwd()}" if project else user
     check_id("user_id", user)
     return user
 
 
 def _where(store: str | None, config: Path | None) -> list[str]:
-    """The options that say where the memory is, whatever the folder of a later call."""
+    """Return the options that name the store, with absolute paths."""
     options = []
     if config is not None:
         options = ["--config", str(config.absolute())]
@@ -189,8 +252,8 @@ def _where(store: str | None, config: Path | None) -> list[str]:
     url = str(load_config(url, None).store)
     if without_password(url) != url:
         raise ConfigError(
-            "The store's URL holds a password, which settings of agents are no place for. Write it "
-            "into a file of settings, and give that with --config."
+            "The store's URL has a password, which should not stand in an agent's settings. Write "
+            "the URL to a file of settings, and pass that with --config."
         )
     if url.startswith(_SQLITE):
         path = Path(url.removeprefix(_SQLITE)).absolute()
@@ -200,6 +263,5 @@ def _where(store: str | None, config: Path | None) -> list[str]:
 
 
 def _home() -> Path:
-    from agent_memory.cli.hook_files import home
 
     return home()

@@ -1,6 +1,6 @@
-"""One event of a coding agent, from its standard input to its exit code.
+"""Handle one event of a coding agent, from standard input to exit code.
 
-It is imported for each prompt that a user writes: what takes long to load is loaded where used.
+This module is imported for each prompt of a user. Slow imports are made where they are used.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def answered(
     config: Path | None = None,
     strict: bool = False,
 ) -> int:
-    """Answer the event on standard input; the exit code.
+    """Handle the event on standard input. Return the exit code.
 
     Args:
-        event: Its name.
-        agent: Whose it is.
-        user: Whose memory.
-        store: The memory's URL, as the settings give it.
+        event: The event's name.
+        agent: The agent's name.
+        user: The user's id.
+        store: The store's URL, as in the agent's settings.
         config: A file of settings.
-        strict: Whether a failure is told by the exit code too.
+        strict: Whether a failure gives exit code 1.
     """
 
     def opened() -> AgentMemory:
@@ -47,14 +47,14 @@ def answered(
         from agent_memory.engine.memory import AgentMemory
 
         settings = load_config(store, config)
-        # An agent waits for us: what needs a model is left to whoever runs with one.
+        # The agent is waiting: work that needs a model is left to other processes.
         return AgentMemory(settings.model_copy(update={"model": None, "overflow_mode": "inline"}))
 
     try:
         told = run(agent, event, _given(), user, _file(store, config), opened)
         if told:
             print(told, flush=True)
-    except Exception as error:  # noqa: BLE001 - an agent goes on without memory, whatever is wrong
+    except Exception as error:  # noqa: BLE001 - the agent goes on without memory
         text = " ".join(str(error).split()) or type(error).__name__
         print(f"agent-memory hook {event}: {text}", file=sys.stderr, flush=True)
         return _FAILED if strict else 0
@@ -63,7 +63,7 @@ def answered(
 
 def _given() -> bytes:
     if sys.stdin is None or sys.stdin.isatty():
-        raise InvalidInput("An agent runs this, with an event on its standard input.")
+        raise InvalidInput("Standard input has no event. A coding agent runs this command.")
     given = sys.stdin.buffer.read(_LONGEST + 1)
     if len(given) > _LONGEST:
         raise InvalidInput(f"The event has more than {_LONGEST:,} bytes.")
@@ -71,7 +71,7 @@ def _given() -> bytes:
 
 
 def _file(store: str | None, config: Path | None) -> str | None:
-    """The file that a prompt may read by itself: where no other setting has a say."""
+    """Return the SQLite file that a prompt may read directly; None if other settings apply."""
     others = any(name.startswith("AGENT_MEMORY_") and name != _STORE for name in os.environ)
     if store is None or not store.startswith(_SQLITE) or config is not None or others:
         return None

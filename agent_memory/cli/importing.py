@@ -1,4 +1,4 @@
-"""`import`: chats from elsewhere, many sessions at once or one log into one session."""
+"""`import`: import sessions from another program, or append one log to one session."""
 
 from __future__ import annotations
 
@@ -41,41 +41,50 @@ def import_(
     session: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SESSION]", help="The session to which a chat log in JSON lines is appended."
+            metavar="[SESSION]", help="The session to append a chat log in JSON lines to."
         ),
     ] = None,
     source: Annotated[
         From | None,
-        typer.Option("--from", help="Where the chats come from."),
+        typer.Option("--from", help="The source of the chats."),
     ] = None,
     user: UserOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be imported.")
+        bool, typer.Option("--dry-run", help="Only show what would be imported.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     deleted: Annotated[
-        bool, typer.Option("--deleted", help="Bring sessions back too that were deleted here.")
+        bool, typer.Option("--deleted", help="Also import sessions that were deleted here.")
+    ] = False,
+    assign: Annotated[
+        bool,
+        typer.Option(
+            "--assign", help="Assign sessions that were imported without a user to --user."
+        ),
     ] = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Bring chats along: an export or database of another program, or a log in JSON lines.
+    """Import chats: an export or database of another program, or a log in JSON lines.
 
-    With --from, each conversation becomes a session, with its times and branches; what could not be
-    read is listed, and ends the command with 1. What was imported before is not stored again. No
-    model is asked. With SESSION, the lines of FILE (role and content) are appended to that session,
-    all or none: `created_at`, `create_time` or `timestamp` is a message's time; `id` and
-    `session_id` go into its metadata. What `snapshot` wrote is for `restore`.
+    With --from, each conversation becomes a session, with its times and branches. Unreadable items
+    are listed, and the command then exits with 1. Items that were imported before are not stored
+    again. No model is called.
+
+    With SESSION, the lines of FILE (role and content) are appended to that session, all or none.
+    `created_at`, `create_time` or `timestamp` is a message's time. `id` and `session_id` go into
+    its metadata. For files of `snapshot`, use `restore`.
     """
     if (session is None) == (source is None):
-        told = "Name what FILE comes from, --from chatgpt, or the session that a log is appended to"
-        raise InvalidInput(f"{told}: one of the two. Known to --from: {', '.join(From)}.")
+        told = "Pass either --from with the source of FILE, or the SESSION to append a log to"
+        raise InvalidInput(f"{told}. Sources: {', '.join(From)}.")
     settings = load_config(store, config)
     if source is None:
         assert session is not None
         _append(file, session, user, settings, dry_run=dry_run)
     else:
-        _bring(file, source, user, settings, dry_run=dry_run, yes=yes, deleted=deleted)
+        how = {"deleted": deleted, "assign": assign}
+        _bring(file, source, user, settings, how, dry_run=dry_run, yes=yes)
 
 
 def _bring(
@@ -83,10 +92,10 @@ def _bring(
     source: From,
     user: str | None,
     settings: AgentMemoryConfig,
+    how: dict[str, bool],
     *,
     dry_run: bool,
     yes: bool,
-    deleted: bool,
 ) -> None:
     from agent_memory.integrations.importing import import_chats, preview
 
@@ -95,36 +104,34 @@ def _bring(
             found = preview(file, source, user_id=user, progress=progress)
         _show(found)
         if not found.messages and not found.notes:
-            raise InvalidInput(f"Nothing of {source} could be read in {file}.")
+            raise InvalidInput(f"{file} has no readable chats of {source}.")
         if user is None:
-            told = "No --user: what is said in one session is not recalled in another."
+            told = "No --user: messages of one session will not be recalled in another."
             err().print(told, style="yellow", markup=False)
         if dry_run:
             _list(found, len(found.unread))
             return
         _list(found, _FEW)
         typer.confirm("Import this?", abort=True)
-    # without threads in the background, which would ask models meanwhile
+    # without background threads, which would call models meanwhile
     settings = settings.model_copy(update={"overflow_mode": "inline"})
     try:
         with (
             open_memory(settings, create=True) as memory,
             _read(file, "importing") as progress,
         ):
-            done = import_chats(
-                memory, file, source, user_id=user, deleted=deleted, progress=progress
-            )
+            done = import_chats(memory, file, source, user_id=user, progress=progress, **how)
     except KeyboardInterrupt:
-        err().print("Stopped. The same command goes on from here.", style="yellow")
+        err().print("Stopped. Run the same command to continue.", style="yellow")
         raise typer.Exit(_INTERRUPTED) from None
-    _tell(done)
+    _tell(done, user)
     _list(done, len(done.unread))
     if done.failed:
         raise typer.Exit(FAILED)
 
 
 def _show(found: Imported) -> None:
-    """What there is to import."""
+    """Print what there is to import."""
     parts = [f"{found.sessions:,} sessions", f"{found.messages:,} messages"]
     if found.notes:
         parts.append(f"{found.notes:,} notes")
@@ -136,22 +143,36 @@ def _show(found: Imported) -> None:
         out().print(plain(f"Left out: {count:,} {kind}."), markup=False, soft_wrap=True)
 
 
-def _tell(done: Imported) -> None:
-    """What became of an import."""
+def _tell(done: Imported, user: str | None) -> None:
+    """Print the result of an import."""
     told = f"{done.new_messages:,} messages imported, in {done.new_sessions:,} new sessions"
     told += f"; {done.new_notes:,} notes." if done.notes else "."
     out().print(told, markup=False, soft_wrap=True)
-    if not done.new_messages and not done.new_notes and not done.failed and not done.deleted:
-        out().print("All of it was imported before.")
+    if not done.messages and not done.notes and not done.failed:
+        out().print("There is nothing to import.")
+    elif not done.new_messages and not done.new_notes and not done.failed and not done.deleted:
+        out().print("Everything was imported before.")
+    warnings: list[str] = []
     if done.deleted:
-        told = f"{done.deleted:,} sessions were deleted here, and left so: --deleted brings them."
-        err().print(told, style="yellow", markup=False, soft_wrap=True)
-    if done.new_messages:
-        out().print("Before you ask for them, have the blocks absorb them: agent-memory flush")
+        warnings.append(
+            f"{done.deleted:,} sessions were deleted here and not imported: --deleted imports them."
+        )
+    if done.assigned:
+        out().print(plain(f"{done.assigned:,} sessions belong to {user} now."), markup=False)
+    for owner, count in done.elsewhere.most_common():
+        if owner is None:
+            told = f"were imported without a user. --assign assigns them to {user}."
+        else:
+            told = f"belong to {owner}. To move them, delete them there and import with --deleted."
+        warnings.append(f"{count:,} sessions {told}")
+    for told in warnings:
+        err().print(plain(told), style="yellow", markup=False, soft_wrap=True)
+    if done.new_messages or done.assigned:
+        out().print("To make them recallable, let the blocks absorb them: agent-memory flush")
 
 
 def _list(found: Imported, most: int) -> None:
-    """What could not be read or stored."""
+    """Print the items that could not be read or stored."""
     if not found.failed:
         return
     err().print(f"{found.failed:,} could not be read or stored:", style="red")
@@ -163,7 +184,7 @@ def _list(found: Imported, most: int) -> None:
 
 @contextmanager
 def _read(file: Path, what: str) -> Iterator[Callable[[int], object]]:
-    """A bar that fills with what is read."""
+    """Show a progress bar for reading a file."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     from agent_memory.integrations.importing import size_of
@@ -177,7 +198,7 @@ def _read(file: Path, what: str) -> Iterator[Callable[[int], object]]:
 def _append(
     file: Path, session: str, user: str | None, settings: AgentMemoryConfig, *, dry_run: bool
 ) -> None:
-    """Append a log to one session: of the same file nothing is stored twice there."""
+    """Append a log to one session. Lines of the same file are not stored twice there."""
     from hashlib import sha256
 
     from rich.progress import Progress
@@ -185,7 +206,7 @@ def _append(
     from agent_memory.cli.lines import read_lines
 
     if file.is_dir():
-        raise InvalidInput(f"{file} is a folder. For its chats, say where they are from: --from.")
+        raise InvalidInput(f"{file} is a folder. Name the source of its chats with --from.")
     lines = read_lines(file)
     if dry_run:
         out().print(f"{len(lines)} messages for {session}.", markup=False)

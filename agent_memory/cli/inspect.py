@@ -1,4 +1,4 @@
-"""Looking into a memory and moving it: sessions, show, search, stats, export, import."""
+"""Inspect a memory: sessions, show, search, explain, export, stats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agent_memory.cli.common import (
     owner_of,
     plain,
 )
-from agent_memory.cli.forgetting import ForgetOption, WhyOption, YesOption, forget_found
+from agent_memory.cli.facts import ForgetOption, WhyOption, YesOption, forget_found
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -40,17 +40,17 @@ _PAGE = 500
 @guarded
 def sessions(
     user: Annotated[
-        str | None, typer.Option("--user", metavar="ID", help="Only this user's.")
+        str | None, typer.Option("--user", metavar="ID", help="Only this user's sessions.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The maximum number.")] = 100,
     after: Annotated[
         str | None,
-        typer.Option("--after", metavar="SESSION", help="Those that come after this one."),
+        typer.Option("--after", metavar="SESSION", help="Start after this session."),
     ] = None,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """List sessions: user, messages, window, and what each block still has to absorb."""
+    """List sessions: user, messages, window, and the messages each block has yet to absorb."""
     from agent_memory.cli.view import NOTHING, cell, grid
 
     with open_memory(load_config(store, config)) as memory:
@@ -67,13 +67,15 @@ def sessions(
         console = out()
         console.print(table if page else "No sessions.")
         if len(page) == limit:
-            console.print(cell(f"Perhaps more: --after {page[-1].session_id}", "dim"))
+            console.print(cell(f"Next page: --after {page[-1].session_id}", "dim"))
 
 
 @guarded
 def show(
     session: SessionArgument,
-    whole: Annotated[bool, typer.Option("--all", help="The whole log, past the window.")] = False,
+    whole: Annotated[
+        bool, typer.Option("--all", help="The whole log, not only the window.")
+    ] = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
@@ -99,50 +101,48 @@ def show(
 
 @guarded
 def search(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The query text.")],
     user: UserOption = None,
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Only what comes from it.")
+        str | None, typer.Option("--session", metavar="ID", help="Only from this session.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The maximum number.")] = 10,
     block: Annotated[
         list[str] | None,
-        typer.Option("--block", metavar="NAME", help="Only what it recalls; may be repeated."),
+        typer.Option("--block", metavar="NAME", help="Only from this block; may be repeated."),
     ] = None,
     role: Annotated[
         list[str] | None,
-        typer.Option("--role", help="Only what such messages say; may be repeated."),
+        typer.Option("--role", help="Only from messages of this role; may be repeated."),
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option("--since", help="Only what was said then or later (UTC).")
+        datetime | None, typer.Option("--since", help="Only from messages of then or later (UTC).")
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option("--until", help="Only what was said before (UTC).")
+        datetime | None, typer.Option("--until", help="Only from messages before then (UTC).")
     ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(
             "--where",
             metavar="KEY=VALUE",
-            help="Only what comes from messages with this in their metadata; may be repeated.",
+            help="Only from messages with this metadata; may be repeated.",
         ),
     ] = None,
-    least: Annotated[
-        float | None, typer.Option("--least", help="Only what has this score.")
-    ] = None,
+    least: Annotated[float | None, typer.Option("--least", help="The lowest score.")] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show what each score is made of.")
+        bool, typer.Option("--explain", help="Show the ranking signals of each score.")
     ] = False,
     forget: ForgetOption = False,
     messages: Annotated[
-        bool, typer.Option("--messages", help="With --forget: take messages out of the log too.")
+        bool, typer.Option("--messages", help="With --forget: remove messages from the log too.")
     ] = False,
     why: WhyOption = "",
     yes: YesOption = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Search long-term memory: what the blocks recall for a question, best first."""
+    """Search long-term memory, best first."""
     from agent_memory.cli.view import cell, recalls_table
 
     console = out()
@@ -158,26 +158,27 @@ def search(
             forget_found(owner, found, messages=messages, why=why, yes=yes)
     if explain and any(recall.views for recall in found):
         told = (
-            "Each view is a share of what its best record here has; a score is their weighted "
-            "mean, and the priors on top of it."
+            "Each signal is relative to the best record shown. A score is their weighted mean plus "
+            "the priors."
         )
         console.print(cell(told, "dim"))
     if user is None and session is None:
-        told = "Only what holds for everyone was searched; name --user or --session."
+        told = "Only shared records were searched. To search a user's, pass --user or --session."
         console.print(cell(told, "dim"))
 
 
 @guarded
 def explain(
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What is asked.")],
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question.")],
     user: UserOption = None,
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="In which chat; else a new one.")
+        str | None,
+        typer.Option("--session", metavar="ID", help="The session. Default: a new one."),
     ] = None,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Say what would be recalled for a question, what is left out, and why."""
+    """Show what would be recalled for a question, what is left out, and why."""
     with open_memory(load_config(store, config)) as memory:
         told = memory.explain(question, user_id=user, session_id=session)
     out().print(plain(str(told)), markup=False, soft_wrap=True)
@@ -188,14 +189,14 @@ def export(
     session: SessionArgument,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write here instead of to stdout."),
+        typer.Option("-o", "--output", metavar="FILE", help="The file to write. Default: stdout."),
     ] = None,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Write a session's log as JSON lines, as `import` reads them.
+    """Write a session's messages as JSON lines, for `import`.
 
-    These are its messages alone; `snapshot` writes all that belongs to it.
+    `snapshot` also writes the records derived from them.
     """
     from agent_memory.cli.lines import write_line
 
@@ -212,7 +213,7 @@ def export(
 
 @guarded
 def stats(store: StoreOption = None, config: ConfigOption = None) -> None:
-    """Print counts, and for each block what it has still to absorb and what it gave up."""
+    """Print counts, and the pending messages and dead letters of each block."""
     from agent_memory import operations
     from agent_memory.cli.view import NOTHING, cell, grid, one_line
 
@@ -235,7 +236,7 @@ def stats(store: StoreOption = None, config: ConfigOption = None) -> None:
         console.print(table)
     if found.spending is not None:
         spent = found.spending.spent
-        told = f"Asked by memory today (UTC): {spent.calls:,} calls, {spent.tokens:,} tokens"
+        told = f"Spent by memory today (UTC): {spent.calls:,} calls, {spent.tokens:,} tokens"
         reached = found.spending.reached
         limit = "" if reached is None else f". The limit is reached: {reached}"
         console.print(f"{told}, ${spent.cost:,.4f}{limit}.", markup=False, soft_wrap=True)
@@ -250,22 +251,22 @@ def _about(head: Head, memory: AgentMemory) -> str:
         f"user {head.user_id}" if head.user_id else "no user",
         f"{head.end} messages",
         f"window after #{head.start}: {head.window_tokens} tokens",
-        *(f"{name} has {lag} still to absorb" for name, lag in lags.items() if lag),
+        *(f"{name} has {lag} pending" for name, lag in lags.items() if lag),
     ]
     return " · ".join(parts)
 
 
 def _where(given: list[str] | None) -> dict[str, Any] | None:
-    """What metadata must have: values are JSON, or else texts.
+    """Parse KEY=VALUE conditions. A value that is not JSON is a text.
 
     Raises:
-        InvalidInput: One names no key.
+        InvalidInput: A condition has no key or no "=".
     """
     found: dict[str, Any] = {}
     for one in given or ():
         key, mark, value = one.partition("=")
         if not key or not mark:
-            raise InvalidInput("--where is not usable. Say KEY=VALUE, such as --where topic=boats.")
+            raise InvalidInput("--where is not KEY=VALUE. Use --where topic=boats, for example.")
         try:
             found[key] = json.loads(value)
         except ValueError:

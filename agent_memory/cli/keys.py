@@ -1,4 +1,4 @@
-"""`agent-memory keys`: the keys of the service."""
+"""`agent-memory keys`: create, list and revoke the service's API keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agent_memory.server.keys import Key
 
 app = typer.Typer(
-    help="Make, list and revoke the keys of the service (`agent-memory serve`).",
+    help="Create, list and revoke API keys of the service (`agent-memory serve`).",
     no_args_is_help=True,
 )
 
@@ -30,14 +30,14 @@ app = typer.Typer(
 @app.command()
 @guarded
 def create(
-    label: Annotated[str, typer.Option("--label", metavar="TEXT", help="What the key is for.")],
+    label: Annotated[str, typer.Option("--label", metavar="TEXT", help="A description.")],
     users: Annotated[
         str,
         typer.Option(
             "--users",
             metavar="LIST",
-            help="For whom: a user's id, or several with commas; team-* for all that begin so; * "
-            "for everybody. For one user alone no request has to name the user.",
+            help="The users it may act for: ids separated by commas; team-* for a prefix; * for "
+            "everybody. With a key for one user, requests need not name the user.",
         ),
     ],
     rights: Annotated[
@@ -45,17 +45,17 @@ def create(
         typer.Option(
             "--rights",
             metavar="LIST",
-            help='Some of read, write, delete, admin. "admin" is about the whole service.',
+            help='Some of read, write, delete, admin. "admin" is a right on the whole service.',
         ),
     ] = "read,write",
     expires: Annotated[
         str | None,
-        typer.Option("--expires", metavar="TIME", help="In how long it is over: 30d, 12h, 15m."),
+        typer.Option("--expires", metavar="TIME", help="How long it is valid: 30d, 12h, 15m."),
     ] = None,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Make a key, and print it: it is kept nowhere else."""
+    """Create a key and print it. The key itself is not stored."""
     from agent_memory.server.keys import KeyRing
 
     ttl = how_long("--expires", expires)
@@ -69,7 +69,7 @@ def create(
 @app.command("list")
 @guarded
 def list_(store: StoreOption = None, config: ConfigOption = None) -> None:
-    """List all keys, with those that are over: what they may do, for whom, and their last use."""
+    """List all keys with their rights, users, state and last use, including invalid ones."""
     from agent_memory.cli.view import cell, grid
     from agent_memory.server.keys import KeyRing
 
@@ -89,18 +89,18 @@ def list_(store: StoreOption = None, config: ConfigOption = None) -> None:
 @guarded
 def revoke(
     prefix: Annotated[
-        str, typer.Argument(metavar="KEY", help="Its prefix, as `keys list` shows it.")
+        str, typer.Argument(metavar="KEY", help="The prefix that `keys list` shows.")
     ],
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Have a key open nothing any more, from the next request on, in every process."""
+    """Revoke a key, from the next request on, in every process."""
     from agent_memory.cli.view import cell
     from agent_memory.server.keys import KeyRing
 
     with quiet(), open_memory(load_config(store, config)) as memory:
         key = KeyRing(memory.components.store).revoke(prefix)
-    out().print(cell(f"{key.prefix} ({key.label}) opens nothing any more."))
+    out().print(cell(f"{key.prefix} ({key.label}) is revoked."))
 
 
 def _list(given: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Conversations as JSON lines: what `import` and `demo --file` read, and `export` writes."""
+"""Read and write conversations as JSON lines, for `import`, `demo --file` and `export`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Line:
     """One line of a file.
 
     Attributes:
-        number: Its number, from 1.
-        message: What it holds.
+        number: The line's number, from 1.
+        message: The message.
     """
 
     number: int
@@ -32,21 +32,21 @@ class Line:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """All messages of a file; blank lines are passed over.
+    """Read all messages of a file. Blank lines are skipped.
 
     A line is an object in the form of an OpenAI chat message. Its `created_at`, `create_time` or
-    `timestamp` is the message's time; its `id` and `session_id` go into the metadata.
+    `timestamp` is the message's time. Its `id` and `session_id` go into the metadata.
 
     Raises:
-        InvalidInput: A line is not a message (it is named by its number), there is none, or one has
-            no end.
+        InvalidInput: A line is not a message, a line is longer than 256 MiB, or there is none. The
+            error has the line's number.
     """
     found: list[Line] = []
     with path.open("rb") as file:
         for number, raw in enumerate(iter(partial(file.readline, _LONGEST + 1), b""), 1):
             if len(raw) > _LONGEST:
                 told = f"longer than {_LONGEST:,} bytes"
-                raise InvalidInput(f"{path.name}, line {number}: {told}. Is it a message a line?")
+                raise InvalidInput(f"{path.name}, line {number}: {told}. Write one message a line.")
             try:
                 text = raw.decode("utf-8-sig")
                 if text.strip():
@@ -63,22 +63,22 @@ def read_lines(path: Path) -> list[Line]:
             except InvalidMessage as error:
                 raise InvalidInput(f"{path.name}, line {number}: {error}") from None
     if not found:
-        raise InvalidInput(f"{path.name} holds no messages; it needs one JSON object a line.")
+        raise InvalidInput(f"{path.name} has no messages. Write one JSON object per line.")
     return found
 
 
 def write_line(entry: Entry) -> bytes:
-    """One entry of a log as a line that `read_lines` takes."""
+    """Encode an entry as a line for `read_lines`."""
     fields = {**entry.message.to_dict(), "created_at": entry.created_at.isoformat()}
     try:
         return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
-    except UnicodeEncodeError:  # lone surrogates are legal JSON only when escaped
+    except UnicodeEncodeError:  # lone surrogates are valid JSON only when escaped
         return json.dumps(fields).encode() + b"\n"
 
 
 def _message(fields: Any) -> Message:
-    from agent_memory.core.messages import TIMES, Message
-    from agent_memory.core.moments import moment_said
+    from agent_memory.core.messages import Message
+    from agent_memory.core.timestamps import TIMES, moment_said
 
     if not isinstance(fields, dict):
         raise InvalidMessage('not an object. Write {"role": "user", "content": "..."}.')
@@ -87,8 +87,8 @@ def _message(fields: Any) -> Message:
         said = fields.get(key)
         if fields.get("created_at") is None and said is not None and moment_said(said) is None:
             raise InvalidMessage(
-                f"the message's `{key}` {said!r} is no time. Give epoch seconds, or ISO 8601 such "
-                'as "2026-03-01T12:00:00+00:00".'
+                f"the message's `{key}` {said!r} is not a time. Use epoch seconds, or ISO 8601 "
+                'such as "2026-03-01T12:00:00+00:00".'
             )
     notes = {key: fields.pop(key) for key in _NOTES if key in fields}
     metadata = fields.get("metadata")

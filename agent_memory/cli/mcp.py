@@ -36,30 +36,30 @@ TOKEN = "AGENT_MEMORY_MCP_TOKEN"
 def mcp(
     user: UserOption = None,
     http: Annotated[
-        bool, typer.Option("--http", help="Serve over HTTP, at /mcp, instead of stdin and stdout.")
+        bool, typer.Option("--http", help="Serve HTTP at /mcp instead of stdin and stdout.")
     ] = False,
     host: Annotated[
-        str, typer.Option("--host", metavar="NAME", help="Where to listen, as clients call it.")
+        str, typer.Option("--host", metavar="NAME", help="The address that clients connect to.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65_535, help="0 picks one.")
+        int, typer.Option("--port", metavar="N", min=0, max=65_535, help="0 picks a free port.")
     ] = 8765,
     tokens: Annotated[
         Path | None,
         typer.Option(
             "--tokens",
             metavar="FILE",
-            help="Whose each token is: TOML or JSON, users and their tokens. Instead of --user, "
-            f"whose token is {TOKEN}, or a new one.",
+            help="A TOML or JSON file of users and their tokens. Replaces --user, whose token is "
+            f"{TOKEN} or a new one.",
         ),
     ] = None,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Give an MCP client a user's memory: to search, to add to, and to forget.
+    """Serve a user's memory to MCP clients: to search, add and forget.
 
-    A client starts it and speaks with it over stdin and stdout. With --http it serves as many as
-    come, each the user whose token it has. No tool takes a user's id.
+    A client starts this command and uses stdin and stdout. With --http it serves many clients; the
+    token decides the user. No tool takes a user's id.
     """
 
     def settings() -> AgentMemoryConfig:
@@ -70,7 +70,7 @@ def mcp(
     if http:
         _serve_http(_tokens(user, tokens), host, port, settings)
     elif user is None or tokens is not None:
-        raise InvalidInput("Whose memory? Name a user with --user; --tokens is for --http.")
+        raise InvalidInput("Pass --user to name the user. --tokens is only for --http.")
     else:
         _serve_stdio(user, settings)
 
@@ -82,12 +82,10 @@ def _serve_stdio(user: str, settings: Callable[[], AgentMemoryConfig]) -> None:
 
     check_id("--user", user)
     if sys.stdin.isatty():
-        typer.echo("An MCP client is to start this, and speak with it. Ctrl-C ends it.", err=True)
-    streams = wire()  # before anything is loaded that might print
+        typer.echo("An MCP client starts and uses this command. Ctrl-C stops it.", err=True)
+    streams = wire()  # before imports that might print
     with open_memory(settings(), create=True) as memory:
-        start(
-            "warm-up", partial(memory.warm_up, user)
-        )  # the client's greeting is answered beside it
+        start("warm-up", partial(memory.warm_up, user))  # in parallel to the client's handshake
         serve(build(memory, lambda asked: user), *streams)
 
 
@@ -107,8 +105,8 @@ def _serve_http(
         address, port = listener.getsockname()[:2]
         if not ip_address(address.partition("%")[0]).is_loopback:
             typer.echo(
-                "warning: Others in the network can reach this, and can read along: it speaks "
-                "plain HTTP. Put a proxy with TLS before it, or let it listen on 127.0.0.1.",
+                "warning: This serves unencrypted HTTP to the network. Put a proxy with TLS in "
+                "front of it, or listen on 127.0.0.1.",
                 err=True,
             )
         shown = f"[{host}]" if ":" in host else host
@@ -117,13 +115,13 @@ def _serve_http(
 
 
 def _tokens(user: str | None, file: Path | None) -> Tokens:
-    """The tokens in force; one that is made up is shown, once."""
+    """Return the tokens. A generated token is printed once."""
     from agent_memory.mcp.tokens import Tokens
 
     if file is not None and user is None:
         return Tokens.read(file)
     if user is None or file is not None:
-        raise InvalidInput("Whose memory? Name either one user with --user, or a --tokens FILE.")
+        raise InvalidInput("Pass either --user to name one user, or --tokens FILE.")
     token = os.environ.get(TOKEN)
     if token is None:
         token = secrets.token_urlsafe(32)

@@ -1,4 +1,4 @@
-"""`agent-memory serve`: the memory over HTTP, for many users at once."""
+"""`agent-memory serve`: serve the memory over HTTP to many users."""
 
 from __future__ import annotations
 
@@ -30,51 +30,62 @@ if TYPE_CHECKING:
     from agent_memory.server.keys import KeyRing
     from agent_memory.server.tokens import Issuer
 
+_MOST_REQUESTS = 1_000_000
 _FIRST_KEY = 'agent-memory keys create --label backend --users "*" --rights read,write,delete,admin'
 
-_NO_MCP = 'It is not served to MCP clients: that needs the extra, pip install "agent-memory[mcp]".'
+_NO_MCP = 'MCP is not served. To serve it: pip install "agent-memory[mcp]".'
+
+
+def _checked_rate(value: float) -> float:
+    if not 0 <= value <= _MOST_REQUESTS:  # NaN too
+        raise typer.BadParameter(f"It is {value:g}. Use a number from 0 to {_MOST_REQUESTS:,}.")
+    return value
 
 
 @guarded
 def serve(
     host: Annotated[
-        str, typer.Option("--host", metavar="NAME", help="Where to listen.")
+        str, typer.Option("--host", metavar="NAME", help="The address to listen on.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65_535, help="0 picks one.")
+        int, typer.Option("--port", metavar="N", min=0, max=65_535, help="0 picks a free port.")
     ] = 8766,
     jwks: Annotated[
         str | None,
         typer.Option(
-            "--jwks", metavar="URL", help="Take JWTs too: where their issuer's public keys are."
+            "--jwks", metavar="URL", help="Accept JWTs: the URL of their issuer's public keys."
         ),
     ] = None,
     issuer: Annotated[
-        str, typer.Option("--issuer", metavar="NAME", help="Of JWTs: what `iss` must be.")
+        str, typer.Option("--issuer", metavar="NAME", help="The required `iss` of JWTs.")
     ] = "",
     audience: Annotated[
-        str, typer.Option("--audience", metavar="NAME", help="Of JWTs: what `aud` must name.")
+        str, typer.Option("--audience", metavar="NAME", help="The required `aud` of JWTs.")
     ] = "",
     user_claim: Annotated[
-        str, typer.Option("--user-claim", metavar="NAME", help="Of JWTs: who names the user.")
+        str, typer.Option("--user-claim", metavar="NAME", help="The claim of JWTs with the user.")
     ] = "sub",
     jwt_rights: Annotated[
         str,
-        typer.Option("--jwt-rights", metavar="LIST", help="What users with JWTs may do."),
+        typer.Option("--jwt-rights", metavar="LIST", help="The rights of users with JWTs."),
     ] = "read,write,delete",
     rate: Annotated[
         float,
         typer.Option(
-            "--rate", metavar="N", min=0, help="Requests a second for each credential; 0: any."
+            "--rate",
+            metavar="N",
+            callback=_checked_rate,
+            help="Requests per second for each credential, up to a million; 0: no limit.",
         ),
     ] = 50.0,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Serve the memory over HTTP at /v1, to people at /, to MCP clients at /mcp, until SIGTERM.
+    """Serve HTTP until SIGTERM: the API at /v1, the web page at /, and MCP at /mcp.
 
-    Who may do what comes from the credential: see `agent-memory keys`. Any number may run over one
-    store. It logs to stderr, one JSON object a line, without anything that was said.
+    The credential of a request decides its users and rights: see `agent-memory keys`. Any number of
+    these processes can share a store. The log goes to stderr, one JSON object per line, without
+    message content.
     """
     from agent_memory.listening.serving import listen
     from agent_memory.server.tokens import issuer_of
@@ -97,7 +108,7 @@ def serve(
         from agent_memory.server.metrics import Metrics
         from agent_memory.server.tokens import Tokens
 
-        memory.warm_up()  # who connects meanwhile waits, and is answered by a process that is warm
+        memory.warm_up()  # connections made meanwhile wait in the queue
         address, port = listener.getsockname()[:2]
         ring = KeyRing(memory.components.store)
         _check_credentials(ring, trusted, address)
@@ -109,24 +120,24 @@ def serve(
         place = without_password(str(settings.store))
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         typer.echo(f"Serving {place} at {address}/v1, and its page at {address}/. Ctrl-C stops it.")
-        typer.echo(_NO_MCP if mcp is None else f"MCP clients find it at {address}/mcp.")
+        typer.echo(_NO_MCP if mcp is None else f"MCP is at {address}/mcp.")
         log_as_json()
         with app.figures.kept_up():
             run(app, listener)
 
 
 def _check_installed() -> None:
-    """Say it at once where the extra is not installed, and not at the first request.
+    """Check that the extra is installed, before the first request.
 
     Raises:
-        MissingExtra: It is not.
+        MissingExtra: The extra `server` is not installed.
     """
-    if not all(map(find_spec, ("jwt", "prometheus_client", "uvicorn"))):
+    if not all(map(find_spec, ("jwt", "prometheus_client", "starlette", "uvicorn"))):
         raise MissingExtra("agent-memory serve", "server")
 
 
 def _mcp(memory: AsyncAgentMemory) -> App | None:
-    """What answers MCP clients; None where the extra is not installed."""
+    """Return the MCP application; None if the extra is not installed."""
     if find_spec("mcp") is None:
         return None
     from agent_memory.mcp.http import behind
@@ -135,35 +146,36 @@ def _mcp(memory: AsyncAgentMemory) -> App | None:
 
 
 def _settings(store: str | None, config: ConfigOption) -> AgentMemoryConfig:
-    """The settings; unless they say otherwise, what was said is absorbed in the background, and
-    what models were sent is kept."""
+    """Return the settings. By default, absorbing runs in the background and prompts are logged."""
     settings = load_config(store, config)
     usual: dict[str, Any] = {"overflow_mode": "background", "keep_contexts": True}
-    if settings.redact is not None:  # which lets nothing be kept as it was sent
+    if settings.redact is not None:  # excludes storing prompts as they were sent
         del usual["keep_contexts"]
     mine = {name: value for name, value in usual.items() if name not in settings.model_fields_set}
     return settings.model_copy(update=mine)
 
 
 def _check_credentials(ring: KeyRing, trusted: Issuer | None, address: str) -> None:
-    """Say it where nobody can come in; off loopback do not even listen.
+    """Warn if there is no valid credential.
 
     Raises:
-        ConfigError: Others in the network could reach it, and there is no credential.
+        ConfigError: There is none, and the address is not on loopback.
     """
     is_local = ip_address(address.partition("%")[0]).is_loopback
     now = datetime.now(UTC)
     can_come_in = trusted is not None or any(key.is_valid(now) for key in ring.all())
     if not can_come_in and not is_local:
         raise ConfigError(
-            "There is no credential, and others in the network could reach this. Make a key first: "
-            f"{_FIRST_KEY}. Or take JWTs: --jwks, --issuer, --audience."
+            "There is no credential, and the address is open to the network. Create a key first: "
+            f"{_FIRST_KEY}. Or accept JWTs: --jwks, --issuer, --audience."
         )
     if not can_come_in:
-        typer.echo(f"There is no key yet, so nobody can come in. Make one: {_FIRST_KEY}", err=True)
+        typer.echo(
+            f"There is no key yet: all requests are refused. Create one: {_FIRST_KEY}", err=True
+        )
     if not is_local:
         typer.echo(
-            "warning: It speaks plain HTTP, so that others in the network can read along. Put a "
-            "proxy with TLS before it.",
+            "warning: This serves unencrypted HTTP to the network. Put a proxy with TLS in front "
+            "of it.",
             err=True,
         )

@@ -1,4 +1,4 @@
-"""`agent-memory shares`: shared namespaces, and which agents may read and write them."""
+"""`agent-memory shares`: list shared namespaces; grant and revoke agents' access."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAGE = 500
 
 
 class Access(StrEnum):
-    """What can be granted."""
+    """The kinds of access."""
 
     READ = "read"
     WRITE = "write"
@@ -37,7 +37,7 @@ class Access(StrEnum):
 @app.command("list")
 @guarded
 def list_(store: StoreOption = None, config: ConfigOption = None) -> None:
-    """List shared namespaces: their agents, what each may do, and how many sessions there are."""
+    """List shared namespaces with their agents, their access, and the number of sessions."""
     from agent_memory.cli.view import NOTHING, cell, grid
 
     table = grid("namespace", "sessions", "agent", "access", right=("sessions",))
@@ -53,7 +53,7 @@ def list_(store: StoreOption = None, config: ConfigOption = None) -> None:
             for number, (agent, access) in enumerate(agents or [(NOTHING, NOTHING)]):
                 of_share = (cell(name), str(count)) if number == 0 else ("", "")
                 table.add_row(*of_share, cell(agent), access)
-    out().print(table if names else "Nothing is shared between agents.")
+    out().print(table if names else "There are no shared namespaces.")
 
 
 @app.command()
@@ -61,11 +61,11 @@ def list_(store: StoreOption = None, config: ConfigOption = None) -> None:
 def grant(
     name: NameArgument,
     agent: AgentArgument,
-    access: Annotated[Access, typer.Argument(help="Who may write may read too.")],
+    access: Annotated[Access, typer.Argument(help='"write" includes "read".')],
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Let an agent read, or read and write, from its next call on."""
+    """Grant an agent read or write access, from its next call on."""
     from agent_memory.cli.view import cell
 
     with open_memory(load_config(store, config), create=True) as memory:
@@ -81,7 +81,7 @@ def revoke(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Shut an agent out, from its next call on. What it wrote stays."""
+    """Revoke an agent's access, from its next call on. Its messages stay."""
     from agent_memory.cli.view import cell
 
     with open_memory(load_config(store, config)) as memory:

@@ -1,4 +1,4 @@
-"""Tending a memory: flush, retry, replay, delete."""
+"""Maintain a memory: flush, retry, replay, prune, delete, verify."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from agent_memory.cli.common import (
     load_config,
     open_memory,
     out,
+    plain,
 )
 from agent_memory.core.ids import readable
 from agent_memory.errors import Damaged
@@ -42,7 +43,7 @@ def flush(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Have the blocks absorb what is pending, now. Safe to repeat, from any scheduler."""
+    """Make blocks absorb everything that is pending. Idempotent, for any scheduler."""
     from rich.progress import Progress
 
     from agent_memory.cli.view import absorbed_table
@@ -70,7 +71,7 @@ def retry(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Have blocks absorb their dead letters, what they failed at too often; `doctor` lists them."""
+    """Make blocks absorb their dead letters: messages they failed on too often (see `doctor`)."""
     from agent_memory import operations
     from agent_memory.cli.view import absorbed_table
 
@@ -90,9 +91,9 @@ def replay(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Rebuild one block from the logs, after its settings or its embedding model changed.
+    """Rebuild a block from the logs, after a change of its settings or its embedding model.
 
-    Other processes go on meanwhile. A replay that was interrupted goes on where it stopped.
+    Other processes can go on meanwhile. Run it again to continue an interrupted replay.
     """
     from rich.progress import Progress
 
@@ -105,13 +106,13 @@ def replay(
             task = progress.add_task("replaying", total=None)
             for step in rebuilding:
                 if not steps and step.done > 1:
-                    told = f"An interrupted replay goes on; {step.done - 1} sessions were done."
+                    told = f"Continuing an interrupted replay: {step.done - 1} sessions were done."
                     progress.console.print(told)
                 steps.append(step)
                 progress.update(task, completed=step.done, total=step.total)
     except KeyboardInterrupt:
         so_far = f" after {steps[-1].done} of {steps[-1].total} sessions" if steps else ""
-        told = f"{block}: stopped{so_far}. The same command goes on from here."
+        told = f"{block}: stopped{so_far}. Run the same command to continue."
         err().print(told, style="yellow", markup=False)
         raise typer.Exit(_INTERRUPTED) from None
     console = out()
@@ -128,22 +129,22 @@ def replay(
 def prune(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
     to: Annotated[
-        int, typer.Option("--to", metavar="TOKENS", help="How many the window may have.", min=1)
+        int, typer.Option("--to", metavar="TOKENS", help="The size of the window.", min=1)
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Cut a session's window down to so many tokens, by the strategy. The log stays whole."""
+    """Shrink a session's window to a number of tokens, by its strategy. The log stays."""
     console = out()
     with open_memory(load_config(store, config)) as memory:
         head = head_of(memory, session)
         console.print(_window(head), markup=False)
         if head.window_tokens <= to:
-            console.print(f"It has no more than {to} tokens: nothing is to be cut.")
+            console.print(f"It has no more than {to} tokens: nothing to do.")
             return
         if not yes:
-            typer.confirm(f"Cut it to {to} tokens?", abort=True)
+            typer.confirm(f"Shrink it to {to} tokens?", abort=True)
         console.print(_window(memory.prune(session, to)), markup=False)
 
 
@@ -159,12 +160,12 @@ def delete(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     receipt: Annotated[
-        Path | None, typer.Option("--receipt", metavar="FILE", help="Write the receipt there.")
+        Path | None, typer.Option("--receipt", metavar="FILE", help="A file for the receipt.")
     ] = None,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Delete a session: its log, its window, and every record derived from it."""
+    """Delete a session: its log, its window, and all records derived from it."""
     with open_memory(load_config(store, config)) as memory:
         try:
             told = f"{head_of(memory, session).end}"
@@ -172,26 +173,24 @@ def delete(
             told = "damaged head, all"
         if not yes:
             typer.confirm(
-                f"Delete {session} with its {told} messages and all derived from them?",
+                plain(f"Delete {session} with its {told} messages and all records from them?"),
                 abort=True,
             )
         made = memory.delete(session)
     if receipt is not None:
         receipt.write_text(made.to_json() + "\n", encoding="utf-8")
-    out().print(f"{session} is deleted.", markup=False)
+    out().print(plain(f"{session} is deleted."), markup=False)
 
 
 @guarded
 def verify(
-    receipt: Annotated[
-        Path, typer.Argument(metavar="RECEIPT", help="A file with the receipt's JSON.")
-    ],
+    receipt: Annotated[Path, typer.Argument(metavar="RECEIPT", help="The file with the receipt.")],
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Hold a receipt of a deletion or a checkpoint against the store as it is now.
+    """Verify a receipt of a deletion or a checkpoint against the store as it is now.
 
-    Ends with 1 where something of it does not hold. It looks through all records of the store.
+    Exits with 1 if a part of the receipt does not hold. Reads all records of the store.
     """
     from agent_memory import operations
     from agent_memory.config.sources import read_text

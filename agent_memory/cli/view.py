@@ -1,4 +1,4 @@
-"""How messages, contexts and recalls look in a terminal."""
+"""Show messages, contexts and recalls in a terminal."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _COLORS = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "y
 _ALL = 1_000_000
 
 NOTHING = "\u2013"
-"""Stands where there is nothing to say or to check."""
+"""Shown for an empty value or a check that does not apply."""
 
 
 def cell(text: str, style: str = "") -> Text:
-    """Text as it is: no markup, nothing that steers the terminal."""
+    """Return plain text: without markup or control characters."""
     from rich.text import Text
 
     return Text(plain(text), style=style)
 
 
 def one_line(text: str) -> Text:
-    """The beginning of a text, as much as one line has room for."""
+    """Return a text cut to one line."""
     line = cell(" ".join(text.split()))
     line.no_wrap, line.overflow = True, "ellipsis"
     return line
 
 
 def grid(*columns: str, right: Sequence[str] = (), header: bool = True) -> Table:
-    """A table without lines; the columns named in `right` hold numbers."""
+    """Return a table without lines. The columns named in `right` are right-aligned."""
     from rich.table import Table
 
     table = Table(box=None, show_header=header, header_style="dim", padding=(0, 2, 0, 0))
@@ -50,11 +50,11 @@ def grid(*columns: str, right: Sequence[str] = (), header: bool = True) -> Table
 
 
 def context_table(context: MemoryContext, count: Any) -> Table:
-    """What a model is sent, with the tokens of each message and of the whole.
+    """Return the messages of a context, with the tokens of each and in total.
 
     Args:
         context: The context.
-        count: Tokens of an OpenAI chat dict.
+        count: Counts the tokens of an OpenAI chat dict.
     """
     table = grid("role", "what the model is sent", "tokens", right=("tokens",))
     table.columns[1].ratio = 1
@@ -70,21 +70,19 @@ def context_table(context: MemoryContext, count: Any) -> Table:
             cell(text, "yellow") if special else one_line(text),
             str(tokens),
         )
+    table.add_row("", cell("the chat's own tokens", "dim"), str(context.tokens - used))
     table.add_row(
-        "", cell("what a chat costs beside its messages", "dim"), str(context.tokens - used)
-    )
-    table.add_row(
-        "", cell("together", "bold"), cell(f"{context.tokens} / {context.max_tokens}", "bold")
+        "", cell("total", "bold"), cell(f"{context.tokens} / {context.max_tokens}", "bold")
     )
     return table
 
 
 def recalls_table(recalls: Iterable[Recall], *, explain: bool = False) -> Table:
-    """Recalls with their score and where they come from.
+    """Return recalls with their scores and sources.
 
     Args:
-        recalls: In order.
-        explain: With what each score is made of, so far as blocks tell.
+        recalls: The recalls, in order.
+        explain: Whether to show the ranking signals that blocks report.
     """
     shown = list(recalls)
     views = list(dict.fromkeys(view for recall in shown for view in recall.views)) * explain
@@ -99,7 +97,7 @@ def recalls_table(recalls: Iterable[Recall], *, explain: bool = False) -> Table:
 
 
 def absorbed_table(done: Iterable[Absorbed]) -> Table:
-    """What blocks absorbed, and what kept them from it."""
+    """Return the messages that blocks absorbed, and their errors."""
     table = grid("session", "block", "absorbed", "")
     for one in done:
         error = cell(one.error or "", "yellow")
@@ -108,23 +106,23 @@ def absorbed_table(done: Iterable[Absorbed]) -> Table:
 
 
 def reach(one: Absorbed) -> str:
-    """The messages that a block absorbed."""
+    """Return the range of messages that a block absorbed."""
     return f"#{one.first} to #{one.last}" if one.last >= one.first else "nothing"
 
 
 def sources(recall: Recall) -> str:
-    """Where a recall comes from: session and seq."""
+    """Return the sources of a recall: session and seq."""
     return ", ".join(f"{session} #{seq}" for session, seq in recall.sources) or "everyone"
 
 
 def role(message: Message) -> Text:
-    """The role, in its colour; for a raw item its format."""
+    """Return a message's role, in its colour; for a raw item its format."""
     name = message.role or message.format or "raw"
     return cell(name if not message.name else f"{name} {message.name}", _COLORS.get(name, ""))
 
 
 def entry_line(entry: Entry, *, dim: bool = False) -> Text:
-    """One entry in full: seq, time, who, what, tokens."""
+    """Return an entry in full: seq, time, role, tokens and text."""
     from rich.text import Text
 
     who = role(entry.message)
@@ -142,14 +140,14 @@ def entry_line(entry: Entry, *, dim: bool = False) -> Text:
 
 
 def said(message: Message) -> str:
-    """All that a message tells, tool calls included."""
+    """Return the text of a message, with its tool calls."""
     from agent_memory.core.transcript import told
 
     return told(message)
 
 
 def seqs(numbers: Sequence[int]) -> str:
-    """Seqs with stretches drawn together: #2 to #7, #9."""
+    """Return seqs as ranges: #2 to #7, #9."""
     parts: list[str] = []
     for first, last in _stretches(numbers):
         parts.append(f"#{first}" if first == last else f"#{first} to #{last}")
@@ -157,7 +155,7 @@ def seqs(numbers: Sequence[int]) -> str:
 
 
 def holdings(block: Block, scope: Scope) -> list[Recall]:
-    """All that a block holds for a scope, in the order of the log."""
+    """Return all records of a block for a scope, in the order of the log."""
     from agent_memory.engine.recall.runner import resolve
     from agent_memory.ltm_blocks.vector import VectorMemory
 
@@ -168,7 +166,7 @@ def holdings(block: Block, scope: Scope) -> list[Recall]:
 
 
 def _absorbed(block: VectorMemory, scope: Scope) -> list[Recall]:
-    from agent_memory.core.long_texts import marked
+    from agent_memory.core.passages import marked
     from agent_memory.core.records import Recall
     from agent_memory.retrieval.turns import spoken
 

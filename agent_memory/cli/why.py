@@ -1,4 +1,4 @@
-"""`agent-memory why`: what a model was sent, and what it would be sent now."""
+"""`agent-memory why`: show the prompts that models were sent, and what they would be sent now."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from agent_memory.cli.inspect import SessionArgument
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agent_memory.core.prompt_log import SentContext
     from agent_memory.core.records import Recall
-    from agent_memory.core.sent import SentContext
     from agent_memory.engine.memory import AgentMemory
 
 _NOTHING_KEPT = (
-    "Nothing is kept of what was sent in this session. Set keep_contexts = true in the settings of "
-    "whoever answers; it is kept from then on."
+    "No prompts of this session were logged. To log prompts from now on, set keep_contexts = true "
+    "in the settings of the process that answers."
 )
 
 
@@ -41,19 +41,19 @@ def why(
         typer.Option("--turn", min=1, help="The turn that begins with this message."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="What was sent, as JSON and nothing else.")
+        bool, typer.Option("--json", help="Print only the prompts, as JSON.")
     ] = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show what models were sent: each turn, or one of them whole, beside what it would be now."""
+    """List the prompts of a session, or show one in full beside what would be sent now."""
     with open_memory(load_config(store, config)) as memory:
         head_of(memory, session)
         after = 0 if turn is None else turn - 1
         found = memory.contexts(session, after=after, limit=None if turn is None else 1)
         found = [one for one in found if turn in (None, one.turn)]
         if not found:
-            missing = _NOTHING_KEPT if turn is None else f"Nothing is kept of turn {turn}."
+            missing = _NOTHING_KEPT if turn is None else f"No prompt of turn {turn} was logged."
             err().print(plain(missing), markup=False, soft_wrap=True)
             raise typer.Exit(1)
         if as_json:
@@ -87,7 +87,7 @@ def _list(found: Sequence[SentContext]) -> None:
         )
     console = out()
     console.print(table)
-    console.print(cell("One of them whole: --turn N", "dim"))
+    console.print(cell("To show one in full: --turn N", "dim"))
 
 
 def _told(one: SentContext) -> list[str]:

@@ -1,4 +1,4 @@
-"""`agent-memory worker`: absorbing as a process of its own, any number of them over one store."""
+"""`agent-memory worker`: absorb in a separate process. Any number can share a store."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ if TYPE_CHECKING:
 def worker(
     once: Annotated[
         bool,
-        typer.Option("--once", help="Do what is due now and exit, for cron; 1 if a block failed."),
+        typer.Option("--once", help="Absorb what is due and exit, for cron; 1 if a block failed."),
     ] = False,
     threads: Annotated[
         int | None,
         typer.Option(
-            "--threads",
+            "--background-threads",
             metavar="N",
             min=1,
-            help="Sessions to work on at a time. Else `background_threads` of the configuration.",
+            max=256,
+            help="Sessions in parallel. Default: `background_threads` of the configuration.",
         ),
     ] = None,
     store: StoreOption = None,
@@ -51,27 +52,27 @@ def worker(
 ) -> None:
     """Absorb what is due, session by session, users in turn, until stopped.
 
-    Give it the settings of the processes that update the store. Any number may run beside them.
-    SIGTERM or Ctrl-C lets it finish what is under way; a second one ends it at once. Nothing is
-    lost either way.
+    Use the settings of the processes that update the store. Any number of workers can run. SIGTERM
+    or Ctrl-C lets it finish the work in progress. A second one ends it immediately. Nothing is lost
+    either way.
     """
     from agent_memory.engine.assembly import assemble
-    from agent_memory.engine.figures import Figures
+    from agent_memory.engine.stats import SharedMetrics
 
     settings = existing(load_config(store, config))
     place = without_password(str(settings.store))
     if place.startswith("memory:"):
         raise ConfigError(
-            "A worker shares a store with other processes, which memory:// is not for. Name the "
-            "one that they use with --store or --config, such as sqlite:///memory.db."
+            "A worker needs a store that processes can share, and memory:// is private to one. "
+            "Pass --store or --config with their store, such as sqlite:///memory.db."
         )
     share_arenas()
     with (
         _signals() as stops,
         closing(assemble(settings)) as parts,
-        Figures(parts.store).kept_up(parts.counted),
+        SharedMetrics(parts.store).kept_up(parts.counted),
     ):
-        report = Report(lambda: stops.put("Nobody reads this any more."))
+        report = Report(lambda: stops.put("The output is closed."))
         working = parts.worker(threads or settings.background_threads, report.on_done)
         if not once:
             parts.warm_up(settings)
@@ -83,13 +84,13 @@ def worker(
 
 
 class Report:
-    """Prints what was done for each session, and adds it up.
+    """Prints the work done for each session, and counts it.
 
     Args:
-        unread: Called where it can't be printed.
+        unread: Called if the output is closed.
 
     Attributes:
-        failing: The sessions and blocks that failed, and have not worked since.
+        failing: The sessions and blocks whose last batch failed.
     """
 
     def __init__(self, unread: Callable[[], None]) -> None:
@@ -100,7 +101,7 @@ class Report:
         self.failing: set[tuple[str, str]] = set()
 
     def on_done(self, session_id: str, processed: Processed) -> None:
-        """A worker's thread has worked on a session."""
+        """Record that a thread has processed a session."""
         from agent_memory.cli.view import reach
 
         for one in processed.absorbed:
@@ -117,17 +118,17 @@ class Report:
                 self._unread()
 
     def summary(self) -> str:
-        """What was done in all."""
+        """Return the total of the work done."""
         return f"{self._messages} messages of {len(self._sessions)} sessions absorbed."
 
 
 def _work(worker: Worker, once: bool, stops: SimpleQueue[str]) -> None:
-    """Let a worker work until all is done, or there is a reason to stop."""
+    """Run a worker until all work is done or a stop is requested."""
 
     def stop() -> None:
         if reason := stops.get():
             with suppress(OSError):  # a pipe whose reader is gone
-                typer.echo(f"{reason} Stopping after what is under way.")
+                typer.echo(f"{reason} Stopping after the work in progress.")
             worker.stop()
 
     stopper = threading.Thread(target=stop, daemon=True, name="stopper")
@@ -138,19 +139,19 @@ def _work(worker: Worker, once: bool, stops: SimpleQueue[str]) -> None:
         else:
             worker.start()
             while stopper.is_alive():
-                stopper.join(1.0)  # Windows hears no signal in a wait without end
+                stopper.join(1.0)  # on Windows an unlimited wait blocks signals
     finally:
-        stops.put("")  # no reason: the stopper is not needed any more
+        stops.put("")  # an empty reason ends the stopper
         worker.stop()
         stopper.join()
 
 
 @contextmanager
 def _signals() -> Iterator[SimpleQueue[str]]:
-    """A queue into which the first signal is put, as a reason to stop; a second ends the process.
+    """Yield a queue that receives the first signal as a reason to stop. A second ends the process.
 
-    A handler may interrupt whoever holds a lock that it wants. Of all queues only this kind is safe
-    to be put into by one.
+    A signal handler may interrupt a thread that holds the queue's lock. Only `SimpleQueue` is safe
+    to write to in that case.
     """
     stops: SimpleQueue[str] = SimpleQueue()
 

@@ -1,15 +1,14 @@
-"""The client: a memory that a service keeps, with the calls of `AgentMemory`.
+"""The client: a memory behind a service, with the calls of `AgentMemory`.
 
     memory = AgentMemory("https://memory.example.com", api_key="am_...")
 
-A `RemoteMemory` is an `AgentMemory`: whatever takes one takes the other, and `AsyncAgentMemory` is
-over either. No call is typed here a second time. What a call takes and gives is told by the method
-of the library that it stands for:
+`RemoteMemory` is a subclass of `AgentMemory` and can replace it everywhere. `AsyncAgentMemory`
+wraps either. No call is declared twice: parameters and results come from the library's signatures.
 
-    calls     the table of what can be asked over a wire: names, rights, whose sessions. The service
-              makes its operations below /v1/calls of it, and the client its methods
-    values    what they take and give, as JSON and back, by the types that the methods name
+    calls     the table of calls: path, right, session access. The service derives its operations
+              from it, and the client its methods
+    values    arguments and results as JSON and back, by the types in the signatures
     service   one request: the key, retries, and a problem as the error that the library raises
-    handles   a class whose methods ask the service, made of one that does it itself
-    memory    `RemoteMemory`, and what few calls are about more than one request
+    handles   classes whose methods call the service, derived from the library's classes
+    memory    `RemoteMemory`, and the few calls that take more than one request
 """

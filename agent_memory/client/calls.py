@@ -1,60 +1,181 @@
-"""The table of the library's calls that can be made over a wire. Service and client are made of it.
+"""The table of calls. Service, OpenAPI document and client are read from it.
 
-A call is a public method of a class of the library: its name, its parameters, their defaults and
-its types are read there, so they cannot differ from what the table says.
+A call is a public method of a class of the library, at a method and path of HTTP. Parameters,
+defaults and types come from the Python signature. To add a call, add one line to `_TABLE`.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 from agent_memory.core.messages import Message
+from agent_memory.core.records import Span
 
+Method = Literal["GET", "POST", "PUT", "DELETE"]
 Right = Literal["read", "write", "delete", "admin"]
 Whose = Literal["read", "write", "own", ""]
 
-MEMORY = "agent_memory.engine.memory:AgentMemory"
-USER = "agent_memory.engine.user:User"
-SHARE = "agent_memory.engine.sharing.shares:Share"
-HANDLES: Mapping[str, str] = {
+EXACT = "application/vnd.agent-memory+json"
+"""The media type of answers with all fields of the library's values, for the Python client."""
+
+CLASSES: Mapping[str, str] = {
+    "memory": "agent_memory.engine.memory:AgentMemory",
+    "user": "agent_memory.engine.user:User",
     "notes": "agent_memory.ltm_blocks.notes:Notes",
     "files": "agent_memory.ltm_blocks.files.block:Files",
     "skills": "agent_memory.ltm_blocks.skills.block:Skills",
     "spatial": "agent_memory.ltm_blocks.spatial.handle:SpatialHandle",
     "working": "agent_memory.ltm_blocks.working:Scratchpad",
     "values": "agent_memory.engine.values.key_values:KeyValues",
+    "share": "agent_memory.engine.sharing.shares:Share",
     "shared": "agent_memory.engine.sharing.shared:SharedMemory",
 }
-"""What is opened for a user, a session or an agent, by the subject that names it here."""
+"""The classes with the methods, by subject."""
 
-PATH = "/calls/{subject}/{name}"
-AT_HAND = "at_hand"
-"""Field of a request: the session at hand, as for `Session.owner` and `Session.working`."""
+HANDLES = frozenset({"notes", "files", "skills", "spatial", "values"})
+"""The subjects that are opened for a user, or for the user of a session."""
 
-SHARED = "share"
-"""Field of a request: the shared namespace."""
+MOST = 500
+"""The largest page of a list."""
 
-_BEGIN = frozenset({"update", "describe", "remember", "after_turn", "completion", "call_tool"})
-_OF_ONES_OWN = frozenset({"checkpoint", "regenerate", "delete", "prune", "pin", "unpin"})
+# name, method, path, call, right. After these: the check of the session that is named
+# (`Call.whose`), the form of the answer, and "no-retry" for a call that must not be retried when
+# its outcome is unknown.
+_TABLE = """
+list_sessions    GET    /sessions                           memory.sessions    read   sessions
+read_session     GET    /sessions/{session_id}              memory.head        read   own session
+delete_session   DELETE /sessions/{session_id}              memory.delete      delete own receipt
+describe_session PUT    /sessions/{session_id}/metadata     memory.describe    write  write done
+append_messages  POST   /sessions/{session_id}/messages     memory.update      write  write end
+list_messages    GET    /sessions/{session_id}/messages     memory.history     read   own log
+pop_messages DELETE /sessions/{session_id}/messages memory.pop delete own messages no-retry
+get_context      POST   /sessions/{session_id}/context      memory.get         read   read context
+list_contexts    GET    /sessions/{session_id}/contexts     memory.contexts    read   own contexts
+make_checkpoint  POST   /sessions/{session_id}/checkpoint   memory.checkpoint  read   own receipt
+end_session      POST   /sessions/{session_id}/end          memory.end         write  own absorbed
+prune_session    POST   /sessions/{session_id}/prune        memory.prune       write  own end
+pin_message      PUT    /sessions/{session_id}/pins/{seq}   memory.pin         write  own done
+unpin_message    DELETE /sessions/{session_id}/pins/{seq}   memory.unpin       write  own done
+list_tools       GET    /sessions/{session_id}/tools        memory.tools       read   read tools
+call_tool        POST   /sessions/{session_id}/tools/{name} memory.call_tool   write  write text
+before_turn      POST   /sessions/{session_id}/before-turn  memory.before_turn read   read begun
+regenerate       POST   /sessions/{session_id}/regenerate   memory.regenerate  read   own begun
+after_turn       POST   /sessions/{session_id}/after-turn   memory.after_turn  write  write end
+take_turn        POST   /sessions/{session_id}/turn         memory.completion  write  write answered
+search           POST   /search                             memory.search      read   read searched
+explain          POST   /explain                            memory.explain     read   read explained
+flush_own        POST   /flush                              memory.flush       write  read absorbed
+read_stats       GET    /stats                              memory.stats       admin  stats
+
+list_facts   GET    /facts       user.facts      read   read facts
+list_stale   GET    /facts/stale user.stale      read   stale
+read_profile GET    /profile     user.profile    read   profile
+list_changes GET    /audit       user.audit      read   changes
+list_surplus GET    /surplus     user.surplus    read   surplus
+forget       POST   /forget      user.forget     delete read forgotten
+forget_all   POST   /forget-all  user.forget_all delete forgotten_all
+pin          PUT    /pins/{id}   user.pin        write  done
+unpin        DELETE /pins/{id}   user.unpin      write  done
+delete_user  DELETE /user        user.delete     delete receipt
+
+list_notes  GET    /notes           notes.all    read   notes
+write_note  POST   /notes           notes.add    write  note
+clear_notes DELETE /notes           notes.clear  delete done
+read_note   GET    /notes/{note_id} notes.get    read   note
+change_note PUT    /notes/{note_id} notes.update write  note
+delete_note DELETE /notes/{note_id} notes.delete delete done
+
+list_files      GET    /files        files.paths       read   files
+clear_files     DELETE /files        files.clear       delete done
+read_file       GET    /file         files.read        read   file
+write_file      PUT    /file         files.write       write  file
+delete_file     DELETE /file         files.delete      delete done
+file_version    GET    /file/version files.version     read   text
+view_file       GET    /file/view    files.view        read   text
+create_file     POST   /file/create  files.create      write  text no-retry
+replace_in_file POST   /file/replace files.str_replace write  text no-retry
+insert_in_file  POST   /file/insert  files.insert      write  text no-retry
+rename_file     POST   /file/rename  files.rename      write  text no-retry
+
+list_skills   GET    /skills        skills.all    read   skills
+store_skill   POST   /skills        skills.save   write  skill
+search_skills POST   /skills/search skills.search read   some_skills
+tagged_skills POST   /skills/tagged skills.tagged read   some_skills
+read_skill    GET    /skills/{name} skills.load   read   skill
+save_skill    PUT    /skills/{name} skills.write  write  skill
+delete_skill  DELETE /skills/{name} skills.delete delete done
+
+list_observations  GET    /places                  spatial.all          read   observations
+observe            POST   /places                  spatial.observe      write  observation
+clear_places       DELETE /places                  spatial.clear        delete done
+count_places       GET    /places/count            spatial.count        read   count
+observe_many POST /places/batch spatial.observe_many write some_observations no-retry
+look_near          POST   /places/near             spatial.near         read   near
+look_nearest       POST   /places/nearest          spatial.nearest      read   near
+look_within        POST   /places/within           spatial.within       read   near
+read_observation   GET    /places/{observation_id} spatial.get          read   observation
+delete_observation DELETE /places/{observation_id} spatial.delete       delete done
+
+read_working   GET    /sessions/{session_id}/working       working.all    read   read working
+clear_working  DELETE /sessions/{session_id}/working       working.clear  delete read done
+list_working   GET    /sessions/{session_id}/working-keys  working.keys   read   read keys
+get_working    GET    /sessions/{session_id}/working/{key} working.get    read   read value
+set_working    PUT    /sessions/{session_id}/working/{key} working.set    write  write done
+delete_working DELETE /sessions/{session_id}/working/{key} working.delete delete read done
+
+put_values      POST   /values            values.put_many   write  items
+clear_values    DELETE /values            values.clear      delete done
+search_values   POST   /values/search     values.search     read   items
+list_namespaces GET    /values/namespaces values.namespaces read   namespaces
+sweep_values    POST   /values/sweep      values.sweep      delete count
+get_value       GET    /value             values.get        write  item
+put_value       PUT    /value             values.put        write  item
+delete_value    DELETE /value             values.delete     delete done
+
+list_agents    GET    /shares/{share}/agents              share.agents     admin agents
+read_access    GET    /shares/{share}/agents/{agent_id}   share.has_access admin access
+grant_access   PUT    /shares/{share}/agents/{agent_id}   share.grant      admin agents
+revoke_access  DELETE /shares/{share}/agents/{agent_id}   share.revoke     admin agents
+delete_share   DELETE /shares/{share}                     share.delete     admin done
+share_sessions GET    /operations/shares/{share}/sessions share.sessions   admin sessions
+
+list_shared_sessions GET /shares/{share}/sessions shared.sessions read sessions
+append_shared POST /shares/{share}/sessions/{session_id}/messages shared.update write end
+list_shared GET /shares/{share}/sessions/{session_id}/messages shared.history read log
+pop_shared DELETE /shares/{share}/sessions/{session_id}/messages shared.pop delete messages no-retry
+shared_context POST /shares/{share}/sessions/{session_id}/context shared.get read context
+begin_shared POST /shares/{share}/sessions/{session_id}/before-turn shared.before_turn read begun
+finish_shared POST /shares/{share}/sessions/{session_id}/after-turn shared.after_turn write end
+take_shared POST /shares/{share}/sessions/{session_id}/turn shared.completion write answered
+search_shared POST /shares/{share}/search shared.search read found
+list_shared_facts GET /shares/{share}/facts shared.facts read facts
+read_shared_profile GET /shares/{share}/profile shared.profile read profile
+"""
+
 _NOT_SENT = frozenset({"self", "user_id", "model", "options", "progress", "embedder", "stream"})
 _SAID = list[Message] | Message | str | None
 
-MESSAGES = frozenset({"message", "answer", "window"})
-"""Parameters that take messages in any form. They are sent as messages, or as a text."""
+MESSAGES = frozenset({"message", "answer", "window", "asked"})
+"""Parameters that take messages in any form."""
 
-MOST = 500
-"""So many messages of a log are in one answer; the client asks for the rest."""
+_RENAMED: Mapping[str, str] = {"file_text": "text", "k": "limit"}
+_SPLIT: Mapping[str, Mapping[str, Any]] = {
+    "turn": {"session_id": str, "asked": _SAID, "regenerates": Span | None},
+    "source": {"session_id": str | None, "first": int | None, "last": int | None},
+}
+"""Parameters that are sent as several fields."""
 
 _NAMED: Mapping[str, str] = {
     "Note": "agent_memory.ltm_blocks.notes",
     "Fact": "agent_memory.ltm_blocks.extractive.history.fact",
-    "Change": "agent_memory.ltm_blocks.extractive.history.auditing",
-    "Stale": "agent_memory.ltm_blocks.extractive.history.staleness",
+    "Change": "agent_memory.ltm_blocks.extractive.history.history",
+    "Stale": "agent_memory.ltm_blocks.extractive.history.likeness",
     "Entry": "agent_memory.core.records",
     "Head": "agent_memory.core.records",
     "Recall": "agent_memory.core.records",
@@ -65,139 +186,155 @@ _NAMED: Mapping[str, str] = {
     "date": "datetime",
     "datetime": "datetime",
     "Sequence": "collections.abc",
-    "GivenTool": "agent_memory.engine.loop.offering",
+    "GivenTool": "agent_memory.engine.loop.rounds",
     "Embedder": "agent_memory.models.embedders.base",
     "SpatialMemory": "agent_memory.ltm_blocks.spatial.block",
 }
-"""Types that modules name for checkers alone."""
+"""The modules of types that are imported only for type checkers."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a request.
+
+    Attributes:
+        name: Its name.
+        type: Its type in the library.
+        default: Its default; `inspect.Parameter.empty` if it is required.
+        many: Whether it has all positional arguments of the method.
+    """
+
+    name: str
+    type: Any
+    default: Any = inspect.Parameter.empty
+    many: bool = False
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the library.
+    """A call.
 
     Attributes:
-        subject: Whose call: "memory", "user", "share", or a handle's name.
-        name: The method.
-        needs: The right that it needs.
-        again: Whether it may be asked again where nobody knows whether it was done.
+        name: Its name in the OpenAPI document.
+        method: Its HTTP method.
+        path: Its path below /v1, with {names} of fields.
+        subject: The object with the Python method, a key of `CLASSES`.
+        function_name: The name of the Python method.
+        needs: The right it requires.
+        whose: The check of the session that it names. "own": it must exist and belong to the user.
+            "write": it must belong to the user or not exist. "read": another user's session is
+            treated as missing.
+        form: The form of its answer, a name in `agent_memory.server.forms`.
+        again: Whether it may be retried when its outcome is unknown.
     """
 
-    subject: str
     name: str
+    method: Method
+    path: str
+    subject: str
+    function_name: str
     needs: Right
+    whose: Whose = ""
+    form: str = ""
     again: bool = True
-
-    @property
-    def id(self) -> str:
-        """Its name among the operations of the service."""
-        return f"{self.subject}_{self.name}"
-
-    @property
-    def path(self) -> str:
-        """Its path below /v1."""
-        return PATH.format(subject=self.subject, name=self.name)
-
-    @property
-    def whose(self) -> Whose:
-        """What is asked of the session that it names: that it is there and the user's ("own"), that
-        it is or can be ("write"), or nothing: another's is as one that there is not ("read").
-        """
-        if self.subject not in ("memory", "user") or "session_id" not in self.takes:
-            return ""
-        if self.name in _OF_ONES_OWN:
-            return "own"
-        return "write" if self.name in _BEGIN else "read"
-
-    @cached_property
-    def names_user(self) -> bool:
-        """Whether the method takes a `user_id`."""
-        return "user_id" in inspect.signature(self.function).parameters
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """The method."""
-        found: Callable[..., Any] = getattr(class_of(self.subject), self.name)
+        """The Python method."""
+        found: Callable[..., Any] = getattr(class_of(self.subject), self.function_name)
         return found
 
     @cached_property
-    def takes(self) -> Mapping[str, inspect.Parameter]:
-        """What of its parameters is sent, by their names."""
-        parameters = inspect.signature(self.function).parameters
-        return {name: one for name, one in parameters.items() if name not in _NOT_SENT}
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters of the Python method."""
+        return inspect.signature(self.function).parameters
 
     @cached_property
     def types(self) -> Mapping[str, Any]:
-        """The types of what is sent, and of what it gives as "return"."""
+        """The types of the parameters by name, and of the result as "return"."""
         found = hints_of(self.function)
         return {name: _SAID if name in MESSAGES else one for name, one in found.items()}
 
+    @cached_property
+    def names_user(self) -> bool:
+        """Whether the Python method takes a `user_id`."""
+        return "user_id" in self.parameters
+
+    @cached_property
+    def once(self) -> bool:
+        """Whether its parameter `key` is an idempotency key, which is sent as a header."""
+        return "key" in self.parameters and self.parameters["key"].default is None
+
+    @cached_property
+    def versioned(self) -> bool:
+        """Whether it takes the version that a change applies to, which is sent as a header."""
+        return "expected" in self.parameters
+
+    @cached_property
+    def session_field(self) -> str:
+        """The name of the field with the current session; empty if it has none."""
+        if self.subject in HANDLES or self.subject == "working":
+            return "session_id"
+        return "in_session" if self.subject == "user" else ""
+
+    def _field_name(self, parameter: str) -> str:
+        is_update = self.function_name == "update" and parameter == "message"
+        return "messages" if is_update else _RENAMED.get(parameter, parameter)
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field]:
+        """The fields of a request, by parameter; a parameter of `_SPLIT` is left out."""
+        left_out = {*_NOT_SENT, *_SPLIT, "default"}
+        left_out |= {"key"} if self.once else set()
+        left_out |= {"expected"} if self.versioned else set()
+        found = {}
+        for name, one in self.parameters.items():
+            for part, kind in _SPLIT.get(name, {}).items():
+                needed = part in ("asked", "session_id") and name == "turn"
+                found[part] = Field(part, kind, inspect.Parameter.empty if needed else None)
+            if name not in left_out:
+                many = one.kind is one.VAR_POSITIONAL
+                kind = list[self.types.get(name, Any)] if many else self.types.get(name, Any)  # type: ignore[misc]
+                default = () if many else one.default
+                found[name] = Field(self._field_name(name), kind, default, many)
+        return found
+
 
 def class_of(subject: str) -> type:
-    """The class of the library whose calls are a subject's."""
-    module, name = {"memory": MEMORY, "user": USER, "share": SHARE, **HANDLES}[subject].split(":")
+    """Return the library's class for a subject."""
+    module, name = CLASSES[subject].split(":")
     found: type = getattr(import_module(module), name)
     return found
 
 
 def hints_of(thing: Any) -> dict[str, Any]:
-    """The types of a function's parameters, or of a class's fields."""
+    """Return the types of a function's parameters or a class's fields."""
     return get_type_hints(thing, localns=_Names())
 
 
-def of(subject: str) -> Iterator[Call]:
-    """The calls of a subject."""
-    return (one for one in CALLS if one.subject == subject)
+def of(subject: str) -> Mapping[str, Call]:
+    """Return the calls of a subject by the name of the Python method."""
+    return {one.function_name: one for one in CALLS if one.subject == subject}
 
 
 class _Names(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
-        return getattr(import_module(_NAMED[name]), name)  # a KeyError: it is looked for elsewhere
+        return getattr(import_module(_NAMED[name]), name)  # on KeyError, Python looks elsewhere
 
 
-def _calls(subject: str, again: bool = True, **names: str) -> Iterator[Call]:
-    for right, listed in names.items():
-        for name in listed.split():
-            yield Call(subject, name, right, again)  # type: ignore[arg-type]
+def _calls() -> Iterator[Call]:
+    for line in filter(None, _TABLE.splitlines()):
+        name, method, path, call, needs, *more = line.split()
+        subject, function_name = call.split(".")
+        whose = next((word for word in more if word in get_args(Whose)), "")
+        form = next(word for word in more if word not in (whose, "no-retry"))
+        again = "no-retry" not in more
+        given: Any = (name, method, path, subject, function_name, needs, whose, form, again)
+        yield Call(*given)
 
 
-CALLS: tuple[Call, ...] = (
-    *_calls(
-        "memory",
-        read="get search explain history contexts head before_turn regenerate tools checkpoint "
-        "sessions",
-        write="update remember describe after_turn completion call_tool end flush prune pin unpin",
-        delete="delete delete_user",
-        admin="stats",
-    ),
-    *_calls("memory", again=False, delete="pop"),
-    *_calls(
-        "user",
-        read="facts profile stale audit sessions surplus",
-        write="pin unpin",
-        delete="forget forget_all delete",
-    ),
-    *_calls("notes", read="all get", write="add update", delete="delete clear"),
-    *_calls("files", read="paths read version view", write="write", delete="delete clear"),
-    *_calls("files", again=False, write="create str_replace insert rename"),
-    *_calls("skills", read="all load tagged search", write="save write", delete="delete"),
-    *_calls(
-        "spatial",
-        read="near nearest within get all count",
-        write="observe",
-        delete="delete clear",
-    ),
-    *_calls("spatial", again=False, write="observe_many"),
-    *_calls("working", read="all keys get", write="set", delete="delete clear"),
-    *_calls(
-        "values", read="search namespaces", write="get put put_many", delete="delete clear sweep"
-    ),
-    *_calls("share", admin="grant revoke has_access agents sessions delete"),
-    *_calls(
-        "shared",
-        read="get search history sessions facts profile before_turn",
-        write="update after_turn completion",
-    ),
-    *_calls("shared", again=False, delete="pop"),
-)
-"""Every call, in the order of the document."""
+CALLS: tuple[Call, ...] = tuple(_calls())
+"""Every call, in the order of the OpenAPI document."""
+
+PARAMETER = re.compile(r"\{(\w+)\}")
+"""A field in a path."""

@@ -1,40 +1,49 @@
-"""Classes whose methods ask a service, made of those that do it themselves."""
+"""Derive classes whose methods call a service from the library's classes."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, wraps
-from typing import Any, TypeVar, cast
+from types import UnionType
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
+from urllib.parse import quote
 from uuid import uuid4
 
-from agent_memory.client.calls import AT_HAND, MESSAGES, Call, class_of, of
-from agent_memory.client.service import Service, status_of
-from agent_memory.client.values import made, plain
+from agent_memory.client.calls import MESSAGES, PARAMETER, Call, class_of, of
+from agent_memory.client.service import Request, Service, is_missing
+from agent_memory.client.values import made, plain, takes
+from agent_memory.core.ids import check_id
+from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.turns import Turn, check_turn, messages_of
+from agent_memory.engine.user import span_of
 from agent_memory.engine.values.items import Put
-from agent_memory.errors import AccessDenied, SessionOfAnotherUser, UnsupportedOperation
+from agent_memory.errors import (
+    AccessDenied,
+    InvalidInput,
+    SessionOfAnotherUser,
+    UnsupportedOperation,
+)
 from agent_memory.ltm_blocks.keyed_records import require_plain
+from agent_memory.ltm_blocks.working import check_key
 
 C = TypeVar("C", bound=type)
-Lines = Generator[Any, None, Any]
 
-_NOT_FOUND = 404
-_OURS = ("self", "user_id")
+_HEADERS = {"key": ("Idempotency-Key", "{}"), "expected": ("If-Match", '"{}"')}
+_OURS = ("self", "user_id", "default")
 _EXACT = (Any, dict[str, Any], dict[str, Any] | None)
 
 
 @dataclass(frozen=True)
 class Remote:
-    """Asks a service, for an object of this process.
+    """Calls a service on behalf of a local object.
 
     Attributes:
         service: The service.
-        user_id: For whom, where a call names nobody.
-        fields: What else every request of the object says.
+        user_id: The user of calls that name none.
+        fields: Additional fields of every request.
     """
 
     service: Service
@@ -42,7 +51,7 @@ class Remote:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def of(self, user_id: str | None, **fields: Any) -> Remote:
-        """The same, for a user or with more to say."""
+        """Return a copy for a user, with additional fields."""
         return replace(self, user_id=user_id, fields={**self.fields, **fields})
 
     def ask(self, call: Call, given: Mapping[str, Any]) -> Any:
@@ -50,78 +59,163 @@ class Remote:
 
         Args:
             call: The call.
-            given: Its arguments, by the names of its parameters.
+            given: Its arguments by name.
 
         Raises:
-            AgentMemoryError: As the library.
+            AgentMemoryError: The error that the library raises for the call.
         """
-        body, user_id = self.body(call, given)
-        with of_another(body):
-            value = self.service.ask(call.path, body, user_id, again=call.again)
-        if call.name == "completion":
+        kind = call.types.get("return", Any)
+        try:
+            request = self.request(call, given)
+            value = self.service.ask(request)
+        except _NoSuchId:
+            return _nothing(call, kind, given)
+        except AccessDenied as error:
+            if is_missing(error) and call.subject not in ("share", "shared"):
+                return _nothing(call, kind, given)
+            raise
+        if call.function_name == "completion":
             return response_of(value)
-        found = made(call.types.get("return", Any), value)
+        found = made(kind, value)
         if isinstance(found, Turn) and call.subject == "memory":
             return _named(found, given["session_id"], given.get("user_id"))
         return found
 
-    def lines(self, path: str, body: Mapping[str, Any], user_id: str | None) -> Lines:
-        """As `ask`, of an answer that comes piece by piece; plain."""
-        with of_another(body):
-            return (yield from self.service.lines(path, body, user_id))
-
-    def body(self, call: Call, given: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-        """What a request for a call says, and for whom it is.
+    def request(self, call: Call, given: Mapping[str, Any]) -> Request:
+        """Return the request of a call.
 
         Raises:
-            UnsupportedOperation: An argument is one that no wire carries.
-            InvalidInput: An argument is no JSON; or see `Message.of`.
+            UnsupportedOperation: An argument cannot be sent.
+            InvalidInput: An argument is not JSON, has the wrong type, or is an invalid message.
         """
-        body = dict(self.fields)
         user_id, turn = given.get("user_id") or self.user_id, given.get("turn")
-        if "turn" in call.takes:
+        if "turn" in call.parameters:
             check_turn(turn)
             user_id = user_id or cast("Turn", turn).user_id
-        defaults = inspect.signature(call.function).parameters
+        sent, headers = dict(self.fields), {}
         for name, value in given.items():
-            if name in call.takes:
-                if call.types.get(name) in _EXACT:
-                    require_plain(value, f"The {name}")
-                elif name == "puts":
-                    value = [Put(*one) for one in value]
-                    for one in value:
-                        require_plain(one.value, "The value")
-                body[name] = plain(_said(call, name, value))
-            elif name not in _OURS and value not in (None, {}, defaults[name].default):
+            if name in call.fields:
+                sent[call.fields[name].name] = _sent(call, name, value)
+            elif name == "turn":
+                again = value.regenerates
+                sent |= {"asked": plain(value.asked), "regenerates": plain(again)}
+                if "session_id" not in sent:
+                    sent["session_id"] = value.session_id
+            elif name == "source":
+                sent |= _source(value)
+            elif name in _HEADERS and (call.once or call.versioned):
+                if value is not None:
+                    text_of(name, value)
+                    headers[_HEADERS[name][0]] = _HEADERS[name][1].format(quote(value, safe=""))
+            elif name not in _OURS and value not in (None, {}, call.parameters[name].default):
                 raise UnsupportedOperation(
-                    f"{call.name}() of a memory behind a service takes no {name}: it stays with "
-                    "the service. Leave it out, or open the memory in this process."
+                    f"{call.function_name}() of a memory behind a service takes no {name}: the "
+                    "service decides it. Remove it, or open the memory in this process."
                 )
-        key = call.takes.get("key")
-        if key is not None and key.default is None and body.get("key") is None:
-            body["key"] = uuid4().hex  # so that a request that is made again is done once
-        return body, user_id
+        if call.once:  # so that a retried request is stored once
+            headers.setdefault(_HEADERS["key"][0], uuid4().hex)
+        return request_of(call.method, call.path, sent, user_id, headers, call.again)
+
+
+class _NoSuchId(Exception):
+    """The id is empty: nothing can have it."""
+
+
+def request_of(
+    method: str,
+    template: str,
+    sent: Mapping[str, Any],
+    user_id: str | None,
+    headers: Mapping[str, str] | None = None,
+    again: bool = True,
+) -> Request:
+    """Return a request: some fields are in the path, others in the query or the body."""
+    rest, path = dict(sent), template
+    for name in PARAMETER.findall(template):
+        value = rest.pop(name)
+        if name in ("session_id", "agent_id"):
+            check_id(name, value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        text = text_of(name, value)
+        if not text:
+            raise _NoSuchId
+        try:
+            part = quote(text, safe="")
+        except UnicodeEncodeError:
+            raise InvalidInput(f"The {name} is not valid Unicode. Use other characters.") from None
+        path = path.replace(f"{{{name}}}", part if part.strip(".") else part.replace(".", "%2E"))
+    query = {} if user_id is None else {"user_id": user_id}
+    if method in ("POST", "PUT"):
+        return Request(method, path, query, rest, headers or {}, again)
+    query |= {name: one for name, one in rest.items() if one is not None}
+    return Request(method, path, query, None, headers or {}, again)
+
+
+def _sent(call: Call, name: str, value: Any) -> Any:
+    """Return an argument as JSON."""
+    kind = call.fields[name].type
+    if call.types.get(name) in _EXACT:
+        require_plain(value, f"The {name}")
+    elif name == "puts":
+        value = [Put(*one) for one in value]
+        for one in value:
+            require_plain(one.value, "The value")
+    elif name in ("blocks", "roles") and isinstance(value, str):
+        value = [value]
+    elif call.name == "set_working" and name == "key":
+        check_key(value)
+    value = plain(_said(call, name, value))
+    if name not in MESSAGES and not takes(kind, value):
+        raise InvalidInput(f"{name} has the wrong type. See the call's signature.")
+    return value
+
+
+def _source(value: Any) -> dict[str, Any]:
+    """Return the fields of the source of facts."""
+    if value is None or isinstance(value, str):
+        return {"session_id": value}
+    session_id, first, last = span_of(value)
+    return {"session_id": session_id, "first": first, "last": last}
+
+
+def _nothing(call: Call, kind: Any, given: Mapping[str, Any]) -> Any:
+    """Return the result of a call about something that does not exist.
+
+    Raises:
+        NotTheirs: The call needs a session that exists.
+    """
+    origin = get_origin(kind)
+    if origin in (list, dict):
+        return origin()
+    if kind is bool:
+        return False
+    if origin in (Union, UnionType) and type(None) in get_args(kind):
+        return None
+    if call.function_name == "get" and "default" in call.parameters:
+        return given.get("default")
+    raise NotTheirs
 
 
 class NotTheirs(SessionOfAnotherUser):
-    """The session is another's, or there is none: a key that is no admin's is not told which."""
+    """The session belongs to another user or does not exist. Only admins are told which."""
 
-
-_ANOTHERS = (
-    "There is no such session for this user: it is another's, or is not there. Look at the ids; a "
-    "session belongs to the first user named for it."
-)
+    def __init__(self) -> None:
+        super().__init__(
+            "The session does not exist or belongs to another user. Check the ids. A session "
+            "belongs to the first user named for it."
+        )
 
 
 def remotely(subject: str, keeps: Collection[str] = ()) -> Callable[[C], C]:
-    """Have the public methods of a class ask a service: those of the table. Others are refused, but
-    for what the class defines itself.
+    """Decorate a class: its public methods in the table call a service. Others raise an error,
+    except those that the class itself defines.
 
     Args:
-        subject: Whose calls they are. Objects of the class have a `_remote`.
-        keeps: Methods that it inherits, and that do right by calling others.
+        subject: The subject of the calls. Objects of the class have a `_remote`.
+        keeps: Inherited methods that stay, because they only call other methods.
     """
-    calls = {one.name: one for one in of(subject)}
+    calls = of(subject)
 
     def change(kind: C) -> C:
         own = class_of(subject)
@@ -141,7 +235,7 @@ def remotely(subject: str, keeps: Collection[str] = ()) -> Callable[[C], C]:
 
 
 def asking(call: Call) -> Callable[..., Any]:
-    """The method that asks a service in the place of the one that does it."""
+    """Return a method that makes the call through a service."""
     signature = inspect.signature(call.function)
 
     @wraps(call.function)
@@ -153,7 +247,7 @@ def asking(call: Call) -> Callable[..., Any]:
 
 @cache
 def handle_class(subject: str) -> type:
-    """The class of a handle that asks a service."""
+    """Return the class of a handle that calls a service."""
     kind = class_of(subject)
 
     def begin(self: Any, remote: Remote) -> None:
@@ -167,14 +261,14 @@ def handle_class(subject: str) -> type:
 
 
 def response_of(given: Mapping[str, Any]) -> Any:
-    """A response of litellm's, as the service was given it."""
+    """Return litellm's response object from its JSON."""
     from agent_memory.models.loading import load_litellm
 
     return load_litellm().ModelResponse(**given)
 
 
 def _named(turn: Turn, session_id: str, user_id: str | None) -> Turn:
-    """A turn with whose it is, which the service leaves out."""
+    """Add the session and the user to a turn. The service omits them."""
     again = turn.regenerates and turn.regenerates._replace(session_id=session_id)
     return replace(turn, session_id=session_id, user_id=user_id, regenerates=again)
 
@@ -182,8 +276,8 @@ def _named(turn: Turn, session_id: str, user_id: str | None) -> Turn:
 def _refusing(kind: type, name: str) -> Callable[..., Any]:
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedOperation(
-            f"{kind.__name__}.{name} is not there for a memory behind a service. Open the memory "
-            "in this process for that."
+            f"{kind.__name__}.{name} is not available behind a service. Open the memory in this "
+            "process to use it."
         )
 
     method.__name__ = name
@@ -191,28 +285,14 @@ def _refusing(kind: type, name: str) -> Callable[..., Any]:
 
 
 def _said(call: Call, name: str, value: Any) -> Any:
-    """An argument; what is said, as messages; a turn without what was shown for it."""
-    if isinstance(value, Turn):
-        return replace(value, context=cast("Any", None), messages=[])
+    """Return an argument with messages parsed."""
     if name not in MESSAGES or value is None:
         return value
-    if call.name == "update" or name == "window":
+    if call.function_name == "update" or name == "window":
         given = value if isinstance(value, list | tuple) else [value]
         return [one for each in given for one in Message.all_of(each)]
     if isinstance(value, str):
         return value
-    if call.name == "get":
+    if call.function_name == "get":
         return Message.of(value)
     return messages_of(value, "assistant" if name == "answer" else "user")
-
-
-@contextmanager
-def of_another(body: Mapping[str, Any]) -> Iterator[None]:
-    """Raise what the library does where a session is not there for whoever asks."""
-    try:
-        yield
-    except AccessDenied as error:
-        names_session = not {"session_id", "turn", AT_HAND}.isdisjoint(body)
-        if type(error) is AccessDenied and status_of(error) == _NOT_FOUND and names_session:
-            raise NotTheirs(_ANOTHERS) from None
-        raise

@@ -1,34 +1,37 @@
-"""`RemoteMemory`: `AgentMemory`, kept by a service."""
+"""`RemoteMemory`: an `AgentMemory` behind a service."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from agent_memory.client.calls import AT_HAND, HANDLES, MOST, SHARED, Call, of
+from agent_memory.client.calls import HANDLES, MOST, Call, of
 from agent_memory.client.edits import digest_of, sent
 from agent_memory.client.handles import (
     NotTheirs,
     Remote,
     handle_class,
-    of_another,
     remotely,
+    request_of,
     response_of,
 )
-from agent_memory.client.service import Service
+from agent_memory.client.service import Request, Service, is_missing
 from agent_memory.client.values import made, plain
 from agent_memory.core.ids import check_id, check_share
 from agent_memory.core.limits import check_callable
 from agent_memory.core.receipts import Part, Receipt
-from agent_memory.engine.loop.conversing import CompletionStream
+from agent_memory.engine.loop.rounds import CompletionStream
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.session import Session
 from agent_memory.engine.sharing.shares import Share
 from agent_memory.engine.stats import Progress
 from agent_memory.engine.user import User
 from agent_memory.errors import (
+    AccessDenied,
     ConfigError,
     Conflict,
     StoreUnavailable,
@@ -41,42 +44,45 @@ if TYPE_CHECKING:
     from agent_memory.engine.sharing.shared import SharedMemory
     from agent_memory.engine.transfer.snapshots.writing import Exported
     from agent_memory.engine.values.key_values import KeyValues
+    from agent_memory.ltm_blocks.notes import Note
     from agent_memory.ltm_blocks.working import Scratchpad
     from agent_memory.models.embedders.base import Embedder
 
-_CALLS: Mapping[str, Call] = {one.name: one for one in of("memory")}
-_OPENED = frozenset(HANDLES) - {"values", "shared", "working"}
+_CALLS: Mapping[str, Call] = of("memory")
+_OPENED = HANDLES - {"values"}
 _EDITS = 20
+_LOG = "/sessions/{session_id}/messages"
 _HERE = ("config", "blocks", "components")
 
 
 @remotely("memory")
 class RemoteMemory(AgentMemory):
-    """A memory that a service keeps: `agent-memory serve`. `AgentMemory(url)` gives one.
+    """A memory behind a service (`agent-memory serve`). `AgentMemory(url)` returns one.
 
         memory = AgentMemory("https://memory.example.com", api_key="am_...")
 
-    Its calls are those of `AgentMemory`, with their arguments, values and errors. Whose memory a
-    call is about follows from the key: one for a single user needs no `user_id`, one for several
-    needs it in each call, and an admin's may leave it out as beside the library.
+    It has the calls of `AgentMemory`, with the same arguments, results and errors. The key decides
+    the user. A key for one user needs no `user_id`. A key for several users needs it in each call.
+    With an admin's key it is optional, as in the library.
 
-    A request that could not be made, or is to be made later (429, 503), is made again; a write has
-    a key of its own, so that it is stored once. What the service lets a request have, in bytes and
-    seconds, applies: see `docs/client.md`.
+    Requests that fail to connect, or are answered with 429 or 503, are retried. Each write has an
+    idempotency key, so that it is stored once. The service's limits of size and time apply: see
+    `docs/client.md`.
 
     Args:
         url: The service's address.
-        api_key: A key of it, or a JWT that it takes; None for what the environment variable
-            `AGENT_MEMORY_SERVICE_KEY` says.
-        timeout: So many seconds an answer may let a call wait.
-        attempts: So often a request is made before it is given up.
-        plain_http: Whether the key may cross a network unencrypted; to this machine it always may.
+        api_key: An API key or a JWT; None reads the environment variable
+            `AGENT_MEMORY_SERVICE_KEY`.
+        timeout: Seconds to wait for an answer.
+        attempts: How often a request is tried.
+        plain_http: Whether the key may be sent unencrypted over a network. To loopback it always
+            may.
 
     Attributes:
-        url: As given.
+        url: The service's address.
 
     Raises:
-        ConfigError: It is no such address or key, or the key would cross a network unencrypted.
+        ConfigError: The address or the key is invalid, or the key would be sent unencrypted.
     """
 
     def __init__(
@@ -91,8 +97,8 @@ class RemoteMemory(AgentMemory):
     ) -> None:
         if fields:
             raise ConfigError(
-                f"A memory behind a service has its settings there: leave {', '.join(fields)} out. "
-                "It takes api_key, timeout, attempts and plain_http."
+                f"{', '.join(fields)} must be configured on the service. Remove it here. Only "
+                "api_key, timeout, attempts and plain_http can be set here."
             )
         service = Service(url, api_key, timeout=timeout, attempts=attempts, plain_http=plain_http)
         self.url = service.url
@@ -104,13 +110,13 @@ class RemoteMemory(AgentMemory):
     def __getattr__(self, name: str) -> Any:
         if name in _HERE:
             raise UnsupportedOperation(
-                f"A memory behind a service has no `{name}` here: its settings and parts are the "
-                "service's. Open the memory in this process for that."
+                f"A memory behind a service has no `{name}`. Open the memory in this process to "
+                "use it."
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def warm_up(self, user_id: str | None = None) -> None:
-        """Nothing: what takes long is loaded where the service runs, which does so as it starts."""
+        """Do nothing: the service warms up when it starts."""
 
     def close(self) -> None:
         """Release the connections. Idempotent. Other calls raise `MemoryClosed` afterwards."""
@@ -125,7 +131,6 @@ class RemoteMemory(AgentMemory):
         limit: int | None = None,
         last: int | None = None,
     ) -> list[Entry]:
-        """As `AgentMemory.history`, a page after the other."""
         call, about = _CALLS["history"], {"session_id": session_id, "user_id": user_id}
         if limit is None and type(last) is int and last > MOST and type(after) is int:
             head = self.head(session_id, user_id=user_id)
@@ -150,17 +155,22 @@ class RemoteMemory(AgentMemory):
         *,
         user_id: str | None = None,
     ) -> Head:
-        """As `AgentMemory.edit`: the function is asked here, with the log as it is read."""
+        """Edit a session's log. `change` runs in this process, again if the log has changed."""
         check_callable("change", change)
         for _ in range(_EDITS):
             log = self.history(session_id, user_id=user_id)
             wanted = plain(sent(log, change(list(log))))
-            body = {"session_id": session_id, "seen": digest_of(log), "log": wanted}
+            sent_log = {"session_id": session_id, "seen": digest_of(log), "log": wanted}
+            request = request_of("PUT", _LOG, sent_log, user_id, again=False)
             try:
-                return cast("Head", self._edited(body, user_id))
+                with _of_another():
+                    head = self._remote.service.ask(request)
             except Conflict:
                 continue
-        raise StoreUnavailable(f"Session {session_id!r} is written to all the time. Edit it later.")
+            return cast("Head", made(_CALLS["update"].types["return"], head))
+        raise StoreUnavailable(
+            f"Session {session_id!r} changed during each of {_EDITS} attempts. Edit it later."
+        )
 
     def completion(
         self,
@@ -177,8 +187,10 @@ class RemoteMemory(AgentMemory):
         expected_end: int | None = None,
         **options: Any,
     ) -> Any:
-        """As `AgentMemory.completion`, by the service's model. It takes no other model, no options
-        for it, and of tools only schemas: a function of yours cannot run there.
+        """Let the service's model answer, and store the turn.
+
+        `model` and options cannot be set. `tools` may only have schemas: your functions cannot run
+        in the service.
         """
         call = _CALLS["completion"]
         given = {"session_id": session_id, "message": message, "user_id": user_id, "tools": tools}
@@ -186,13 +198,13 @@ class RemoteMemory(AgentMemory):
         given |= {"model": model, "options": options}
         if not stream:
             return self._remote.ask(call, given)
-        body, user_id = self._remote.body(call, given)
-        lines = self._remote.lines(f"{call.path}-stream", body, user_id)
-        return CompletionStream(_chunks(lines), Account("completion", user_id))
+        request = self._remote.request(call, given)
+        events = self._events(replace(request, path=f"{request.path}-stream"))
+        return CompletionStream(_chunks(events), Account("completion", user_id))
 
     def delete(self, session_id: str, *, user_id: str | None = None) -> Receipt:
-        """As `AgentMemory.delete`. Of a session that the service does not have for this key the
-        receipt is made here, and not signed.
+        """Erase a session. If the service has no such session for this key, the receipt is created
+        here and not signed.
         """
         try:
             given = {"session_id": session_id, "user_id": user_id}
@@ -202,121 +214,150 @@ class RemoteMemory(AgentMemory):
             return Receipt("session", session_id, "", datetime.now(UTC), (gone,))
 
     def session(self, session_id: str, user_id: str | None = None) -> RemoteSession:
-        """As `AgentMemory.session`."""
         check_id("session_id", session_id)
         if user_id is not None:
             check_id("user_id", user_id)
         return RemoteSession(self, session_id, user_id)
 
     def user(self, user_id: str) -> RemoteUser:
-        """As `AgentMemory.user`."""
         check_id("user_id", user_id)
         return RemoteUser(self, user_id)
 
     def values(self, user_id: str | None = None, *, embedder: Embedder | None = None) -> KeyValues:
-        """As `AgentMemory.values`, by the service's embedder."""
+        """Return the values of a user or of everybody, with the service's embedder."""
         if embedder is not None:
-            raise UnsupportedOperation("The embedder is the service's. Leave `embedder` out.")
+            raise UnsupportedOperation("The service has its own embedder. Remove `embedder`.")
         return cast("KeyValues", handle_class("values")(self._remote.of(user_id)))
 
     def share(self, name: str) -> RemoteShare:
-        """As `AgentMemory.share`: to manage one takes an admin's key, and an agent's its id."""
+        """Return a shared namespace. Managing it needs an admin's key; using it, an agent's."""
         check_share(name)
         return RemoteShare(self, name)
 
     def open(self, kind: str) -> Any:
-        """As `AgentMemory.open`."""
         return _handle(self._remote, kind)
 
-    def replay(self, block: str) -> Iterator[Progress]:
-        """As `AgentMemory.replay`."""
-        lines = self._remote.lines("/calls/memory/replay", {"block": block}, None)
-        return (made(Progress, one) for one in lines)
+    def remember(
+        self,
+        text: str,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        at: datetime | date | None = None,
+        key: str | None = None,
+    ) -> Note:
+        if session_id is not None:
+            check_id("session_id", session_id)
+        notes = _handle(self._remote.of(user_id, session_id=session_id), "notes")
+        return cast("Note", notes.add(text, at=at, key=key))
 
-    def _edited(self, body: Mapping[str, Any], user_id: str | None) -> Any:
-        with of_another(body):
-            value = self._remote.service.ask("/calls/memory/edit", body, user_id, again=False)
-        return made(_CALLS["update"].types["return"], value)
+    def delete_user(self, user_id: str) -> Receipt:
+        return self.user(user_id).delete()
+
+    def replay(self, block: str) -> Iterator[Progress]:
+        request = request_of("POST", "/operations/replay", {"block": block}, None)
+        return (made(Progress, one) for one in self._events(request))
+
+    def _events(self, request: Request) -> Generator[Any, None, Any]:
+        with _of_another():
+            return (yield from self._remote.service.events(request))
 
 
 class RemoteSession(Session):
-    """`Session`, of a memory behind a service."""
+    """A `Session` of a memory behind a service."""
 
     _home: RemoteMemory
 
     def working(self) -> Scratchpad:
-        """As `Session.working`."""
-        self.head()  # refuses another user's session, as the library here does
-        remote = self._home._remote.of(self.user_id, **{AT_HAND: self.session_id})
+        self.head()  # refuses another user's session, as the library does
+        remote = self._home._remote.of(self.user_id, session_id=self.session_id)
         return cast("Scratchpad", handle_class("working")(remote))
 
     def owner(self) -> User:
-        """As `Session.owner`."""
         head = self.head()
         owner = self.user_id if head is None else head.user_id or self.user_id
         return RemoteUser(self._home, owner, self.session_id)
 
     def export(self, to: str | Path | TextIO) -> Exported:
-        """As `Session.export`."""
         from agent_memory.engine.transfer.export import written
         from agent_memory.engine.transfer.snapshots.writing import Exported
 
-        body = {"session_id": self.session_id}
-        lines = self._home._remote.lines("/calls/session/export", body, self.user_id)
+        path, sent = "/sessions/{session_id}/export", {"session_id": self.session_id}
+        events = self._home._events(request_of("GET", path, sent, self.user_id))
         with written(to) as file:
             while True:
                 try:
-                    file.write(next(lines))
+                    file.write(next(events))
                 except StopIteration as end:
                     return cast("Exported", made(Exported, end.value))
 
 
 @remotely("user", keeps=("notes", "files", "skills", "spatial"))
 class RemoteUser(User):
-    """`User`, of a memory behind a service."""
+    """A `User` of a memory behind a service."""
 
     _memory: RemoteMemory
 
     @property
     def _remote(self) -> Remote:
-        at_hand = {} if self._session_id is None else {AT_HAND: self._session_id}
-        return self._memory._remote.of(self.user_id, **at_hand)
+        current = {} if self._session_id is None else {"in_session": self._session_id}
+        return self._memory._remote.of(self.user_id, **current)
 
     def values(self) -> KeyValues:
-        """As `User.values`."""
-        return cast("KeyValues", handle_class("values")(self._remote))
+        return cast("KeyValues", handle_class("values")(self._opening))
 
     def open(self, kind: str) -> Any:
-        """As `User.open`."""
-        return _handle(self._remote, kind)
+        return _handle(self._opening, kind)
+
+    def sessions(self, *, limit: int = 100, after: str | None = None) -> list[Head]:
+        if self.user_id is not None or self._session_id is None:
+            return self._memory.sessions(user_id=self.user_id, limit=limit, after=after)
+        head = self._memory.head(self._session_id)
+        is_past = after is not None and self._session_id <= after
+        return [] if head is None or is_past or limit < 1 else [head]
+
+    @property
+    def _opening(self) -> Remote:
+        current = {} if self._session_id is None else {"session_id": self._session_id}
+        return self._memory._remote.of(self.user_id, **current)
 
 
 @remotely("share")
 class RemoteShare(Share):
-    """`Share`, of a memory behind a service."""
+    """A `Share` of a memory behind a service."""
 
     def __init__(self, memory: RemoteMemory, name: str) -> None:
-        self._remote = memory._remote.of(None, **{SHARED: name})
+        self._remote = memory._remote.of(None, share=name)
         self.name = name
 
     def agent(self, agent_id: str) -> SharedMemory:
-        """As `Share.agent`."""
         check_id("agent_id", agent_id)
         agent: SharedMemory = handle_class("shared")(self._remote.of(agent_id))
         agent.share, agent.agent_id = self.name, agent_id
         return agent
 
 
+@contextmanager
+def _of_another() -> Iterator[None]:
+    """Raise `NotTheirs` if the service has no such session for this key."""
+    try:
+        yield
+    except AccessDenied as error:
+        if is_missing(error):
+            raise NotTheirs from None
+        raise
+
+
 def _handle(remote: Remote, kind: str) -> Any:
-    """The handle of a kind of block.
+    """Return the handle of a kind of block.
 
     Raises:
-        UnsupportedOperation: It is of a kind of your own, or a block of another name.
+        UnsupportedOperation: It is a custom kind, or the name of a block.
     """
     if kind not in _OPENED:
         raise UnsupportedOperation(
-            f"A memory behind a service opens {', '.join(sorted(_OPENED))}. What another block "
-            "keeps is reached by its tools, or where the memory is open."
+            f"A memory behind a service can only open {', '.join(sorted(_OPENED))}. For other "
+            "blocks, call their tools, or open the memory in this process."
         )
     return handle_class(kind)(remote)
 

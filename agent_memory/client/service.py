@@ -1,4 +1,4 @@
-"""One request to a service: who asks, what is tried again, and a problem as the library's error."""
+"""Requests to a service: authentication, retries, and problems as the library's errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 from tenacity.wait import wait_random_exponential
 
 from agent_memory import errors
+from agent_memory.client.calls import EXACT
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.core.tracing import leaving
 from agent_memory.errors import AgentMemoryError, ConfigError, MemoryClosed, StoreUnavailable
@@ -21,34 +23,55 @@ if TYPE_CHECKING:
     import httpx
 
 KEY = "AGENT_MEMORY_SERVICE_KEY"
-"""The environment variable for the key. `AGENT_MEMORY_API_KEY` is another: that of the model."""
+"""The environment variable of the service's key. `AGENT_MEMORY_API_KEY` is the model's key."""
 
 MARK = "am_"
-"""How keys of a service begin."""
+"""The prefix of a service's keys."""
 
 _PREFIX = "/v1"
-_USER = "user_id"
+_NOT_FOUND = "urn:agent-memory:problem:not-found"
 _CONNECT_SECONDS = 10.0
 _LONGEST_WAIT = 30.0
 _PARTS_OF_A_JWT = 3
 _BUSY = (429, 503)
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to a service.
+
+    Attributes:
+        method: Its method.
+        path: Its path below /v1, encoded.
+        query: The fields of its query.
+        body: Its body; None for none.
+        headers: Its headers besides the credential.
+        again: Whether to retry when it is unknown whether the request arrived.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    again: bool = True
+
+
 class Service:
-    """A service, as whoever has a key asks it. Safe to share between threads, and by forks.
+    """A client of a service. Thread-safe, and safe to use after a fork.
 
     Args:
         url: Its address, without /v1.
-        api_key: A key of it, or a JWT that it takes; None for what `AGENT_MEMORY_SERVICE_KEY` says.
-        timeout: So many seconds an answer may let us wait.
-        attempts: So often a request is made where it could not be, or is to be made later.
-        plain_http: Whether the key may cross a network unencrypted.
+        api_key: An API key or a JWT; None reads `AGENT_MEMORY_SERVICE_KEY`.
+        timeout: Seconds to wait for an answer.
+        attempts: How often a request is tried.
+        plain_http: Whether the key may be sent unencrypted over a network.
 
     Attributes:
-        url: As given.
+        url: The service's address.
 
     Raises:
-        ConfigError: It is no such address or key, or the key would cross a network unencrypted.
+        ConfigError: The address or the key is invalid, or the key would be sent unencrypted.
     """
 
     def __init__(
@@ -67,54 +90,50 @@ class Service:
         self._open: httpx.Client | None = None
         self._closed = False
         self._opening = fork_safe_lock(own=True)
-        begin_anew_in_child(self, Service._begin)  # no connection has two processes
+        begin_anew_in_child(self, Service._begin)  # processes cannot share a connection
 
     def __repr__(self) -> str:
         return f"Service({self.url!r})"
 
-    def ask(
-        self, path: str, body: Mapping[str, Any], user_id: str | None = None, *, again: bool = True
-    ) -> Any:
-        """What is answered to a request.
-
-        Args:
-            path: Its path below /v1.
-            body: What is asked.
-            user_id: For whom, where the key is for several.
-            again: Whether it may be made again where nobody knows whether it arrived.
+    def ask(self, request: Request) -> Any:
+        """Make a request and return the answer's value.
 
         Raises:
-            AgentMemoryError: As the service tells it; or it cannot be reached.
+            AgentMemoryError: The service refused the call or failed, or cannot be reached.
         """
 
         def once() -> Any:
-            with self._sent(path, body, user_id) as response:
+            with self._sent(request) as response:
                 return _read(response.read())["value"]
 
-        return self._tries(again)(once)
+        return self._tries(request.again)(once)
 
-    def lines(
-        self, path: str, body: Mapping[str, Any], user_id: str | None = None, *, again: bool = True
-    ) -> Generator[Any, None, Any]:
-        """As `ask`, of an answer that comes piece by piece; it returns what the last line has.
+    def events(self, request: Request) -> Generator[Any, None, Any]:
+        """Make a request, yield the values of the streamed events, and return the end's value.
 
         Raises:
-            AgentMemoryError: As the service tells it; or it cannot be reached, or was cut short.
+            AgentMemoryError: The service refused the call or failed, cannot be reached, or the
+                stream was cut off.
         """
         with ExitStack() as opened, _unreachable(self.url):
 
             def once() -> httpx.Response:
-                return opened.enter_context(self._sent(path, body, user_id))
+                return opened.enter_context(self._sent(request))
 
-            response = self._tries(again)(once)
+            response = self._tries(request.again)(once)
+            event = ""
             for line in response.iter_lines():
-                told = _read(line)
-                if "problem" in told:
-                    raise _error_of(told["problem"])
-                if "end" in told:
-                    return told["end"]
-                yield told["value"]
-        raise StoreUnavailable(f"The answer of {self.url} was cut short. Ask again.")
+                name, _, text = line.partition(": ")
+                if name == "event":
+                    event = text
+                elif name == "data":
+                    data = _read(text)
+                    if event == "error":
+                        raise _error_of(data["problem"])
+                    if event == "end":
+                        return data["value"]
+                    yield data["value"]
+        raise StoreUnavailable(f"The answer of {self.url} was cut off. Try again.")
 
     def close(self) -> None:
         """Release the connections. Idempotent."""
@@ -125,15 +144,20 @@ class Service:
             client.close()
 
     @contextmanager
-    def _sent(
-        self, path: str, body: Mapping[str, Any], user_id: str | None
-    ) -> Iterator[httpx.Response]:
-        given = json.dumps(body, separators=(",", ":")).encode()  # ASCII: lone surrogates escaped
-        params = {} if user_id is None else {_USER: user_id}
+    def _sent(self, request: Request) -> Iterator[httpx.Response]:
+        headers = {**request.headers, **leaving()}
+        content = None
+        if request.body is not None:  # ASCII: lone surrogates are escaped
+            content = json.dumps(request.body, separators=(",", ":")).encode()
+            headers["Content-Type"] = "application/json"
         with (
             _unreachable(self.url),
             self._client().stream(
-                "POST", f"{_PREFIX}{path}", content=given, params=params, headers=leaving()
+                request.method,
+                f"{_PREFIX}{request.path}",
+                content=content,
+                params=request.query,
+                headers=headers,
             ) as response,
         ):
             if response.status_code != 200:
@@ -151,13 +175,13 @@ class Service:
     def _opened(self) -> httpx.Client:
         import httpx
 
-        shown = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        shown = {"Authorization": f"Bearer {self._key}", "Accept": EXACT}
         return httpx.Client(
             base_url=self.url,
             headers=shown,
             timeout=httpx.Timeout(self._timeout, connect=_CONNECT_SECONDS),
-            follow_redirects=False,  # the key is for this address alone
-            verify=self.url.startswith("https:"),  # certificates take a while to load
+            follow_redirects=False,  # the key must not be sent to another address
+            verify=self.url.startswith("https:"),  # loading certificates is slow
         )
 
     def _begin(self) -> None:
@@ -177,13 +201,18 @@ class Service:
         )
 
 
+def is_missing(error: BaseException) -> bool:
+    """Whether the service answered that there is no such thing for this credential."""
+    return type(error) is errors.AccessDenied and getattr(error, "is_missing", False)
+
+
 def status_of(error: BaseException) -> int:
-    """With which status the service told an error; 0 for one of another origin."""
+    """Return the HTTP status of the service's error; 0 for other errors."""
     return getattr(error, "status", 0)
 
 
 class _Unreached(StoreUnavailable):
-    """The service was not reached, or its answer did not arrive."""
+    """The service could not be reached, or its answer did not arrive."""
 
     may_be_done = True
 
@@ -201,36 +230,36 @@ _GROWING = wait_random_exponential(multiplier=0.2, max=5.0)
 
 @contextmanager
 def _unreachable(url: str) -> Iterator[None]:
-    """Tell what went wrong with a connection, without what was sent over it."""
+    """Convert connection errors, without the content of the request."""
     import httpx
 
     try:
         yield
     except httpx.TransportError as error:
         told = _Unreached(
-            f"The service at {url} does not answer: {type(error).__name__}. Look whether it runs "
-            "(/health/live). A write with the same `key` may be made again."
+            f"The service at {url} does not answer: {type(error).__name__}. Check that it runs "
+            "(/health/live). A write may be repeated with the same `key`."
         )
         told.may_be_done = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
         raise told from None
     except httpx.StreamError as error:
-        raise StoreUnavailable(f"The answer of {url} was cut short. Ask again.") from error
+        raise StoreUnavailable(f"The answer of {url} was cut off. Try again.") from error
 
 
 def _problem_in(response: httpx.Response, url: str) -> AgentMemoryError:
-    """The error that a response tells."""
+    """Return the error of a response."""
     status = response.status_code
     if response.is_redirect:
         return ConfigError(
-            f"{url} sends us elsewhere ({status}), and the key is not shown to others. Give the "
-            "address that it has."
+            f"{url} redirects ({status}), and the key is only sent to the given address. Pass the "
+            "final address."
         )
     try:
         error = _error_of(json.loads(response.read()))
-    except (ValueError, KeyError, TypeError, AttributeError):  # no service of ours answers so
+    except (ValueError, KeyError, TypeError, AttributeError):  # not an answer of the service
         error = StoreUnavailable(
-            f"{url} answers {status}, and not as the service does. Look at the address, and at "
-            "what stands between."
+            f"{url} answers {status}, but is not an agent-memory service. Check the address and "
+            "any proxy."
         )
     error.status = status  # type: ignore[attr-defined]
     after = response.headers.get("retry-after", "")
@@ -239,11 +268,13 @@ def _problem_in(response: httpx.Response, url: str) -> AgentMemoryError:
 
 
 def _error_of(problem: Mapping[str, Any]) -> AgentMemoryError:
-    """The library's error that a problem names; its root for one of a later release."""
+    """Return the library's error that a problem names; `AgentMemoryError` if it is unknown."""
     kind = getattr(errors, str(problem["error"]), AgentMemoryError)
     if not (isinstance(kind, type) and issubclass(kind, AgentMemoryError)):
         kind = AgentMemoryError
     error: AgentMemoryError = kind.__new__(kind)
+    is_thing = problem.get("type") == _NOT_FOUND and "errors" not in problem
+    error.is_missing = is_thing  # type: ignore[attr-defined]
     Exception.__init__(error, str(problem["detail"]))
     return error
 
@@ -252,7 +283,7 @@ def _read(text: bytes | str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise StoreUnavailable("The service's answer is no JSON. Ask again.") from None
+        raise StoreUnavailable("The service's answer is not JSON. Try again.") from None
 
 
 def _address(url: str, plain_http: bool) -> str:
@@ -261,16 +292,18 @@ def _address(url: str, plain_http: bool) -> str:
     try:
         parts = httpx.URL(url)
     except httpx.InvalidURL:
-        raise ConfigError("The service's address is no URL: https://memory.example.com.") from None
+        raise ConfigError(
+            "The service's address is not a URL. Use one such as https://memory.example.com."
+        ) from None
     if parts.userinfo or parts.query or parts.fragment or not parts.host:
         raise ConfigError(
-            "The service's address has more than a place: give https://memory.example.com, and the "
-            "key as api_key."
+            "The service's address must have no user, query or fragment. Use one such as "
+            "https://memory.example.com, and pass the key as api_key."
         )
     if parts.scheme == "http" and not plain_http and not _is_loopback(parts.host):
         raise ConfigError(
-            f"The key would cross the network unencrypted, to {parts.host}. Use https://; or say "
-            "plain_http=True where the network is your own."
+            f"The key would be sent unencrypted to {parts.host}. Use https://, or set "
+            "plain_http=True in a private network."
         )
     return str(parts).rstrip("/").removesuffix(_PREFIX)
 
@@ -283,12 +316,12 @@ def _is_loopback(host: str) -> bool:
 
 
 def _checked_key(key: str | None) -> str:
-    """A key of a service, or a JWT. Whatever else is a secret of something else, and stays here."""
+    """Validate an API key or a JWT. Anything else is another secret and must not be sent."""
     key = (key or "").strip()
     is_jwt = key.count(".") == _PARTS_OF_A_JWT - 1
     if not key.startswith(MARK) and not (is_jwt and key.isascii()):
         raise ConfigError(
-            f"{'This is no key of the service' if key else 'The service needs a key'}: give one as "
-            f"api_key, or in {KEY}. `agent-memory keys create` makes one; it begins with am_."
+            f"{'This is not a key of the service' if key else 'The service needs a key'}. Pass one "
+            f"as api_key, or in {KEY}. `agent-memory keys create` creates one; it begins with am_."
         )
     return key

@@ -1,4 +1,4 @@
-"""What calls take and give, as JSON and back, by the types that the library's methods name."""
+"""Convert arguments and results to JSON and back, by the types in the library's signatures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from math import isfinite
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, cast, get_args, get_origin
+from typing import Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, create_model
 
@@ -19,17 +19,19 @@ from agent_memory.core.messages import Message
 from agent_memory.errors import AgentMemoryError, InvalidInput
 
 _PLAIN = str | int | float | bool | None
+_SCALARS: Mapping[Any, Any] = {str: str, int: int, float: int | float, bool: bool}
+_TIMED = {"message", "created_at"}
 _DAY = 10  # characters of a date without a time
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it.
+    """Convert a value to JSON.
 
     Raises:
-        InvalidInput: JSON has no such thing, as for a function.
+        InvalidInput: It cannot be converted, such as a function.
     """
     if isinstance(value, float) and not isfinite(value):
-        raise InvalidInput(f"{value} cannot be sent to a service: JSON has no such number.")
+        raise InvalidInput(f"{value} cannot be sent to a service. Use a finite number.")
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, Message):
@@ -44,39 +46,41 @@ def plain(value: Any) -> Any:
         return value.total_seconds()
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
-    if isinstance(value, Path):  # of one machine, and of no use on another
+    if isinstance(value, Path):  # a path has no meaning on another machine
         return None
     if isinstance(value, list | tuple | set | frozenset) or _is_lazy(value):
         return [plain(one) for one in cast("Iterable[Any]", value)]
     raise InvalidInput(
-        f"{quoted(value)} cannot be sent to a service: it is a {type(value).__name__}, and JSON "
-        "has none. Give plain values; or open the memory in this process."
+        f"{quoted(value)} cannot be sent to a service: {type(value).__name__} is not a JSON type. "
+        "Use JSON values, or open the memory in this process."
     )
 
 
 def checked(kind: Any, value: Any, name: str) -> Any:
-    """As `made`, of what somebody else sent.
+    """Convert received JSON to a type, as `made` does.
 
     Raises:
-        InvalidInput: It is nothing of that type.
+        InvalidInput: It does not have that type.
     """
     try:
         return made(kind, value)
     except AgentMemoryError:
         raise
     except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError):
-        raise InvalidInput(f"{name} is not what the call takes: see its type.") from None
+        raise InvalidInput(f"{name} has the wrong type. See the call's signature.") from None
 
 
 def made(kind: Any, value: Any) -> Any:
-    """The value of a type that `plain` made JSON of.
+    """Convert JSON from `plain` back to a type.
 
-    What a type does not have is passed over, and what is missing has its default: the other side
-    may be of another release.
+    Unknown fields are ignored and missing ones have their defaults: the other side may be another
+    release.
     """
+    origin, args = get_origin(kind), get_args(kind)
+    if not takes(kind, value):
+        raise TypeError("another type")
     if value is None or kind is Any:
         return value
-    origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return made(_of_union(args, value), value)
     if origin is not None and origin is not tuple and issubclass(_class(origin), Mapping):
@@ -88,6 +92,17 @@ def made(kind: Any, value: Any) -> Any:
         _check_list(value)
         return (tuple if origin is tuple else list)(made(args[0], one) for one in value)
     return _made(kind, value) if isinstance(kind, type) else value
+
+
+def message_of(value: Any) -> Any:
+    """Return a message that was sent: `{message, created_at}` as a `Message`, others unchanged.
+
+    Raises:
+        InvalidInput: Its time is not valid.
+    """
+    if isinstance(value, Mapping) and value.keys() == _TIMED:
+        return checked(Message, value, "message")
+    return value
 
 
 def _made(kind: type, value: Any) -> Any:
@@ -106,13 +121,13 @@ def _made(kind: type, value: Any) -> Any:
         hints = _hints(kind)
         given = {one.name for one in fields(kind) if one.init} & value.keys()
         return kind(**{name: made(hints[name], value[name]) for name in given})
-    if kind is BaseModel:  # of a class that only the other side has
+    if kind is BaseModel:  # a class that only the other side has
         return create_model("Profile", **dict.fromkeys(value, (Any, ...)))(**value)  # type: ignore[call-overload]
     return value
 
 
 def _of_union(args: Sequence[Any], value: Any) -> Any:
-    """Which of several types a value has in JSON."""
+    """Choose the type of a union that a JSON value has."""
     if isinstance(value, str) and datetime in args:
         return date if date in args and len(value) == _DAY else datetime
     if isinstance(value, list):
@@ -121,6 +136,27 @@ def _of_union(args: Sequence[Any], value: Any) -> Any:
         found = [one for one in args if isinstance(one, type) and is_dataclass(one)]
         return max(found, key=lambda one: len(value.keys() & _hints(one).keys()), default=Any)
     return timedelta if timedelta in args and not isinstance(value, bool) else Any
+
+
+def takes(kind: Any, value: Any) -> bool:
+    """Return whether a JSON value may have a type, without looking into it."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return any(takes(one, value) for one in args)
+    if origin is Literal:
+        return value in args
+    if value is None:  # a field that was left out; the caller has it
+        return origin is None and kind not in (Message, *_SCALARS)
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        if isinstance(value, str):  # a text is a sequence of texts
+            return issubclass(str, origin)
+        return isinstance(value, Mapping if issubclass(origin, Mapping) else list)
+    if kind in _SCALARS:
+        return isinstance(value, _SCALARS[kind]) and (kind is bool) == isinstance(value, bool)
+    if kind is type(None) or _is_named(kind):
+        return kind is not type(None) and isinstance(value, list)
+    is_plain = kind in (Any, object, datetime, date, timedelta) or not isinstance(kind, type)
+    return is_plain or isinstance(value, Mapping | list)
 
 
 def _is_named(kind: Any) -> bool:

@@ -1,1 +1,1 @@
-"""Several memories as one: read in parallel, written by rule."""
+"""Several memories as one: reads go to all in parallel, writes to one by a rule."""

@@ -1,15 +1,16 @@
-"""What a composite consists of: memories and blocks by name, checked and bound once."""
+"""Members of a composite, bound once, and the one that a session is written to."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from agent_memory.core.context import BlockInfo
+from agent_memory.core.records import Head
 from agent_memory.engine.memory import AgentMemory
-from agent_memory.errors import ConfigError
+from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import Block, ManualBlock, Resources
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -20,10 +21,10 @@ class Asked:
     """A block that is asked for recalls.
 
     Attributes:
-        name: What contexts call it: "<member>.<block>" in a memory, "<member>" alone.
-        member: The member.
-        block: The block, bound.
-        memory: The memory that it belongs to, or None for a block alone.
+        name: Its name in contexts: "<member>.<block>", or "<member>" for a member block.
+        member: The member's name.
+        block: The bound block.
+        memory: The memory that it belongs to; None for a member block.
     """
 
     name: str
@@ -37,10 +38,10 @@ class Members:
     """The members of a composite, in order.
 
     Attributes:
-        memories: Those that are memories.
-        blocks: Those that are blocks, bound to the resources of the first memory.
-        recalled: What `get` asks.
-        searched: What `search` asks.
+        memories: The member memories.
+        blocks: The member blocks, bound to the resources of the first memory.
+        recalled: The blocks that `get` asks.
+        searched: The blocks that `search` asks.
     """
 
     memories: dict[str, AgentMemory]
@@ -52,10 +53,10 @@ class Members:
     def of(
         cls, given: Mapping[str, AgentMemory | Block], memories: dict[str, AgentMemory]
     ) -> Members:
-        """Bind the blocks to the first memory, and list what there is to ask.
+        """Bind the member blocks to the first memory, and list the blocks to ask.
 
         Raises:
-            ConfigError: They cannot work with it; no block stays open.
+            ConfigError: A block cannot be bound to it. No block stays open.
         """
         blocks = {name: _named(name, one) for name, one in given.items() if isinstance(one, Block)}
         first, home = next(iter(memories.items()))
@@ -79,7 +80,7 @@ class Members:
 
     @property
     def infos(self) -> dict[str, BlockInfo]:
-        """What contexts have to know of each block, by its name there."""
+        """The descriptions of the blocks for contexts, by name."""
         return {
             one.name: BlockInfo(one.block.kind, one.block.max_tokens, one.block.selective)
             for one in self.recalled
@@ -87,45 +88,45 @@ class Members:
 
     @property
     def manual_blocks(self) -> dict[str, ManualBlock]:
-        """The blocks alone that keep something of somebody, by name."""
+        """The member blocks that store users' data, by name."""
         return {
             name: block for name, block in self.blocks.items() if isinstance(block, ManualBlock)
         }
 
 
 def memories_in(given: Mapping[str, AgentMemory | Block]) -> dict[str, AgentMemory]:
-    """Check all members; those that are memories.
+    """Validate all members, and return the memories.
 
     Raises:
-        ConfigError: One of them can be none; or none is a memory.
+        ConfigError: A member is invalid, or none is a memory.
     """
     for name, one in given.items():
         _check(name, one)
     memories = {name: one for name, one in given.items() if isinstance(one, AgentMemory)}
     if not memories:
-        raise ConfigError("A CompositeMemory needs an AgentMemory, where sessions are kept.")
+        raise ConfigError("A CompositeMemory needs an AgentMemory to store sessions. Add one.")
     return memories
 
 
 def _check(name: str, member: object) -> None:
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"A member is named {name!r}. Use lower-case letters, digits and underscores, a letter "
-            "first: contexts have an element of that name."
+            f"A member is named {name!r}. Use lower-case letters, digits and underscores, starting "
+            "with a letter: contexts have an element of that name."
         )
     if not isinstance(member, AgentMemory | Block):
         raise ConfigError(
-            f"The member {name!r} is a {type(member).__name__}. Give an AgentMemory, or a block."
+            f"The member {name!r} is a {type(member).__name__}. Pass an AgentMemory or a block."
         )
     if isinstance(member, Block) and member.absorbs:
         raise ConfigError(
-            f"Nothing would feed the block {name!r}, which absorbs the log. Give it to a memory, "
-            "as AgentMemory(blocks=[...]). If it only reads, have its `absorbs` return False."
+            f"The block {name!r} absorbs a log, and a member block has none. Add it to a memory: "
+            "AgentMemory(blocks=[...]). If it only reads, let its `absorbs` return False."
         )
 
 
 def _named(name: str, block: Block) -> Block:
-    """The block under a name of its own: what two blocks keep must not get mixed up."""
+    """Give the block the member's name, so that the records of two blocks stay apart."""
     return block.model_copy(update={"name": name}) if block.name == block.kind else block
 
 
@@ -133,8 +134,8 @@ def _check_names(blocks: Mapping[str, Block], first: str, taken: set[str]) -> No
     for member, block in blocks.items():
         if block.name in taken:
             raise ConfigError(
-                f"The block {member!r} keeps its records under {block.name!r} in the store of "
-                f"{first!r}, where another block does. Give it another name, such as "
+                f"The block {member!r} stores its records under {block.name!r} in the store of "
+                f"{first!r}, which has another block of that name. Give it another name, such as "
                 f"{type(block).__name__}(name={member + '_own'!r})."
             )
         taken = {*taken, block.name}
@@ -142,9 +143,84 @@ def _check_names(blocks: Mapping[str, Block], first: str, taken: set[str]) -> No
 
 def _bound(blocks: Mapping[str, Block], resources: Resources) -> dict[str, Block]:
     bound: dict[str, Block] = {}
-    with ExitStack() as opened:  # where one fails, none stays open
+    with ExitStack() as opened:  # if one fails, none stays open
         for name, block in blocks.items():
             bound[name] = one = block.bind(resources)
             opened.callback(one.close)
         opened.pop_all()
     return bound
+
+
+Rule = Callable[[str, str | None], str]
+"""Returns the name of a session's memory, from its id and its user."""
+
+
+class Routing:
+    """Finds the home of a session: the memory that stores it.
+
+    Args:
+        memories: All memories, by name.
+        rule: A rule, or the name of the memory for all sessions.
+
+    Raises:
+        ConfigError: There is no memory of the given name.
+    """
+
+    def __init__(self, memories: Mapping[str, AgentMemory], rule: str | Rule) -> None:
+        self._memories = memories
+        self._rule: Rule = rule if callable(rule) else lambda session_id, user_id: rule
+        self._same = None if callable(rule) else self._checked(rule)
+
+    def home(self, session_id: str, user_id: str | None) -> str:
+        """Return the name of a session's home.
+
+        Without a `user_id`, the rule is called with the user that owns the session, so that a rule
+        by users finds it again.
+
+        Raises:
+            ConfigError: The rule returned a name that is not a memory's.
+            InvalidInput: An id is invalid, or sessions of several users have that id.
+            StoreError: No user is given, and a memory could not be asked for the session.
+        """
+        next(iter(self._memories.values())).components.guard.check(session_id, user_id)
+        if self._same is not None:
+            return self._same
+        if user_id is None:
+            return self._of_nobody(session_id)
+        return self._ruled(session_id, user_id)
+
+    def homed(self, name: str, user_id: str | None, after: str | None, page: int) -> Iterator[Head]:
+        """Yield the sessions of a home after `after`, by id."""
+        memory = self._memories[name]
+        while heads := memory.sessions(user_id=user_id, after=after, limit=page):
+            for head in heads:
+                if self._ruled(head.session_id, head.user_id) == name:
+                    yield head
+            after = heads[-1].session_id
+
+    def _of_nobody(self, session_id: str) -> str:
+        first = self._ruled(session_id, None)
+        homes: dict[str, str | None] = {}
+        for name in dict.fromkeys([first, *self._memories]):
+            head = self._memories[name].components.guard.owned(session_id, None)
+            if head is not None and self._ruled(session_id, head.user_id) == name:
+                homes[name] = head.user_id
+                if name == first:
+                    break
+        if len(homes) > 1:
+            raise InvalidInput(
+                f"Sessions of {len(homes)} users have the id {session_id!r}. Pass user_id, or give "
+                "each session a unique id."
+            )
+        return next(iter(homes), first)
+
+    def _ruled(self, session_id: str, user_id: str | None) -> str:
+        return self._checked(self._rule(session_id, user_id))
+
+    def _checked(self, name: str) -> str:
+        if not isinstance(name, str) or name not in self._memories:
+            raise ConfigError(
+                f"`route` returned {name!r}. It must return the name of a memory: "
+                f"{', '.join(self._memories)}. Nothing was stored."
+            )
+        return name

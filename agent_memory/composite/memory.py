@@ -10,19 +10,16 @@ from functools import partial
 from itertools import islice
 from typing import Any, Self, TypeVar
 
-from agent_memory.composite.asking import Asking, Question
-from agent_memory.composite.done import all_done, named
-from agent_memory.composite.members import Members, memories_in
-from agent_memory.composite.routing import Routing, Rule
+from agent_memory.composite.calls import Asking, Question, all_done, named, tools_of
+from agent_memory.composite.members import Members, Routing, Rule, memories_in
 from agent_memory.composite.session import CompositeSession
-from agent_memory.composite.tools import tools_of
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.fusion import merge
 from agent_memory.core.ids import marker
 from agent_memory.core.limits import how_many, text_of
 from agent_memory.core.messages import Message
+from agent_memory.core.prompt_log import SentContext
 from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope
-from agent_memory.core.sent import SentContext
 from agent_memory.core.tools import Tool
 from agent_memory.core.turns import Turn, check_turn
 from agent_memory.engine.guard import scope_of
@@ -36,7 +33,7 @@ from agent_memory.engine.recall.contexts import (
     query_of,
     to_add,
 )
-from agent_memory.engine.recall.merged import most_of
+from agent_memory.engine.recall.merged_search import SEARCHED, most_of
 from agent_memory.engine.recall.runner import resolve
 from agent_memory.engine.stats import Stats
 from agent_memory.engine.tool_calls import run_tool
@@ -49,28 +46,28 @@ logger = logging.getLogger(__name__)
 
 
 class CompositeMemory:
-    """Reads several memories and blocks in parallel; writes each session where a rule says.
+    """Reads several memories and blocks in parallel, and writes each session to one memory.
 
-    A session has one home: the memory that its window, budget, model and tools are of. `get` and
-    `search` ask all members, each within a time limit; who fails or is too slow is named in
-    `warnings`. What they recall is merged, and packed into the home's budget. Whose memory is read
-    is told apart by each member itself, as ever.
+    Each session has a home: the memory with its window, budget, model and tools. `get` and `search`
+    ask all members, each within a time limit. Members that fail or time out are named in
+    `warnings`. The recalls are merged and packed into the home's budget. Each member separates
+    users by itself, as without a composite.
 
     Args:
         members: Open memories, and blocks that only read, by names of lower-case letters, digits
             and underscores. Blocks are bound to the first memory's store, models and embedder.
-        route: The name of the memory that all sessions are written to; or a rule that gives it for
-            `(session_id, user_id)`, always the same for the same. None: the first memory.
-        timeouts: By the member's name, how many seconds `get` and `search` wait for it.
-        timeout: How many seconds they wait for the others.
+        route: The name of the memory for all sessions, or a function from `(session_id, user_id)`
+            to a name. The function must be deterministic. None: the first memory.
+        timeouts: The seconds that `get` and `search` wait for a member, by its name.
+        timeout: The seconds that they wait for all other members.
 
     Attributes:
-        memories: The members that are memories.
-        blocks: The members that are blocks, bound.
+        memories: The member memories.
+        blocks: The member blocks, bound.
 
     Raises:
-        ConfigError: There is no memory among them, a block would have to be fed, a name is not
-            usable or unknown, or a time limit is not above 0.
+        ConfigError: There is no memory, a block absorbs a log, a name is invalid or unknown, or a
+            time limit is not above 0.
     """
 
     def __init__(
@@ -86,7 +83,7 @@ class CompositeMemory:
         if unknown := limits.keys() - members.keys():
             raise ConfigError(f"`timeouts` names {sorted(unknown)}. Members: {', '.join(members)}.")
         if min([timeout, *limits.values()]) <= 0:
-            raise ConfigError("A time limit is not above 0. Give the seconds to wait.")
+            raise ConfigError("A time limit is not above 0. Set it to the seconds to wait.")
         self._route = Routing(memories, next(iter(memories)) if route is None else route)
         self._members = Members.of(members, memories)
         self.memories, self.blocks = self._members.memories, self._members.blocks
@@ -103,7 +100,7 @@ class CompositeMemory:
         self.close()
 
     def home(self, session_id: str, user_id: str | None = None) -> AgentMemory:
-        """The memory of a session's window: for its facts, notes, files, tools."""
+        """Return a session's home: the memory with its window, facts, notes, files and tools."""
         return self.memories[self._route.home(session_id, user_id)]
 
     def update(
@@ -115,10 +112,10 @@ class CompositeMemory:
         key: str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """As `AgentMemory.update`, in the session's home.
+        """Append messages to the session, in its home. See `AgentMemory.update`.
 
         Raises:
-            ConfigError: The rule names what is no memory; nothing was stored.
+            ConfigError: `route` returned a name that is not a memory's. Nothing was stored.
         """
         return self.home(session_id, user_id).update(
             session_id, message, user_id=user_id, key=key, expected_end=expected_end
@@ -132,19 +129,20 @@ class CompositeMemory:
         user_id: str | None = None,
         max_tokens: int | None = None,
     ) -> MemoryContext:
-        """The home's window, plus what all members recall for `message`, within the home's budget.
+        """Return the home's window and the recalls of all members, within the home's budget.
 
         Args:
-            session_id: The conversation; one that does not exist yet gives recalls only.
-            message: Text or a message to recall for. It is not stored; `to_messages()` ends with
-                it, where a user says it. None recalls for the newest user message of the window.
-            user_id: The user, needed where the session does not exist yet.
+            session_id: The session. If it does not exist yet, the context has only recalls.
+            message: A text or a message to recall for. It is not stored. If it is a user message,
+                `to_messages()` ends with it. None recalls for the newest user message of the
+                window.
+            user_id: The user, required if the session does not exist yet.
             max_tokens: A smaller budget than the home's, for this call.
 
         Raises:
-            InvalidInput: An id or the message is not usable.
+            InvalidInput: An id or the message is invalid.
             SessionOfAnotherUser: The session belongs to another user.
-            StoreError: The home's session store failed. What else fails is named in `warnings`.
+            StoreError: The home's session store failed. Other failures are named in `warnings`.
         """
         query = query_of(message)
         asked = to_add(query)
@@ -187,17 +185,21 @@ class CompositeMemory:
         session_id: str | None = None,
         limit: int = 10,
     ) -> list[Recall]:
-        """What all members find, merged best first; as `AgentMemory.search`.
+        """Search all members, best first. See `AgentMemory.search`.
 
-        A session is that of its home; of the other members only what comes from no session is given
-        then.
+        With a `session_id`, results are from that session in its home, and from records of the
+        other members that come from no session.
         """
         name = self._route.home(session_id, user_id) if session_id is not None else None
         home = (self.memories[name] if name is not None else self._first).components
         home.guard.check(session_id, user_id)
         query, limit = text_of("query", query), how_many("limit", limit)
         head = home.guard.owned(session_id, user_id) if session_id is not None else None
-        scope = replace(scope_of(head, user_id, session_id), only_session=session_id is not None)
+        scope = replace(
+            scope_of(head, user_id, session_id),
+            only_session=session_id is not None,
+            floor=SEARCHED,
+        )
         asked = Message(role="user", content=query)
         question = Question(asked, most_of(limit, scope, len(self.memories)), scope, name)
         found, warnings = self._asking.search(question)
@@ -214,7 +216,7 @@ class CompositeMemory:
         limit: int | None = None,
         last: int | None = None,
     ) -> list[Entry]:
-        """As `AgentMemory.history`, of the log that the home has."""
+        """Return entries of the session's log, from its home. See `AgentMemory.history`."""
         home = self.home(session_id, user_id)
         return home.history(session_id, user_id=user_id, after=after, limit=limit, last=last)
 
@@ -226,16 +228,16 @@ class CompositeMemory:
         after: int = 0,
         limit: int | None = None,
     ) -> list[SentContext]:
-        """As `AgentMemory.contexts`, of what the home gave: without what the others added."""
+        """Return the home's prompt log of the session, without recalls of the other members."""
         home = self.home(session_id, user_id)
         return home.contexts(session_id, user_id=user_id, after=after, limit=limit)
 
     def pop(self, session_id: str, count: int = 1, *, user_id: str | None = None) -> list[Message]:
-        """As `AgentMemory.pop`, in the session's home."""
+        """Remove the last messages of the session, in its home. See `AgentMemory.pop`."""
         return self.home(session_id, user_id).pop(session_id, count, user_id=user_id)
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
-        """As `AgentMemory.end`, in the session's home, and for the blocks alone."""
+        """End the session in its home and in the member blocks. See `AgentMemory.end`."""
         name = self._route.home(session_id, user_id)
         scope = self.memories[name].components.guard.scope(user_id, session_id)
         absorbed = self.memories[name].end(session_id, user_id=user_id)
@@ -244,13 +246,13 @@ class CompositeMemory:
         return named(name, absorbed)
 
     def flush(self, session_id: str | None = None, *, user_id: str | None = None) -> list[Absorbed]:
-        """Absorb what is pending: of one session, of one user's, or of all.
+        """Absorb what is pending: of one session, of one user, or of all.
 
         Returns:
-            What was absorbed, under the names "<member>.<block>".
+            The absorbed messages of each block "<member>.<block>".
 
         Raises:
-            StoreError: A memory failed; all were tried, and the error names those.
+            StoreError: Some memories failed. All were tried, and the error names the failed ones.
         """
         if session_id is not None:
             name = self._route.home(session_id, user_id)
@@ -261,11 +263,12 @@ class CompositeMemory:
         return [one for name, absorbed in done.items() for one in named(name, absorbed)]
 
     def delete(self, session_id: str, *, user_id: str | None = None) -> None:
-        """Remove a session, and what derives from it, from its home, and what blocks alone keep of
-        it. Idempotent, and resumed by the next call.
+        """Erase a session and its derived records from its home and from member blocks.
+
+        Idempotent. The next call resumes an interrupted one.
 
         Raises:
-            StoreError: A member failed; all were tried, and the error names those.
+            StoreError: Some members failed. All were tried, and the error names the failed ones.
         """
         name = self._route.home(session_id, user_id)
         home = self.memories[name]
@@ -274,10 +277,11 @@ class CompositeMemory:
         all_done("delete", {**calls, **self._forgotten(scope)})
 
     def delete_user(self, user_id: str) -> None:
-        """Remove all of a user's sessions, and what derives from them, from every member.
+        """Erase all of a user's sessions and their derived records from every member.
 
         Raises:
-            StoreError: A member failed; all were tried, and the error names those. Call it again.
+            StoreError: Some members failed. All were tried, and the error names the failed ones.
+                Call it again.
         """
         self._check(None, user_id)
         calls: dict[str, Callable[[], object]] = {
@@ -288,7 +292,7 @@ class CompositeMemory:
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
-        """A page of sessions, of all homes, in order of their ids."""
+        """Return a page of the sessions of all homes, by id."""
         self._check(None, user_id)
         limit, after = how_many("limit", limit), marker(after)
         pages = [self._route.homed(name, user_id, after, max(1, limit)) for name in self.memories]
@@ -296,7 +300,7 @@ class CompositeMemory:
         return list(islice(heads, limit))
 
     def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn:
-        """As `AgentMemory.before_turn`, with what all members recall."""
+        """Begin a turn, with the recalls of all members. See `AgentMemory.before_turn`."""
         return self._turns(session_id, user_id).before(session_id, message, user_id)
 
     def after_turn(
@@ -307,7 +311,7 @@ class CompositeMemory:
         key: str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """As `AgentMemory.after_turn`, in the session's home."""
+        """Store a turn with its answer, in the session's home. See `AgentMemory.after_turn`."""
         check_turn(turn)
         turns = self._turns(turn.session_id, turn.user_id)
         return turns.after(turn, answer, key, expected_end)
@@ -315,25 +319,26 @@ class CompositeMemory:
     def completion(
         self, session_id: str, message: Any, *, user_id: str | None = None, **options: Any
     ) -> Any:
-        """As `AgentMemory.completion`, with what all members recall, by the home's model.
+        """Let the home's model answer, with the recalls of all members, and store the turn.
 
         Args:
-            session_id: The conversation.
-            message: As for `before_turn`.
-            user_id: The user, needed where the session does not exist yet.
-            **options: `model`, `tools`, `stream`, `max_rounds`, `key`, `expected_end`, and what
-                else litellm is to send. Tools of a memory are those of `tools`.
+            session_id: The session.
+            message: The question, as for `before_turn`.
+            user_id: The user, required if the session does not exist yet.
+            **options: `model`, `tools`, `stream`, `max_rounds`, `key`, `expected_end`, and options
+                for litellm. The memory's own tools are those of `tools`.
         """
         turns = self._turns(session_id, user_id)
         return turns.complete(session_id, message, user_id=user_id, **options)
 
     def tools(self, session_id: str, *, user_id: str | None = None) -> list[dict[str, Any]]:
-        """What a model may ask of all members: tools of the session's home, and of blocks alone, by
-        their own names; those of the other memories by names that begin with the member's, such as
-        "company_memory_read", for a user. As `AgentMemory.tools`.
+        """Return the schemas of all members' tools. See `AgentMemory.tools`.
+
+        Tools of the session's home and of member blocks keep their names. Tools of other memories
+        are prefixed with the member's name, such as "company_memory_read", and need a user.
 
         Raises:
-            ConfigError: Two tools have the same name, or one has too long a name.
+            ConfigError: Two tools have the same name, or a name is too long.
         """
         self.home(session_id, user_id).components.guard.scope(user_id, session_id)
         return [tool.schema() for tool in self._tools(session_id, user_id).values()]
@@ -347,7 +352,7 @@ class CompositeMemory:
         user_id: str | None = None,
         key: str | None = None,
     ) -> str:
-        """Do what a model asked for, in the member whose tool it is; as `AgentMemory.call_tool`."""
+        """Call a tool of a member. See `AgentMemory.call_tool`."""
         guard = self.home(session_id, user_id).components.guard
         guard.check_session(session_id, user_id)
 
@@ -360,16 +365,16 @@ class CompositeMemory:
         return tools_of(self._members, self._route.home(session_id, user_id), user_id)
 
     def session(self, session_id: str, user_id: str | None = None) -> CompositeSession:
-        """The same calls with the ids bound."""
+        """Return a handle that has the same calls with the ids bound."""
         self._check(session_id, user_id)
         return CompositeSession(self, session_id, user_id)
 
     def stats(self) -> dict[str, Stats]:
-        """`AgentMemory.stats` of each memory, by its name."""
+        """Return the statistics of each memory, by name. See `AgentMemory.stats`."""
         return {name: memory.stats() for name, memory in self.memories.items()}
 
     def warm_up(self, user_id: str | None = None) -> None:
-        """`AgentMemory.warm_up` of each memory; blocks that are members load too."""
+        """Load what first calls would load, in all members. See `AgentMemory.warm_up`."""
         for memory in self.memories.values():
             memory.warm_up(user_id)
         for block in self.blocks.values():
@@ -379,7 +384,7 @@ class CompositeMemory:
         """Close every member. Idempotent.
 
         Raises:
-            StoreError: A member could not be closed; all were tried.
+            StoreError: Some members could not be closed. All were tried.
         """
         members: dict[str, Block | AgentMemory] = {**self.blocks, **self.memories}
         all_done("close", {name: one.close for name, one in members.items()})
@@ -392,7 +397,7 @@ class CompositeMemory:
         self._first.components.guard.check(session_id, user_id)
 
     def _turns(self, session_id: str, user_id: str | None) -> Turns:
-        """Turns that read and store here, with the home's model and all members' tools."""
+        """Return turns on the composite, with the home's model and all members' tools."""
         home = self.home(session_id, user_id)
 
         def begin(
@@ -417,7 +422,7 @@ class CompositeMemory:
         )
 
     def _forgotten(self, scope: Scope) -> dict[str, Callable[[], object]]:
-        """For each block alone that keeps something: the call that has it forget."""
+        """Return a call for each member block that erases its data of a scope."""
 
         def forget(block: Block) -> None:
             resolve(block.delete(scope))

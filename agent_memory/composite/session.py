@@ -1,4 +1,4 @@
-"""`CompositeSession`: a composite's calls with the ids bound."""
+"""`CompositeSession`: the calls of a composite with the ids bound."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class CompositeSession(BoundSession):
-    """One conversation of one user; made by `CompositeMemory.session`."""
+    """A session of a user, from `CompositeMemory.session`."""
 
     def __init__(self, memory: CompositeMemory, session_id: str, user_id: str | None) -> None:
         super().__init__(memory, session_id, user_id)
         self._composite = memory
 
     def tools(self) -> list[dict[str, Any]]:
-        """As `CompositeMemory.tools`."""
+        """Return the schemas of all members' tools. See `CompositeMemory.tools`."""
         return self._composite.tools(self.session_id, user_id=self.user_id)
 
     def call_tool(
@@ -29,12 +29,12 @@ class CompositeSession(BoundSession):
         *,
         key: str | None = None,
     ) -> str:
-        """As `CompositeMemory.call_tool`."""
+        """Call a tool of a member. See `CompositeMemory.call_tool`."""
         whose = {"user_id": self.user_id, "key": key}
         return self._composite.call_tool(self.session_id, name, arguments, **whose)
 
     @property
     def home(self) -> Session:
-        """The session in its home: for its scratchpad, and its owner's memory."""
+        """The session in its home, for its scratchpad and its owner's memory."""
         home = self._composite.home(self.session_id, self.user_id)
         return home.session(self.session_id, self.user_id)

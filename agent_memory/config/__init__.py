@@ -1,1 +1,1 @@
-"""Settings, and where they come from: code, the environment, a file."""
+"""Settings from code, the environment, and files."""

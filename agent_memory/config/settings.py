@@ -18,17 +18,29 @@ from pydantic import (
 
 from agent_memory.config.sources import Sourced, read_settings, settings
 from agent_memory.core.addresses import Address
-from agent_memory.core.context import MemoryRole
 from agent_memory.core.ids import Access, check_id, check_share
-from agent_memory.core.kinds import find_kind
-from agent_memory.core.protocols import Offering
+from agent_memory.core.limits import MOST, quoted
+from agent_memory.core.plugins import Offering, find_kind
+from agent_memory.core.ranges import (
+    YEAR_SECONDS,
+    Amount,
+    Duration,
+    Pause,
+    Positive,
+    Range,
+    Seconds,
+    Threads,
+)
 from agent_memory.core.redaction import Redactor
+from agent_memory.core.rendering import MemoryRole
 from agent_memory.core.spending import SpendingLimits
+from agent_memory.core.timestamps import Timezone, zone_of
 from agent_memory.errors import ConfigError, InvalidBudget, InvalidId, InvalidShares
 from agent_memory.ltm_blocks.base import Block, NoteBlock
-from agent_memory.ltm_blocks.foreign import BlockField
+from agent_memory.ltm_blocks.duck_typed import BlockField
+from agent_memory.models.embedders import is_remote
 from agent_memory.models.embedders.given import EmbeddingField
-from agent_memory.models.prices import Price
+from agent_memory.models.usage import Price
 from agent_memory.stores import check_url
 from agent_memory.stores.base import Durability, Store
 from agent_memory.strategies.base import Strategy, StrategyField
@@ -36,142 +48,150 @@ from agent_memory.strategies.base import Strategy, StrategyField
 MIN_TOKENS = 64
 
 NOTES = "notes"
-"""The kind of the block that takes notes where none is configured that does."""
+"""The kind of the default block for notes, used if no configured block takes notes."""
 
 StoreField = Annotated[Store, Offering()]
 
-Retention = Literal["forever", "window"] | Annotated[timedelta, Field(gt=timedelta())]
-"""How long a log keeps what nothing reads any more."""
+Retention = Literal["forever", "window"] | Duration
+"""How long a log stores messages that nothing reads any more."""
 
-KeepKeys = Literal["forever"] | Annotated[timedelta, Field(gt=timedelta())]
-"""How long it is known under which keys was written."""
+KeepKeys = Literal["forever"] | Duration
+"""How long idempotency keys are stored."""
 
 
 class AgentMemoryConfig(Sourced):
     """All settings of a memory. Frozen; an unknown field is refused.
 
-    `model_dump()` has an address with a password or options as a `SecretStr`, as it has the key:
-    `AgentMemoryConfig(**dump)` takes it. `model_dump_json()` masks both.
+    `model_dump()` returns the API key, and an address with a password or options, as a `SecretStr`.
+    `AgentMemoryConfig(**dump)` accepts it. `model_dump_json()` masks both.
 
-    Any field can come from the environment as `AGENT_MEMORY_<FIELD>`, nested ones with `__`
-    (`AGENT_MEMORY_OVERFLOW__KIND=trim`). What the code gives wins over the environment, and the
-    environment over a file.
+    Any field can be set in the environment as `AGENT_MEMORY_<FIELD>`, nested ones with `__`
+    (`AGENT_MEMORY_OVERFLOW__KIND=trim`). Arguments override the environment, and the environment
+    overrides a file.
 
     Attributes:
-        store: Where all is kept: "sqlite:///file.db", "folder:///memories" (plain files),
-            "memory://", or a server's address, such as "postgresql://...", "mysql://..." or
-            "redis://..."; or a store that is open, which several memories may share and which
-            whoever opened it closes.
-        durability: What an acknowledged update survives. "process": the end of the process, however
-            sudden; a power loss may take the newest. "power": that too, with a disk sync for each
-            update.
-        encryption: Name of the environment variable that holds the keys ("AGENT_MEMORY_KEYS") with
-            which all that was said is encrypted before it is stored; see `stores.Keys`. None
-            encrypts nothing.
-        system_store: Where system messages are kept, as `store`; None keeps them with all else.
-        namespace: Deployments with different namespaces share a database unseen by each other.
-        max_tokens: What a context may cost, recalls included.
-        max_messages: How many messages a context may show at most, beside the system message, the
-            summary and recalls; None for any number. A tool call and its results are never split:
-            the newest stay together, with the question they serve, though they be more.
-        max_message_bytes: What one message may have, as JSON. That is all that `update` refuses for
-            its size: a message that is too long for a context is shown in part.
-        max_recall_tokens: What recalls may take of `max_tokens` at most. None for a fifth of it,
-            but no less than 500 and no more than 2,000.
-        min_relevance: The probability, from 0 to 1, that a recall has to do with the message, which
-            it needs to stand in a context. 0 takes all that has room. `search` asks a twentieth of
-            it.
-        model: A litellm model, such as "openai/gpt-4o-mini"; it also picks the tokenizer. None
+        store: The store: "sqlite:///file.db", "folder:///memories" (plain files), "memory://", or a
+            server's URL, such as "postgresql://...", "mysql://..." or "redis://...". An open store
+            can be passed too. Several memories may share it, and its opener closes it.
+        durability: The failures that an acknowledged update survives. "power": a crash of the
+            process and a power loss, with a disk sync for each update. "process": a crash of the
+            process. A power loss may then lose the newest updates, but never restores deleted data.
+            By default Redis and MySQL follow their server's configuration. An explicit "power"
+            refuses a server that does not sync.
+        encryption: The environment variable with the keys ("AGENT_MEMORY_KEYS"). All content is
+            encrypted with them before it is stored; see `stores.Keys`. None encrypts nothing.
+        system_store: The store for system messages, as `store`; None stores them in `store`.
+        namespace: Separates deployments that share a database.
+        max_tokens: The token budget of a context, recalls included.
+        max_messages: The maximum number of messages in a context, not counting the system message,
+            the summary and recalls; None for no limit. A tool call is never split from its results:
+            the newest ones and their question are included even if they exceed the limit.
+        max_message_bytes: The largest size of a message, as JSON. `update` refuses larger messages.
+            A message that is too long for a context is accepted, and shortened there.
+        max_recall_tokens: The maximum number of tokens of recalls within `max_tokens`. None for a
+            fifth of it, at least 500 and at most 2,000.
+        min_relevance: The least probability, from 0 to 1, that a recall is relevant to the message.
+            Less relevant recalls are not added to a context. 0 adds all that fit. `search` requires
+            a twentieth of it.
+        model: A litellm model, such as "openai/gpt-4o-mini". It also selects the tokenizer. None
             works without a language model.
-        api_base: Address of the model's API, where it is not the provider's own.
-        api_key: Its key, where it is not in the provider's environment variable.
-        model_timeout: Seconds that one model call may take.
-        spending_limits: What memory may spend on models of its own accord in a day (UTC): `total`,
-            over all users and processes, and `per_user`, each with `calls`, `tokens` and `cost`
-            (US dollars). What is over waits for the next day. `{"total": {"calls": 0}}` asks no
-            model at all. The caller's own `completion` is not limited.
-        prices: By the name of a model, what it costs, where litellm does not know or another price
-            was agreed on: `input` and `output`, in US dollars for a million tokens.
-        tokenizer: "exact" counts with the model's own encoding, where it is public; "approximate"
-            estimates without loading any. docs/tokens.md says how far off that may be.
-        embedding: An embedding model: None for the local default, "fastembed/<model>", any litellm
-            embedding model; or a function that takes a list of texts and returns a vector for each;
-            or an object with LangChain's or LlamaIndex's names for that.
-        embedding_threads: Cores that an embedding model on this machine may use.
-        overflow: What happens when the window passes its share; None for `Summarize` where a model
-            is configured, else `Trim`.
-        blocks: Long-term blocks beside those of the strategy. By default a `VectorMemory`, unless
-            the strategy brings blocks of its own; `[]` adds none. Where there is any, notes are
-            recalled too.
+        api_base: The URL of the model's API, if it is not the provider's own.
+        api_key: The API key, if it is not in the provider's environment variable.
+        model_timeout: The time limit of a model call, in seconds.
+        spending_limits: The memory's own daily (UTC) spending on models: `total`, over all users
+            and processes, and `per_user`, each with `calls`, `tokens` and `cost` (US dollars). Work
+            over a limit waits for the next day. `{"total": {"calls": 0}}` calls no model. The
+            caller's own `completion` is not limited.
+        prices: The prices of models by name, if litellm does not know them or others were agreed
+            on: `input` and `output`, in US dollars per million tokens.
+        tokenizer: "exact" counts with the model's own encoding, if it is public. "approximate"
+            estimates without loading one; docs/tokens.md has its error.
+        embedding: An embedding model: None for the local default, "fastembed/<model>", or any
+            litellm embedding model. A function from a list of texts to a vector for each, or an
+            object with the methods of LangChain or LlamaIndex, can be passed too.
+        embedding_threads: The number of cores for an embedding model on this machine.
+        overflow: The strategy for a window that exceeds its share. None for `ClearTools` with
+            `Summarize` if a model is configured, and with `Trim` if not.
+        blocks: Long-term blocks in addition to those of the strategy. The default is a
+            `VectorMemory`, or none if the strategy has blocks; `[]` adds none. If there is any
+            block, notes are recalled too.
         overflow_mode: "inline": an update that overflows makes room before it returns.
-            "background": an update returns once its messages are stored; threads of this process do
-            the rest, as does `agent-memory worker`.
-        background_threads: How many sessions they work on at a time.
-        quiet_seconds: A block that asks a language model waits until a batch is full: 10,000
+            "background": an update returns once its messages are stored. Threads of this process or
+            `agent-memory worker` make room.
+        background_threads: The number of sessions that the threads work on in parallel.
+        quiet_seconds: A block that calls a language model waits until a batch is full: 10,000
             tokens, 160 messages, or half of `max_tokens`. With `absorb="every_update"` it also
-            absorbs what was said once the session has been quiet for so long. 0: it does not wait,
-            and each message may be a call. A pause between two messages is seen by the next
-            update; before that, by the background threads or a worker.
-        idle_minutes: A session that is silent for so long is absorbed wholly, by the background
+            absorbs after the session has been quiet for this many seconds. With 0 it does not wait,
+            and each message may cause a call. The next update detects a pause between two messages;
+            the background threads or a worker detect it earlier.
+        idle_minutes: A session that is idle for this long is absorbed completely, by the background
             threads or a worker; None for never.
-        absorb_attempts: Attempts after which messages that a block cannot absorb are set aside as a
-            dead letter. An outage does not count.
-        absorb_timeout: Seconds that a block may take for one batch.
-        memory_role: Where recalls and the summary stand: as "system" or "user"; or "leading", in
-            the one system message at the top, for models that take no other. Prompt caches then
-            keep little: see docs/recall.md.
-        retention: How long the log keeps a message that has left the window and that every block
-            has absorbed. "forever"; "window": no longer; or a timedelta after the message's own
-            time, in files an ISO 8601 duration ("P30D"). What blocks made of it stays.
-        keep_keys: How long a retried update is known by its key, or by its messages' ids: a
-            timedelta, in files an ISO 8601 duration ("P30D"), or "forever". It goes by each
-            session: what is older is removed with the session's next update that has a key. What
-            `retention` removes from the log stays known for as long.
-        redact: Runs over each text before it is kept: in the log, and so in all that is made of it,
-            in notes, files, working memory and places. A `Redactor`, a function, or where that is,
-            as "module.name". What of a message is not as it was given its metadata says.
-        keep_contexts: Whether it is kept what models were sent, for `AgentMemory.contexts`: one
-            more write with each context. It goes as the messages and sessions go of which it was
-            made.
-        recall_timeout: Seconds that `get` and `search` wait for blocks.
-        shares: Shared namespaces, each with the agents that may "read" or "write" it at first.
-            Written when a memory opens, for pairs of which the store knows nothing yet; what is
-            granted or revoked in calls wins for good.
+        absorb_attempts: The number of attempts after which messages that a block cannot absorb
+            become a dead letter. An outage does not count.
+        absorb_timeout: The time limit of a block for one batch, in seconds.
+        memory_role: The role of the messages with recalls and the summary: "system" or "user"; or
+            "leading" to put them into the first system message, for models that accept only one.
+            Prompt caches are then less effective: see docs/recall.md.
+        retention: How long the log stores a message that has left the window and was absorbed by
+            every block: "forever"; "window" to remove it then; or a timedelta after the message's
+            own time, in files an ISO 8601 duration ("P30D"). Records derived from it stay.
+        keep_keys: How long a retried update is recognized by its key, or by its messages' ids: a
+            timedelta, in files an ISO 8601 duration ("P30D"), or "forever". Older keys of a session
+            are removed with its next update that has a key. Keys of messages that `retention`
+            removed are stored as long.
+        redact: Redacts each text before it is stored: in the log and everything derived from it, in
+            notes, files, working memory and places. A `Redactor`, a function, or its import path
+            "module.name". A message's metadata lists what was redacted.
+        keep_contexts: Whether to log the prompts that models are sent, for `AgentMemory.contexts`.
+            Costs one more write for each context. A logged prompt is deleted with its messages and
+            sessions.
+        recall_timeout: The seconds that `get` and `search` wait for blocks.
+        timezone: The users' time zone by its IANA name, such as "Europe/Lisbon". It applies to
+            messages without a time or an offset, and to "today" in a question. A mapping by user
+            id, with "*" for all others, or a function from a user id to a name, or its import path
+            "module.name", can be passed too. None for UTC. A message's own offset has priority.
+        shares: Shared namespaces, each with the agents that may "read" or "write" it initially.
+            Written when a memory opens, for pairs that the store does not know yet. Later grants
+            and revocations have priority.
     """
 
     store: Address[str | StoreField] = Field(default="sqlite:///agent_memory.db", repr=False)
-    durability: Durability = "process"
+    durability: Durability = "power"
     encryption: str | None = None
     system_store: Address[str | StoreField | None] = Field(default=None, repr=False)
     namespace: str = Field(default="default", min_length=1, max_length=64)
-    max_tokens: int = 100_000
-    max_messages: int | None = Field(default=None, ge=2)
-    max_message_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
-    max_recall_tokens: int | None = Field(default=None, ge=0)
+    max_tokens: Annotated[int, Field(le=MOST)] = 100_000
+    max_messages: Annotated[int, Range(2, MOST)] | None = None
+    max_message_bytes: Positive = 64 * 1024 * 1024
+    max_recall_tokens: Amount | None = None
     min_relevance: float = Field(default=0.1, ge=0, le=1)
     model: str | None = None
     api_base: Address[str | None] = Field(default=None, repr=False)
     api_key: SecretStr | None = None
-    model_timeout: float = Field(default=30.0, gt=0)
+    model_timeout: Seconds = 30.0
     spending_limits: SpendingLimits = SpendingLimits()
     prices: Mapping[str, Price] = {}
     tokenizer: Literal["exact", "approximate"] = "exact"
     embedding: EmbeddingField = None
-    embedding_threads: int = Field(default=1, gt=0)
+    embedding_threads: Threads = 1
     overflow: StrategyField | None = None
     blocks: Annotated[Sequence[BlockField], AfterValidator(tuple)] = ()
     overflow_mode: Literal["inline", "background"] = "inline"
-    background_threads: int = Field(default=4, gt=0)
-    quiet_seconds: float = Field(default=300.0, ge=0)
-    idle_minutes: float | None = Field(default=10.0, gt=0)
-    absorb_attempts: int = Field(default=8, gt=0)
-    absorb_timeout: float = Field(default=300.0, gt=0)
+    background_threads: Threads = 4
+    quiet_seconds: Pause = 300.0
+    idle_minutes: Annotated[float, Range(0, YEAR_SECONDS // 60, above=True)] | None = 10.0
+    absorb_attempts: Positive = 8
+    absorb_timeout: Seconds = 300.0
     memory_role: MemoryRole = "system"
     retention: Retention = "forever"
     keep_keys: KeepKeys = timedelta(days=30)
     redact: Redactor | ImportString[Callable[[str], str]] | None = None
     keep_contexts: bool = False
-    recall_timeout: float = Field(default=2.0, gt=0)
+    recall_timeout: Seconds = 2.0
+    timezone: Annotated[
+        ImportString[Callable[[str | None], str | None]] | Mapping[str, str] | str | None,
+        Field(union_mode="left_to_right"),
+    ] = None
     shares: Mapping[str, Mapping[str, Access]] = {}
 
     @field_validator("max_tokens")
@@ -180,8 +200,19 @@ class AgentMemoryConfig(Sourced):
         if value < MIN_TOKENS:
             raise InvalidBudget(
                 f"max_tokens is {value}; a context needs at least {MIN_TOKENS} tokens. "
-                "Give the number of tokens your prompt may use, such as 8000."
+                "Set it to the number of tokens your prompt may use, such as 8000."
             )
+        return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zones(cls, value: Timezone) -> Timezone:
+        for name in value.values() if isinstance(value, Mapping) else [value]:
+            if isinstance(name, str) and zone_of(name) is None:
+                raise ConfigError(
+                    f"timezone is {quoted(name)}. Use an IANA name, such as 'Europe/Lisbon'. "
+                    "If this machine has no time zones, install tzdata."
+                )
         return value
 
     @field_validator("store", "system_store")
@@ -216,8 +247,8 @@ class AgentMemoryConfig(Sourced):
     def _kept_as_sent(self) -> Self:
         if self.redact is not None and self.keep_contexts:
             raise ConfigError(
-                "keep_contexts keeps what models are sent to the byte, and redact lets nothing be "
-                "kept as it was given. Leave one of them out."
+                "keep_contexts stores prompts exactly, and redact changes every text before it is "
+                "stored. Remove one of them."
             )
         return self
 
@@ -225,6 +256,13 @@ class AgentMemoryConfig(Sourced):
     def _default_blocks(self) -> Self:
         if "blocks" not in self.model_fields_set and not self.all_blocks:
             object.__setattr__(self, "blocks", (_default("vector"),))
+        return self
+
+    @model_validator(mode="after")
+    def _effects(self) -> Self:
+        for name, why in _without_effect(self).items():
+            if name in self.model_fields_set and getattr(self, name) != _default_of(name):
+                raise ConfigError(f"{name}={getattr(self, name)!r} has no effect: {why}")
         return self
 
     @model_validator(mode="after")
@@ -236,32 +274,32 @@ class AgentMemoryConfig(Sourced):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigError(
-                f"Two blocks are named {twice[0]!r}. Give one a name of its own, such as "
-                f'name="{twice[0]}_2": their records are kept under it.'
+                f"Two blocks are named {twice[0]!r}. Give one another name, such as "
+                f'name="{twice[0]}_2": records are stored under the name.'
             )
         return self
 
     @classmethod
     def from_file(cls, path: str | Path, **fields: Any) -> Self:
-        """Read a TOML, YAML or JSON file; `AGENT_MEMORY_*` and `fields` win over it.
+        """Read a TOML, YAML or JSON file. `AGENT_MEMORY_*` and `fields` override it.
 
         Raises:
-            ConfigError: The file cannot be read, is none of these formats, or describes several
-                stores; see `Deployment`.
-            pydantic.ValidationError: A field is unknown or its value bad.
+            ConfigError: The file cannot be read, has another format, or describes several stores;
+                see `Deployment`.
+            pydantic.ValidationError: A field is unknown or its value is invalid.
         """
         table = read_settings(path)
         if "stores" in table:
             raise ConfigError(
                 f"{path} describes a deployment of several stores. Open it with "
-                "Deployment.from_file; on the command line, name one of them: FILE#NAME."
+                "Deployment.from_file, or on the command line select one: FILE#NAME."
             )
         with settings(table):
             return cls(**fields)
 
     @property
     def recall_tokens(self) -> int:
-        """What recalls may take of `max_tokens` at most, in number."""
+        """The maximum number of tokens of recalls."""
         if self.max_recall_tokens is not None:
             return self.max_recall_tokens
         return min(2_000, max(500, self.max_tokens // 5))
@@ -271,37 +309,41 @@ class AgentMemoryConfig(Sourced):
         """The strategy in force."""
         if self.overflow is not None:
             return self.overflow
+        from agent_memory.strategies.chain import Chain
+        from agent_memory.strategies.clear_tools import ClearTools
+
         if self.model is not None:
             from agent_memory.strategies.summarize import Summarize
 
-            return Summarize(max_summary_tokens=min(500, self.max_tokens // 4))
+            return Chain(
+                [ClearTools(), Summarize(max_summary_tokens=min(500, self.max_tokens // 4))]
+            )
         from agent_memory.strategies.trim import Trim
 
-        return Trim()
+        return Chain([ClearTools(), Trim()])
 
     @property
     def all_blocks(self) -> tuple[Block, ...]:
-        """Blocks of the strategy and of the configuration, in this order."""
+        """The blocks of the strategy and of the configuration, in this order."""
         of_strategy = self.overflow.ltm_blocks if self.overflow is not None else ()
         return (*of_strategy, *self.blocks)
 
     @property
     def note_block(self) -> NoteBlock:
-        """The block that takes notes: the first configured one that does.
+        """The block that takes notes: the first configured one that does, or a default block.
 
-        Without one it is a block that every memory has beside those configured. `search` asks it,
-        and where any block is configured so do contexts.
+        `search` asks the default block, and contexts do if any block is configured.
         """
         blocks = {block.name: block for block in self.all_blocks}
         for block in blocks.values():
             if isinstance(block, NoteBlock):
                 return block
-        name = f"model_{NOTES}" if NOTES in blocks else NOTES  # that is somebody's own then
+        name = f"model_{NOTES}" if NOTES in blocks else NOTES  # another block has the name
         return cast("NoteBlock", _default(NOTES, name=name))
 
     @property
     def lacking_models(self) -> dict[str, str]:
-        """What to say of each block that needs the configured language model, where none is."""
+        """A message for each block that needs the configured language model, if none is set."""
         return {
             block.name: f"The block {block.name!r} {_without_model(block)} a language model, and "
             'none is configured. Set `model`, such as model="openai/gpt-4o-mini".'
@@ -311,19 +353,36 @@ class AgentMemoryConfig(Sourced):
 
     @property
     def language_models(self) -> frozenset[str]:
-        """The language models that the strategy and the blocks will ask."""
+        """The language models that the strategy and the blocks call."""
         asked = [*self.strategy.language_models]
         for block in self.all_blocks:
             asked += block.language_models
         return frozenset(name for one in asked if (name := one or self.model) is not None)
 
 
+def _without_effect(config: AgentMemoryConfig) -> dict[str, str]:
+    """Return the settings without effect in a configuration, each with the reason and the fix."""
+    found: dict[str, str] = {}
+    blocks = config.all_blocks
+    if not blocks:
+        found["max_recall_tokens"] = "no block recalls. Add one to `blocks`, or remove it."
+    embeddings = [config.embedding, *(getattr(block, "embedding", None) for block in blocks)]
+    named = [one for one in embeddings if one is not None]
+    if config.embedding is not None and all(is_remote(one) or callable(one) for one in named):
+        found["embedding_threads"] = "no embedding model runs on this machine. Remove it."
+    return found
+
+
+def _default_of(name: str) -> Any:
+    return AgentMemoryConfig.model_fields[name].default
+
+
 def _without_model(block: Block) -> str:
     if block.absorbs:
         return "absorbs nothing: it needs"
-    return "recalls by the local ranking alone: what it is set to ask needs"
+    return "recalls by the local ranking only: its LLM reranker needs"
 
 
 def _default(kind: str, **fields: Any) -> Block:
-    """A block of a kind, with its defaults."""
+    """Create a block of a kind, with its defaults."""
     return cast("Block", find_kind("agent_memory.ltm_blocks", kind)(**fields))

@@ -1,4 +1,4 @@
-"""Where settings come from beside code: the environment and a file."""
+"""Read settings from the environment and from files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -36,10 +37,10 @@ _file: ContextVar[dict[str, Any] | None] = ContextVar("config_file", default=Non
 
 
 class Sourced(BaseModel):
-    """A frozen model whose fields can come from code, the environment and a file.
+    """A frozen model with fields from code, the environment and a file.
 
-    What the code gives wins over the environment, and the environment over the file. Mappings are
-    merged, key by key.
+    Code overrides the environment, and the environment overrides the file. Mappings are merged key
+    by key.
     """
 
     model_config = ConfigDict(
@@ -53,13 +54,12 @@ class Sourced(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _discreet(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Errors repeat nothing of what was given, in `errors()` either."""
+        """Remove input values from errors, also in `errors()`."""
         try:
             return handler(data)
         except ValidationError as error:
-            raise ValidationError.from_exception_data(
-                error.title, list(map(_without_input, error.errors())), hide_input=True
-            ) from None
+            told = [_without_input(one, cls.model_fields) for one in error.errors()]
+            raise ValidationError.from_exception_data(error.title, told, hide_input=True) from None
 
     def __init__(self, /, **fields: Any) -> None:
         settings = merged(_file.get() or {}, from_environment(type(self)))
@@ -67,25 +67,28 @@ class Sourced(BaseModel):
 
     @classmethod
     def alone(cls, **fields: Any) -> Self:
-        """From these fields only: neither a file nor the environment is asked.
+        """Create from these fields only, without a file or the environment.
 
         Raises:
-            pydantic.ValidationError: A field is unknown or its value bad.
+            pydantic.ValidationError: A field is unknown or its value is invalid.
         """
         made = cls.__new__(cls)
         BaseModel.__init__(made, **fields)
         return made
 
 
-def _without_input(told: ErrorDetails) -> InitErrorDetails:
+def _without_input(told: ErrorDetails, fields: Collection[str]) -> InitErrorDetails:
     kind: Any = told["type"]  # pydantic wants literals
     says: Any = told["msg"]
+    if kind == "extra_forbidden" and len(told["loc"]) == 1:
+        near = get_close_matches(str(told["loc"][0]), fields, n=1)
+        says = "There is no such setting." + (f" Did you mean {near[0]}?" if near else "")
     return InitErrorDetails(type=PydanticCustomError(kind, says), loc=told["loc"], input=_HIDDEN)
 
 
 @contextmanager
 def settings(table: dict[str, Any]) -> Iterator[None]:
-    """Within this, every `Sourced` model reads these settings too, as those of a file."""
+    """Let every `Sourced` model read these settings as those of a file, while the body runs."""
     token = _file.set(table)
     try:
         yield
@@ -96,22 +99,22 @@ def settings(table: dict[str, Any]) -> Iterator[None]:
 def from_environment(
     model: type[BaseModel], prefix: str = PREFIX, without: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The fields that the environment sets, as pydantic-settings reads it.
+    """Return the fields that are set in the environment, by the rules of pydantic-settings.
 
     Args:
-        model: Whose fields.
-        prefix: What their variables begin with, in capitals.
-        without: Fields whose variables are passed over.
+        model: The model.
+        prefix: The prefix of the variables, in capitals.
+        without: Fields to ignore.
 
     Raises:
-        pydantic_settings.SettingsError: A variable that stands for a list or table is not JSON.
+        pydantic_settings.SettingsError: The variable of a list or table is not JSON.
     """
     if not any(name.upper().startswith(prefix) for name in os.environ):
         return {}
-    from pydantic_settings import EnvSettingsSource  # slow to import, and seldom needed
+    from pydantic_settings import EnvSettingsSource  # slow to import and rarely needed
 
     source = EnvSettingsSource(
-        cast("type[BaseSettings]", model),  # any model has the fields and settings that it reads
+        cast("type[BaseSettings]", model),  # any model has the attributes that it reads
         case_sensitive=False,
         env_prefix=prefix,
         env_nested_delimiter=NESTED,
@@ -124,7 +127,7 @@ def from_environment(
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Both mappings in one, and those that they hold too; `above` wins."""
+    """Merge two mappings recursively. `above` overrides `below`."""
     both = {**below, **above}
     for name in below.keys() & above.keys():
         if isinstance(below[name], dict) and isinstance(above[name], dict):
@@ -133,23 +136,23 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_text(path: Path, what: str) -> str:
-    """The text of a file that people write.
+    """Read a text file that people write.
 
     Args:
         path: The file.
-        what: Names it in errors.
+        what: Its name in errors.
 
     Raises:
-        ConfigError: It cannot be read, is no text in UTF-8, or is larger than anybody writes.
+        ConfigError: It cannot be read, is not UTF-8 text, or is larger than 16 MiB.
     """
     try:
-        with path.open("rb") as file:  # which may have no end, as a device has none
+        with path.open("rb") as file:  # a device may have no end
             raw = file.read(_MOST + 1)
         if len(raw) <= _MOST:
             return raw.decode()
     except UnicodeDecodeError:
         told = "it is not UTF-8 text"
-    except (OSError, ValueError) as error:  # ValueError: its path is none
+    except (OSError, ValueError) as error:  # ValueError: the path is invalid
         told = getattr(error, "strerror", None) or str(error)
     else:
         told = f"it has more than {_MOST // 2**20} MiB"
@@ -157,15 +160,15 @@ def read_text(path: Path, what: str) -> str:
 
 
 def read_settings(given: str | Path) -> dict[str, Any]:
-    """The table of settings that a file holds.
+    """Read a file of settings.
 
     Raises:
         ConfigError: The file cannot be read, or is not TOML, YAML or JSON.
     """
     if not isinstance(given, str | PathLike):
-        raise ConfigError(f"Settings cannot be read from {quoted(given)}. Give the path of a file.")
+        raise ConfigError(f"Settings cannot be read from {quoted(given)}. Pass the path of a file.")
     path = Path(given)
-    text = read_text(path, "the configuration")
+    text = read_text(path, "the configuration").removeprefix("\ufeff")  # from Windows editors
     try:
         match path.suffix.lower():
             case ".toml":
@@ -182,7 +185,7 @@ def read_settings(given: str | Path) -> dict[str, Any]:
                 except yaml.YAMLError as error:
                     mark = getattr(error, "problem_mark", None)
                     line = f" (at line {mark.line + 1})" if mark else ""
-                    # its text repeats the line, which may hold a password
+                    # the message repeats the line, which may have a password
                     raise ConfigError(f"{path} is not valid YAML{line}.") from None
             case _:
                 raise ConfigError(f"{path} is not a .toml, .yaml, .yml or .json file.")

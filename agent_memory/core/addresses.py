@@ -1,5 +1,4 @@
-"""Addresses that may hold a password or a key: whole where they are used, masked where they are
-shown."""
+"""Addresses that may hold a password, as settings: complete for use, masked for display."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ from agent_memory.core.masked import without_password
 T = TypeVar("T")
 
 
-def _given(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     return value.get_secret_value() if isinstance(value, SecretStr) else value
 
 
-def _told(value: Any, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+def _serialized(value: Any, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
     if not isinstance(value, str):
         return handler(value)
     shown = without_password(value)
@@ -26,9 +25,9 @@ def _told(value: Any, handler: SerializerFunctionWrapHandler, info: Serializatio
     return shown if info.mode == "json" else SecretStr(value)
 
 
-Address = Annotated[T, BeforeValidator(_given), Serializer(_told)]
+Address = Annotated[T, BeforeValidator(_plain_value), Serializer(_serialized)]
 """A field that may hold an address.
 
-In Python a dump has one with a secret as a `SecretStr`, which the field takes too; in JSON it is
-masked, as all secrets are.
+A Python dump returns an address with a password as a `SecretStr`, which the field accepts. JSON
+masks the password.
 """

@@ -1,4 +1,4 @@
-"""What of a store cannot be read, by itself. Pure."""
+"""Unreadable records of a store. Pure."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from agent_memory.core.ids import readable
 from agent_memory.core.records import Head
 from agent_memory.errors import Damaged
 
-Kind = Literal["session", "message", "fact", "vector"]
+Kind = Literal["session", "message", "fact", "vector", "file"]
 
 _IDENTITY = {"user_id", "end", "total", "version", "created_at"}
-_TODO = "`agent-memory doctor --repair` says what can be done about it."
+_TODO = "`agent-memory doctor --repair` shows how to repair it."
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One record that is not what was written.
+    """One stored record that differs from what was written.
 
     Attributes:
-        kind: What it is; a "session" is its head.
-        session_id: The session, as far as that can be told.
-        seq: The message's; of a record, the first message that it derives from.
-        block: The block whose record it is.
-        record_id: The record's id.
-        owner: Whose catalog of vectors it is, of such a one. No text tells it.
-        broken: What of a head cannot be read, by name.
-        head: What of it can; the rest is as a session has it that begins.
+        kind: The kind of record. A "session" is the head of a session.
+        session_id: The session, if it can be determined.
+        seq: The seq of the message. For a record, the seq of its first source message.
+        block: The block of the record.
+        record_id: The id of the record.
+        owner: The owner of a damaged vector catalog. Messages do not show it.
+        broken: The unreadable fields of a head.
+        head: The readable fields of a head. The others have the values of a new session.
+        path: The path of a damaged file.
+        owners: The owners of the data in the file, if readable, as `Scope.owner` names them.
     """
 
     kind: Kind
@@ -38,8 +40,12 @@ class Damage:
     owner: str = ""
     broken: tuple[str, ...] = ()
     head: Head | None = None
+    path: str = ""
+    owners: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
+        if self.kind == "file":
+            return f"The file {self.path!r}"
         if self.kind == "session":
             return f"Session {readable(self.session_id)!r}"
         if self.kind == "message":
@@ -48,11 +54,13 @@ class Damage:
 
     @property
     def is_known(self) -> bool:
-        """Whether a head tells whose it is, and which: then what is broken of it can be replaced
-        by compare-and-swap."""
+        """Return whether the identity of a head is readable.
+
+        Its broken fields can then be replaced by compare-and-swap.
+        """
         return self.head is not None and not _IDENTITY & {*self.broken}
 
     def error(self) -> Damaged:
-        """What to raise where it is asked for."""
+        """Return the error for a read of this record."""
         which = f" ({', '.join(self.broken)})" if self.broken else ""
         return Damaged(f"{self} is damaged in the store and cannot be read{which}. {_TODO}", self)

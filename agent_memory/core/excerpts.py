@@ -1,9 +1,4 @@
-"""Texts that are too long for their room, shown in part: the beginning, what bears on a question,
-the end. Pure.
-
-Each gap says how much is missing, and how a model reads on. Without a sentence that bears on the
-question the excerpt does not depend on it, and stays the same from turn to turn.
-"""
+"""Excerpts of long texts, and the frame of a message: the part that always stays. Pure."""
 
 from __future__ import annotations
 
@@ -12,21 +7,24 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
-from agent_memory.core.kept import KEPT
+from agent_memory.core.records import Entry
+from agent_memory.core.render_cache import KEPT
 from agent_memory.core.text import SENTENCE, last_break, terms
+from agent_memory.core.tokens.counter import TokenCounter
 
 Count = Callable[[str], int]
 Mark = Callable[[int, int], str]
-"""Says what is missing: of how many characters, from which place of the text on."""
+"""Returns the mark of a gap, from its number of characters and its place in the text."""
 Span = tuple[int, int]
 
 ELLIPSIS = "\u2026"
 LONGEST_TOKEN = 16
-"""Characters of a token at most, but for rows of blanks."""
+"""The most characters of a token. Runs of blanks may be longer."""
 
 _USUAL_TOKEN = 4
 _TRIES = 12
@@ -34,40 +32,32 @@ _NEAR = 200  # characters in which a sentence or word may end
 _SEARCHED = 1_000_000  # characters of a text that are searched for the question
 _HITS = 5_000
 _MOST_TRIED = 40
-_ASKED = 1_000  # characters at either end of a question that count
-_PASSAGE = 400  # characters of a passage; of a longer sentence it is the part round the words
+_ASKED = 1_000  # characters at each end of a question that count
+_PASSAGE = 400  # characters of a passage; a longer sentence is cut around the words
 _WORD = 40
 _LEAST_SHARE = 0.5  # of the best passage's score
 
 
 def excerpt(text: str, question: str, count: Count, limit: int, mark: Mark) -> str:
-    """What of a text is shown within `limit` tokens; all of it, if it fits.
-
-    Args:
-        text: The text.
-        question: What it is to be read for.
-        count: Tokens of a text.
-        limit: Tokens.
-        mark: Stands in each gap.
-    """
+    """Return the parts of a text that fit into `limit` tokens; all of it, if it fits."""
     key = (hash(text), len(text), count, limit, mark(0, 0))  # a text is hashed once
     frame = KEPT.get(key, lambda: _framed(text, count, limit, mark))
     if not question or not frame.passages:
         return frame.plain
-    found = KEPT.get((*key, question), lambda: _passages(text, question, count, frame))
-    if not found:
+    passages = KEPT.get((*key, question), lambda: _passages(text, question, count, frame))
+    if not passages:
         return frame.plain
-    return KEPT.get((*key, *found), lambda: _with(text, found, count, limit, mark, frame))
+    return KEPT.get((*key, *passages), lambda: _with(text, passages, count, limit, mark, frame))
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What of an excerpt is the same for every question.
+    """The parts of an excerpt that are the same for every question.
 
     Attributes:
-        plain: The excerpt where nothing bears on the question.
-        begin: Where the beginning ends where something does.
-        last: Where the end begins.
+        plain: The excerpt if no passage is relevant to the question.
+        begin: The end of the beginning, if a passage is relevant.
+        last: The start of the end.
         passages: Tokens that passages may take.
         gap: Tokens of a mark.
     """
@@ -99,26 +89,26 @@ def _framed(text: str, count: Count, limit: int, mark: Mark) -> _Frame:
 
 
 def _with(
-    text: str, found: Sequence[Span], count: Count, limit: int, mark: Mark, frame: _Frame
+    text: str, passages: Sequence[Span], count: Count, limit: int, mark: Mark, frame: _Frame
 ) -> str:
-    """The excerpt with the passages that were found; without them, should it become too long."""
-    spans = _joined([(0, frame.begin), *found, (frame.last, len(text))])
+    """Return the excerpt with the passages. If it is too long, leave them out."""
+    spans = _joined([(0, frame.begin), *passages, (frame.last, len(text))])
     shown = _rendered(text, spans, mark)
     return shown if count(shown) <= limit else frame.plain
 
 
 def fits(text: str, count: Count, limit: int) -> bool:
-    """Whether a text takes at most `limit` tokens; one that is far too long is not counted."""
+    """Return whether a text takes at most `limit` tokens. A text far beyond it is not counted."""
     return len(text) <= limit * LONGEST_TOKEN and count(text) <= limit
 
 
 def _begun(text: str, count: Count, limit: int, mark: Mark) -> str:
-    """The beginning alone; in very little room only a sign that there was something."""
-    for said in (mark, _short):
-        room = limit - count(_gap(said(len(text), len(text)))) - 1
+    """Return the beginning alone. In very little room, return only a sign that text is missing."""
+    for render_mark in (mark, _short):
+        room = limit - count(_gap(render_mark(len(text), len(text)))) - 1
         for less in _shrinking(room):
             first = _beginning(text, count, less)
-            shown = _rendered(text, [(0, first)], said)
+            shown = _rendered(text, [(0, first)], render_mark)
             if first and count(shown) <= limit:
                 return shown
     first = _beginning(text, count, limit - 2)
@@ -131,7 +121,7 @@ def _short(missing: int, _: int) -> str:
 
 
 def _shrinking(room: int) -> list[int]:
-    """Rooms to try: what parts cost together may be more than what each costs."""
+    """Return the sizes to try: parts may cost more together than the sum of their costs."""
     return [less for less in (room, room - 2, room - 8, room - room // 8, room // 2) if less > 0]
 
 
@@ -140,7 +130,7 @@ def _gap(mark: str) -> str:
 
 
 def _rendered(text: str, spans: Sequence[Span], mark: Mark) -> str:
-    """The spans in order, with marks for what is between and behind them."""
+    """Join the spans in order, with marks for the gaps."""
     parts: list[str] = []
     at = 0
     for start, end in spans:
@@ -154,30 +144,30 @@ def _rendered(text: str, spans: Sequence[Span], mark: Mark) -> str:
 
 
 def _joined(spans: Sequence[Span]) -> list[Span]:
-    """Spans in order, those that touch or overlap as one."""
-    done: list[Span] = []
+    """Sort spans, and merge those that touch or overlap."""
+    merged: list[Span] = []
     for start, end in sorted(spans):
-        if done and start <= done[-1][1]:
-            done[-1] = (done[-1][0], max(end, done[-1][1]))
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         elif end > start:
-            done.append((start, end))
-    return done
+            merged.append((start, end))
+    return merged
 
 
 def _beginning(text: str, count: Count, limit: int) -> int:
-    """Where the beginning of a text ends that fits: with a sentence or a word where one is near."""
+    """Return the end of a beginning that fits, at a sentence or a word if one is near."""
     end = _fitting(lambda size: text[:size], len(text), count, limit)
     near = max(0, end - _NEAR)
     return near + last_break(text[near : end + 1], end - near) if end < len(text) else end
 
 
 def _first_break(text: str, start: int) -> int:
-    """Where the end of a text begins: with a sentence or a word where one is near."""
+    """Return the start of the end, at a sentence or a word if one is near."""
     near = text[start : start + _NEAR]
     for pattern in (SENTENCE, _BLANK):
-        found = pattern.search(near)
-        if found is not None and found.end() < len(near):
-            return start + found.end()
+        match = pattern.search(near)
+        if match is not None and match.end() < len(near):
+            return start + match.end()
     return start
 
 
@@ -185,7 +175,7 @@ _BLANK = re.compile(r"\s+")
 
 
 def _fitting(part: Callable[[int], str], length: int, count: Count, limit: int) -> int:
-    """How many characters of a part of a text take about `limit` tokens, and never more."""
+    """Return the largest size whose part takes at most `limit` tokens."""
     low, high = 0, min(length, max(0, limit) * LONGEST_TOKEN)
     size = min(high, limit * _USUAL_TOKEN)
     for tried in range(_TRIES):
@@ -204,10 +194,9 @@ def _fitting(part: Callable[[int], str], length: int, count: Count, limit: int) 
 
 
 def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Span]:
-    """The sentences between beginning and end that share most words with a question, as many as
-    there is room for.
+    """Return the sentences that share the most words with a question, as many as fit.
 
-    The rarer a word is in the text, the more it counts.
+    They lie between the beginning and the end. A word counts more the rarer it is in the text.
     """
     limit, within = frame.passages, (frame.begin, frame.last)
     wanted = set(terms(question[:_ASKED])) | set(terms(question[-_ASKED:]))
@@ -218,8 +207,8 @@ def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Spa
     hits = _hits(
         text, searched, frozenset(wanted), max(_WORD, min(_PASSAGE, 2 * (limit - frame.gap)))
     )
-    seen = Counter(word for words in hits.values() for word in words)
-    weight = {word: math.log(1 + (len(hits) + 1) / (seen[word] + 0.5)) for word in seen}
+    frequency = Counter(word for words in hits.values() for word in words)
+    weight = {word: math.log(1 + (len(hits) + 1) / (frequency[word] + 0.5)) for word in frequency}
     scores = {span: sum(weight[word] for word in words) for span, words in hits.items()}
     least = _LEAST_SHARE * max(scores.values(), default=0.0)
     chosen: list[Span] = []
@@ -232,14 +221,16 @@ def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Spa
 
 
 def _hits(text: str, within: Span, wanted: frozenset[str], size: int) -> dict[Span, frozenset[str]]:
-    """The sentences in which words stand, each with these; of one above `size` characters the part
-    round them."""
+    """Return the sentences that contain wanted words, each with these words.
+
+    A sentence above `size` characters is cut to the part around a word.
+    """
     words = re.compile("|".join(map(re.escape, sorted(wanted))), re.IGNORECASE)
-    places = [one.start() for one in islice(words.finditer(text, *within), _HITS)]
+    places = [match.start() for match in islice(words.finditer(text, *within), _HITS)]
     if not places:
         return {}
-    breaks = [within[0], *(one.end() for one in SENTENCE.finditer(text, *within)), within[1]]
-    found: dict[Span, frozenset[str]] = {}
+    breaks = [within[0], *(match.end() for match in SENTENCE.finditer(text, *within)), within[1]]
+    hits: dict[Span, frozenset[str]] = {}
     for place in places:
         at = bisect_right(breaks, place) - 1
         start, end = breaks[at], breaks[at + 1]
@@ -248,7 +239,138 @@ def _hits(text: str, within: Span, wanted: frozenset[str], size: int) -> dict[Sp
                 start = _first_break(text, place - size // 2)
             end = min(end, place + size // 2)
         span = (min(start, place), end)
-        held = wanted.intersection(terms(text[span[0] : span[1]]))
-        if held:
-            found[span] = held
-    return found
+        contained = wanted.intersection(terms(text[span[0] : span[1]]))
+        if contained:
+            hits[span] = contained
+    return hits
+
+
+View = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a message that may be shortened: its content, another text, or a call's arguments.
+
+    Attributes:
+        value: The text, or the list of parts.
+        put: Returns a view with another value in its place.
+        is_arguments: Whether the value is the JSON arguments of a call.
+        priced: Counts the tokens of one part of a list.
+    """
+
+    value: Any
+    put: Callable[[View, Any], View]
+    is_arguments: bool
+    priced: Callable[[Any], int]
+
+    def cost(self, counter: TokenCounter) -> int:
+        """Return the tokens of the whole piece."""
+        if isinstance(self.value, list):
+            return sum(map(self.priced, self.value))
+        return counter.text(self.value)
+
+
+def frame_of(view: View, keys: Collection[str]) -> View:
+    """Return a view without the parts that may be shortened, but with all fields of its calls.
+
+    Args:
+        view: The message.
+        keys: Further fields to copy, unless they are texts.
+    """
+    frame = least_view(view)
+    for key in filter(keys.__contains__, view):
+        if key != "content" and (key == "name" or not isinstance(view[key], str)):
+            frame.setdefault(key, view[key])
+    calls = view.get("tool_calls")
+    if isinstance(calls, list) and calls:
+        frame["tool_calls"] = [_emptied(call) for call in calls]
+    return frame
+
+
+def _emptied(call: Any) -> Any:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return call
+    return {**call, "function": {**function, "arguments": "{}"}}
+
+
+def least_view(view: View) -> View:
+    """Return the smallest view: who speaks, what is called, and what is answered."""
+    least: View = {"role": view.get("role")}
+    if "tool_call_id" in view:
+        least["tool_call_id"] = view["tool_call_id"]
+    calls, function = view.get("tool_calls"), view.get("function_call")
+    if isinstance(calls, list) and calls:
+        least["tool_calls"] = [bare_call(call) for call in calls]
+    if isinstance(function, dict):
+        least["function_call"] = {"name": function.get("name"), "arguments": "{}"}
+    if view.get("role") == "function":
+        least["name"] = view.get("name")
+    is_call = "tool_calls" in least or "function_call" in least
+    least["content"] = None if is_call else ELLIPSIS
+    return least
+
+
+def bare_call(call: Any) -> Any:
+    """Return a call without its arguments and its provider's extra fields."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return call
+    identity = {key: call[key] for key in ("id", "type") if key in call}
+    return {**identity, "function": {"name": function.get("name"), "arguments": "{}"}}
+
+
+def pieces_of(view: View, priced: Callable[[Any], int]) -> list[Piece]:
+    """Return the parts of a message that may be shortened, in order.
+
+    Args:
+        view: The message.
+        priced: Counts the tokens of one part of a list.
+    """
+    pieces: list[Piece] = []
+    for key, value in view.items():
+        is_text = isinstance(value, str) and key not in ("role", "name", "tool_call_id")
+        if value and (is_text or (key == "content" and isinstance(value, list))):
+            pieces.append(Piece(value, _at(key), False, priced))
+    for place, call in enumerate(view.get("tool_calls") or ()):
+        function = call.get("function") if isinstance(call, dict) else None
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        if isinstance(arguments, str) and arguments:
+            pieces.append(Piece(arguments, _at_call(place), True, priced))
+    function = view.get("function_call")
+    if isinstance(function, dict) and isinstance(arguments := function.get("arguments"), str):
+        pieces.append(Piece(arguments, _at_function, True, priced))
+    return pieces
+
+
+def _at(key: str) -> Callable[[View, Any], View]:
+    return lambda view, value: {**view, key: value}
+
+
+def _at_call(place: int) -> Callable[[View, Any], View]:
+    def put(view: View, value: Any) -> View:
+        calls = list(view["tool_calls"])
+        calls[place] = _with_arguments(calls[place], value)
+        return {**view, "tool_calls": calls}
+
+    return put
+
+
+def _with_arguments(call: View, arguments: Any) -> View:
+    return {**call, "function": {**call["function"], "arguments": arguments}}
+
+
+def _at_function(view: View, value: Any) -> View:
+    return {**view, "function_call": {**view["function_call"], "arguments": value}}
+
+
+def calls_of(entry: Entry) -> list[Any]:
+    """Return the tool calls of a message."""
+    return (entry.message.to_openai() or {}).get("tool_calls") or []
+
+
+def answers(entry: Entry, call: Any) -> bool:
+    """Return whether a message is the result of a call."""
+    view = entry.message.to_openai() or {}
+    return isinstance(call, dict) and view.get("tool_call_id") == call.get("id")

@@ -1,4 +1,4 @@
-"""Which values a search keeps, by their fields. Pure."""
+"""Filters of a search by the fields of values. Pure."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
 
 Where = Mapping[str, Any]
-"""For each field what it must be: a value, or comparisons such as {"$gte": 3, "$lt": 5}."""
+"""Conditions by field: a value, or comparisons such as {"$gte": 3, "$lt": 5}."""
 
 _NONE = object()
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def holds(found: Any, wanted: Any) -> bool:
-        numbers = isinstance(found, int | float) and isinstance(wanted, int | float)
-        return (numbers or (isinstance(found, str) and isinstance(wanted, str))) and compare(
-            found, wanted
+    def holds(value: Any, wanted: Any) -> bool:
+        numbers = isinstance(value, int | float) and isinstance(wanted, int | float)
+        return (numbers or (isinstance(value, str) and isinstance(wanted, str))) and compare(
+            value, wanted
         )
 
     return holds
 
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": lambda found, wanted: found == wanted,
-    "$ne": lambda found, wanted: found != wanted,
-    "$in": lambda found, wanted: found in wanted,
-    "$gt": _ordered(lambda found, wanted: found > wanted),
-    "$gte": _ordered(lambda found, wanted: found >= wanted),
-    "$lt": _ordered(lambda found, wanted: found < wanted),
-    "$lte": _ordered(lambda found, wanted: found <= wanted),
+    "$eq": lambda value, wanted: value == wanted,
+    "$ne": lambda value, wanted: value != wanted,
+    "$in": lambda value, wanted: value in wanted,
+    "$gt": _ordered(lambda value, wanted: value > wanted),
+    "$gte": _ordered(lambda value, wanted: value >= wanted),
+    "$lt": _ordered(lambda value, wanted: value < wanted),
+    "$lte": _ordered(lambda value, wanted: value <= wanted),
 }
 
 
 def check_where(where: object) -> Where:
-    """Conditions as `matches` takes them.
+    """Return conditions as `matches` takes them.
 
     Raises:
-        InvalidInput: It is no dict of fields, or a comparison is unknown.
+        InvalidInput: The conditions are not a dict of fields, or a comparison is unknown.
     """
     if where is None:
         return {}
@@ -49,30 +49,30 @@ def check_where(where: object) -> Where:
         for name, value in wanted.items() if _compares(wanted) else ():
             if name not in _COMPARISONS:
                 known = ", ".join(_COMPARISONS)
-                raise InvalidInput(f"{quoted(name)} is no comparison. Give one of {known}.")
+                raise InvalidInput(f"{quoted(name)} is not a comparison. Use one of {known}.")
             if name == "$in" and not isinstance(value, list | tuple | set | frozenset):
-                raise InvalidInput(f"$in is given {quoted(value)}. Give a list of values.")
+                raise InvalidInput(f"$in is {quoted(value)}. Give a list of values.")
     return where
 
 
 def matches(value: Any, where: Where) -> bool:
-    """Whether a value has all fields as they must be.
+    """Return whether a value meets the conditions of all fields.
 
-    A field is a key of the value, or a path of keys: "author.name". A dict without comparisons is
-    met by a dict that has all of it.
+    A field is a key of the value, or a path of keys such as "author.name". A condition that is a
+    dict without comparisons matches a dict that contains it.
     """
     return all(_meets(_field(value, name), wanted) for name, wanted in where.items())
 
 
-def _meets(found: Any, wanted: Any) -> bool:
+def _meets(value: Any, wanted: Any) -> bool:
     if _compares(wanted):
         return all(
-            _COMPARISONS[name](None if found is _NONE else found, one)
+            _COMPARISONS[name](None if value is _NONE else value, one)
             for name, one in wanted.items()
         )
-    if isinstance(wanted, Mapping) and isinstance(found, Mapping):
-        return all(_meets(found.get(name, _NONE), one) for name, one in wanted.items())
-    return bool(found == wanted)
+    if isinstance(wanted, Mapping) and isinstance(value, Mapping):
+        return all(_meets(value.get(name, _NONE), one) for name, one in wanted.items())
+    return bool(value == wanted)
 
 
 def _compares(wanted: Any) -> bool:

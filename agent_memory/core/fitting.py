@@ -1,38 +1,107 @@
-"""What of a conversation is shown within a room. Pure.
-
-All of it, if it fits. Else the newest turn, and of the older ones the newest: long messages in
-them are shown in part. A turn that does not fit alone is shown in part itself: the user message
-that opened it, its newest step, and of the steps between as much as there is room for.
-"""
+"""Division of a budget, and the turns and recalls that fit. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from agent_memory.core.records import Entry
+from agent_memory.core.context import BlockInfo, render_line, render_memory
+from agent_memory.core.fusion import select
+from agent_memory.core.passages import excerpt, joined
+from agent_memory.core.records import Entry, Recall
+from agent_memory.core.rendering import MemoryRole, led, with_memory
 from agent_memory.core.shortening import Shortener
+from agent_memory.core.text import listed_text
+from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.window import apply, choose_cut, is_user, passes, turns, units, visible
 
+_SPARE = 8
+"""A system message leaves 1/8 of the budget to the conversation, or is shortened."""
+_SHARE = 4
+"""A summary, the recalls and the turns may each count on 1/4 of the budget."""
+SUMMARY_FRAME = 24
+"""Tokens of the message and the element around a summary's text."""
+_LEAST_RECALL = 40
+"""Nothing is recalled in fewer tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The tokens of a context, by purpose.
+
+    Attributes:
+        max_tokens: Tokens of a context.
+        overhead: Tokens of a context beside its messages.
+        recall_tokens: The most tokens of recalls; 0 if nothing is recalled.
+        share: Share of `max_tokens` that short-term memory may fill.
+        summary_tokens: Tokens of the strategy's summary; 0 for a strategy without one.
+    """
+
+    max_tokens: int
+    overhead: int
+    recall_tokens: int = 0
+    share: float = 1.0
+    summary_tokens: int = 0
+
+    @property
+    def messages(self) -> int:
+        """Return the tokens that all messages may take together."""
+        return self.max_tokens - self.overhead
+
+    @property
+    def free(self) -> int:
+        """Return the tokens that are reserved for recalls when messages have to be cut."""
+        free = min(self.recall_tokens, self.max_tokens // _SHARE)
+        return free if free >= _LEAST_RECALL else 0
+
+    @property
+    def summary(self) -> int:
+        """Return the tokens that the text of a summary may take."""
+        return min(self.summary_tokens, self.max_tokens // _SHARE)
+
+    def shows_summary(self, tokens: int) -> bool:
+        """Return whether a summary of `tokens` may stand beside turns that have to be cut."""
+        return tokens <= self.max_tokens // _SHARE + SUMMARY_FRAME
+
+    def system(self, tokens: int) -> int:
+        """Return the tokens that a system message may take when messages have to be cut."""
+        return min(tokens, self.messages - self.messages // _SPARE)
+
+    def turns(self, system_tokens: int) -> int:
+        """Return the tokens that a window's turns may take before it is cut."""
+        free = self.free if self.share >= 1 else 0
+        summary = self.summary + SUMMARY_FRAME if self.summary else 0
+        short_term = int(self.max_tokens * self.share) - free - self.overhead - summary
+        return max(short_term - self.system(system_tokens), self.messages // _SPARE)
+
+    def message(self, system_tokens: int) -> int:
+        """Return the tokens that one message may take in a window that is cut.
+
+        A tool returns the rest of it.
+        """
+        return max(1, self.turns(system_tokens) // 2)
+
+
 _STEPS = 8
-"""A long question is given its share in so many steps, so that it stays as it is for a while."""
+"""The share of a long question grows in steps of 1/8, and is stable between them."""
 _LOW_WATER = 0.7
 _STUB = 60
 _STUBS = 50
-"""What an old step of a long turn is cut down to: `_STUB` tokens a message, or one part in so many
-of the room."""
+"""The size of a shortened old step of a long turn: `_STUB` tokens a message, or 1/50 of the
+room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What is shown.
+    """The entries that are shown.
 
     Attributes:
-        entries: The entries, in order, some of them in part.
-        cut: Seqs of those that are shown in part.
-        shortened: How many of the newest turn are shown in part.
-        missing: How many of the newest turn are not shown.
-        earlier: How many of the turns before it are not shown.
+        entries: The entries, in order, some of them shortened.
+        cut: Seqs of the shortened entries.
+        shortened: The number of messages of the newest turn that are shortened.
+        missing: The number of messages of the newest turn that are left out.
+        earlier: The number of messages of earlier turns that are left out.
     """
 
     entries: list[Entry]
@@ -47,11 +116,11 @@ class Fitting:
     """Fits entries into a room.
 
     Attributes:
-        shortener: Shows messages in part.
-        room: Tokens that may be shown.
-        free: What of them is left to recalls, once something has to go.
-        message: What a message of an older turn may take, once something has to go.
-        max_messages: Messages that may be shown; None for any number.
+        shortener: Shortens messages.
+        room: Tokens that the entries may take.
+        free: Tokens of the room that are reserved for recalls when entries have to be cut.
+        message: Tokens that a message of an older turn may take when entries have to be cut.
+        max_messages: The most messages that may be shown; None for any number.
     """
 
     shortener: Shortener
@@ -61,10 +130,10 @@ class Fitting:
     max_messages: int | None = None
 
     def fit(self, entries: Sequence[Entry]) -> Fitted | None:
-        """What of the visible entries is shown; None where the newest step cannot be, even in part.
+        """Return the entries that fit; None if the newest step does not fit even when shortened.
 
-        Where the newest group alone has more than `max_messages`, it stays, beside the user message
-        of its turn.
+        If the newest group alone has more than `max_messages`, it stays, with the user message of
+        its turn.
         """
         if not entries:
             return Fitted([]) if self.room >= 0 else None
@@ -76,74 +145,76 @@ class Fitting:
         return self._with_older(entries, newest)
 
     def _with_older(self, entries: Sequence[Entry], newest: Sequence[Entry]) -> Fitted:
-        """The newest turn whole, and what fits of those before it."""
+        """Return the newest turn whole, and the earlier turns that fit."""
         first = newest[0].seq
         keep = max(cost_of(newest), self.room - self.free)
-        priced = [self._priced(one) if one.seq < first else one for one in entries]
+        priced = [self._priced(entry) if entry.seq < first else entry for entry in entries]
         fits = cost_of(priced) <= keep and not passes(priced, self.max_messages)
         cut = None if fits else choose_cut(priced, keep, self.max_messages)
-        kept = visible(apply(priced, cut), was_cut=True) if cut else priced
-        stays = {one.seq for one in kept}
-        if cost_of(kept) > keep or passes(kept, self.max_messages) or first not in stays:
-            stays = {one.seq for one in newest}
+        remaining = visible(apply(priced, cut), was_cut=True) if cut else priced
+        stays = {entry.seq for entry in remaining}
+        if cost_of(remaining) > keep or passes(remaining, self.max_messages) or first not in stays:
+            stays = {entry.seq for entry in newest}
         older: list[Entry] = []
-        for unit in units([one for one in entries if one.seq in stays and one.seq < first]):
-            room = sum(self._priced(one).tokens for one in unit)
+        for unit in units([entry for entry in entries if entry.seq in stays and entry.seq < first]):
+            room = sum(self._priced(entry).tokens for entry in unit)
             older += self.shortener.unit(unit, room) or []
         shown = sorted([*older, *newest], key=_seq)
-        there = {one.seq for one in shown}  # of a group of many calls some may be gone
-        shown = visible(shown, was_cut=any(one.seq not in there for one in entries))
-        return _told(entries, shown, newest)
+        shown_seqs = {entry.seq for entry in shown}  # some calls of a large group may be gone
+        shown = visible(shown, was_cut=any(entry.seq not in shown_seqs for entry in entries))
+        return _fitted(entries, shown, newest)
 
     def _priced(self, entry: Entry) -> Entry:
-        """An entry of an older turn with what it may take."""
+        """Return an entry of an older turn with the tokens that it may take."""
         if entry.tokens <= self.message:
             return entry
         most = max(self.message, self.shortener.least(entry.message))
         return replace(entry, tokens=min(entry.tokens, most))
 
     def _in_part(self, turn: Sequence[Entry], earlier: int) -> Fitted | None:
-        """The newest turn, in part."""
+        """Return the newest turn, shortened."""
         steps = [list(unit) for unit in units(turn)]
         newest = next(unit for unit in steps if turn[-1] is unit[-1])
-        asking = self._asking(turn, newest)
-        asked = {one.seq for one in asking}
-        steps = [unit for unit in steps if unit is not newest and unit[0].seq not in asked]
+        question = self._question_of(turn, newest)
+        question_seqs = {one.seq for one in question}
+        steps = [unit for unit in steps if unit is not newest and unit[0].seq not in question_seqs]
         room = self.room - self.free
-        least = [self.shortener.least(one.message) for one in asking]
+        least = [self.shortener.least(entry.message) for entry in question]
         for most in (room, self.room):
-            shown = self._parts(asking, least, steps, newest, most)
+            shown = self._parts(question, least, steps, newest, most)
             if shown is not None:
-                return replace(_told(turn, shown, turn), earlier=earlier)
+                return replace(_fitted(turn, shown, turn), earlier=earlier)
         return None
 
     def _parts(
         self,
-        asking: Sequence[Entry],
+        question: Sequence[Entry],
         least: Sequence[int],
         steps: Sequence[Sequence[Entry]],
         newest: Sequence[Entry],
         room: int,
     ) -> list[Entry] | None:
-        """The question, steps, and the newest one, within a room."""
+        """Return the question, earlier steps and the newest step, within a room."""
         needed = self._needed(newest)
         if sum(least) + needed > room:
             return None
         others = sum(min(cost_of(step), room // 2) for step in [*steps, newest])
-        asked = max(sum(least), min(self._asked(cost_of(asking), others, room), room - needed))
-        shown = self.shortener.unit(asking, asked) if asking else []
+        question_tokens = max(
+            sum(least), min(self._question_room(cost_of(question), others, room), room - needed)
+        )
+        shown = self.shortener.unit(question, question_tokens) if question else []
         if shown is None:
             return None
-        left = room - asked
-        kept = list(self._steps(steps, newest, needed, left, len(asking)))
-        for step, most in kept:
+        left = room - question_tokens
+        shown_steps = list(self._steps(steps, newest, needed, left, len(question)))
+        for step, most in shown_steps:
             shown += self.shortener.unit(step, most) or []
-        left -= sum(most for _, most in kept)
+        left -= sum(most for _, most in shown_steps)
         last = self.shortener.unit(newest, left)
         return None if last is None else sorted([*shown, *last], key=_seq)
 
-    def _asked(self, tokens: int, others: int, room: int) -> int:
-        """What the question may take: half of the room, or more in steps where it is not needed."""
+    def _question_room(self, tokens: int, others: int, room: int) -> int:
+        """Return the tokens for the question: half of the room, or more in steps if it is free."""
         if tokens <= room - others:
             return tokens
         step = max(1, room // _STEPS)
@@ -156,13 +227,13 @@ class Fitting:
         newest: Sequence[Entry],
         needed: int,
         room: int,
-        asking: int,
+        question_count: int,
     ) -> Iterator[tuple[Sequence[Entry], int]]:
-        """The steps before the newest one that are shown, each with the tokens it may take.
+        """Yield the steps before the newest one that are shown, each with the tokens it may take.
 
-        They are gone through as they came. Whenever they pass the room, the oldest are cut down to
-        stubs, then left out, until a part of it is free again: so a turn that grows changes what
-        it showed before now and then, and not with each step.
+        The steps are added in order. Whenever they pass the room, the oldest are reduced to stubs,
+        then left out, until part of the room is free. A growing turn therefore changes its earlier
+        part now and then, not with each step.
         """
         half, stub = room // 2, max(_STUB, room // _STUBS)
         taken: list[int] = []
@@ -176,48 +247,133 @@ class Fitting:
                 for old in range(max(whole, begun), place):
                     if total <= low:
                         break
-                    less = min(taken[old], sum(min(one.tokens, stub) for one in steps[old]))
+                    less = min(taken[old], sum(min(entry.tokens, stub) for entry in steps[old]))
                     total, taken[old], whole = total - taken[old] + less, less, old + 1
             if total > room:
                 while begun < place and total > low:
                     total, count, begun = total - taken[begun], count - len(steps[begun]), begun + 1
-            while begun < place and self._too_many(count + asking):
+            while begun < place and self._too_many(count + question_count):
                 total, count, begun = total - taken[begun], count - len(steps[begun]), begun + 1
         return ((steps[place], taken[place]) for place in range(begun, len(steps)))
 
     def _too_many(self, count: int) -> bool:
         return self.max_messages is not None and count > self.max_messages
 
-    def _asking(self, turn: Sequence[Entry], newest: Sequence[Entry]) -> list[Entry]:
-        """The user message that opened a turn, and the newest before its newest step."""
-        held = {one.seq for one in newest}
-        users = [one for one in turn if is_user(one) and one.seq not in held]
+    def _question_of(self, turn: Sequence[Entry], newest: Sequence[Entry]) -> list[Entry]:
+        """Return the user message that opened a turn, and the last one before its newest step."""
+        newest_seqs = {entry.seq for entry in newest}
+        users = [entry for entry in turn if is_user(entry) and entry.seq not in newest_seqs]
         return users if len(users) < 2 else [users[0], users[-1]]
 
     def _needed(self, unit: Sequence[Entry]) -> int:
-        """Tokens of the least that can be shown of a unit: of a call with many results, one."""
+        """Return the fewest tokens that can show a unit. A call with many results keeps one
+        result.
+        """
         return min(cost_of(unit), self.shortener.fewest(unit))
 
 
 def cost_of(entries: Sequence[Entry]) -> int:
-    """Tokens of entries."""
+    """Return the tokens of all entries."""
     return sum([entry.tokens for entry in entries])
 
 
-def _told(had: Sequence[Entry], shown: Sequence[Entry], newest: Sequence[Entry]) -> Fitted:
-    """What is shown, with what became of the rest."""
-    whole = {id(one) for one in had}
-    cut = frozenset(one.seq for one in shown if id(one) not in whole)
-    seqs = {one.seq for one in shown}
-    of_newest = {one.seq for one in newest}
+def _fitted(entries: Sequence[Entry], shown: Sequence[Entry], newest: Sequence[Entry]) -> Fitted:
+    """Return the shown entries with the numbers of those left out or shortened."""
+    unchanged = {id(entry) for entry in entries}
+    cut = frozenset(entry.seq for entry in shown if id(entry) not in unchanged)
+    seqs = {entry.seq for entry in shown}
+    of_newest = {entry.seq for entry in newest}
     return Fitted(
         list(shown),
         cut,
         shortened=len(cut & of_newest),
         missing=len(of_newest - seqs),
-        earlier=sum(one.seq not in seqs and one.seq not in of_newest for one in had),
+        earlier=sum(entry.seq not in seqs and entry.seq not in of_newest for entry in entries),
     )
 
 
 def _seq(entry: Entry) -> int:
     return entry.seq
+
+
+_OF_MESSAGES = ("vector", "log")
+_LEAST_RECALLS = 4
+"""At least 4 recalls fit: longer ones are cut."""
+
+_USUAL_RECALLS = 12
+"""12 recalls fit if the room is enough for messages of usual length."""
+
+_USUAL_TOKENS = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Recalls at their place in a chat.
+
+    Attributes:
+        counter: The configured token counter.
+        role: The place of the recalls.
+        blocks: The blocks, in order.
+        leading: The number of messages before the turns.
+    """
+
+    counter: TokenCounter
+    role: MemoryRole
+    blocks: Mapping[str, BlockInfo]
+    leading: int
+
+    def choose(
+        self, recalls: Sequence[Recall], room: int, chat: list[dict[str, Any]], question: str
+    ) -> tuple[list[Recall], int]:
+        """Return the recalls that are worth most for their tokens, and their cost.
+
+        A recall above 1/12 of the room, or 1/4 of a small room, is cut to its most relevant part.
+        Neighbouring messages become one passage.
+
+        Args:
+            recalls: The merged recalls, best first.
+            room: Tokens that they may take.
+            chat: The chat that holds them.
+            question: The query text.
+        """
+        most = min(room // _LEAST_RECALLS, max(room // _USUAL_RECALLS, _USUAL_TOKENS))
+        priced = [self._cut(self._priced(recall), question, most) for recall in recalls]
+        limits = {name: info.max_tokens for name, info in self.blocks.items()}
+        of_messages = [name for name, info in self.blocks.items() if info.kind in _OF_MESSAGES]
+
+        def cost(passages: Sequence[Recall]) -> int:
+            return self._cost(chat, passages) if passages else 0
+
+        chosen = select(priced, room, limits)
+        if len(chosen) < len(priced):  # joining frees room for more
+            saved = sum(recall.tokens for recall in chosen) - cost(joined(chosen, of_messages))
+            chosen = select(priced, room + max(0, saved), limits)
+        # The tags of the element cost too, and text joined to a message may be tokenised
+        # differently.
+        while (extra := cost(passages := joined(chosen, of_messages))) > room:
+            chosen = select(chosen, sum(r.tokens for r in chosen) - max(1, extra - room), limits)
+        return [self._priced(passage) for passage in passages], extra
+
+    def _priced(self, recall: Recall) -> Recall:
+        return replace(recall, tokens=self.counter.text(render_line(recall)) + 1)
+
+    def _cut(self, recall: Recall, question: str, most: int) -> Recall:
+        if recall.tokens <= most:
+            return recall
+        limit = most - self.counter.text(render_line(replace(recall, text=""))) - 1
+        text = excerpt(recall.text, question, self._escaped_cost, max(1, limit))
+        return self._priced(replace(recall, text=text))
+
+    def _escaped_cost(self, text: str) -> int:
+        return self.counter.text(listed_text(text).removeprefix("- "))
+
+    def _cost(self, chat: list[dict[str, Any]], recalls: Sequence[Recall]) -> int:
+        memory, count = render_memory(recalls, list(self.blocks)), self.counter.chat
+        if not memory:
+            return 0
+        if self.role == "leading" and self.leading:
+            return count(led(chat[:1], memory)[0]) - count(chat[0])
+        user_messages = [message for message in chat[self.leading :] if message["role"] == "user"]
+        if self.role == "user" and user_messages:
+            return count(with_memory(user_messages[-1], memory)) - count(user_messages[-1])
+        return count({"role": "user" if self.role == "user" else "system", "content": memory})

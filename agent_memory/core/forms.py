@@ -1,4 +1,4 @@
-"""Forms for what comes from somebody else's file: strict, and within what every database keeps."""
+"""Strict pydantic base models for untrusted files, within the limits of every database."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from agent_memory.core.ids import MAX_ID
 
-_MOST = 2**53  # what every database and every reader of JSON keeps exactly
-_MAX_DEPTH = 110  # what messages and notes may be nested, and what they are within
+_MOST = 2**53  # the largest integer that every database and every JSON reader stores exactly
+_MAX_DEPTH = 110  # the nesting of messages and notes, and of the objects around them
 
 
 class Form(BaseModel):
-    """Base of forms: no value is converted, and nothing is taken that the form does not name."""
+    """Base of the models: no value is converted, and unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
 def kept_by_all(text: str) -> str:
-    """Check that every database can keep a text in a column of its own.
+    """Check that every database can store a text in a column.
 
     Raises:
-        ValueError: It holds a NUL or a lone surrogate.
+        ValueError: The text holds a NUL or a lone surrogate.
     """
     if "\x00" in text or any("\ud800" <= char <= "\udfff" for char in text):
         raise ValueError("it holds a NUL or a lone surrogate")
@@ -32,8 +32,10 @@ def kept_by_all(text: str) -> str:
 def _shallow(value: dict[str, Any]) -> dict[str, Any]:
     level: list[Any] = [value]
     for _ in range(_MAX_DEPTH):
-        inner = [one for one in level if isinstance(one, dict | list)]
-        level = [one for some in inner for one in (some.values() if type(some) is dict else some)]
+        inner = [item for item in level if isinstance(item, dict | list)]
+        level = [
+            item for outer in inner for item in (outer.values() if type(outer) is dict else outer)
+        ]
         if not level:
             return value
     raise ValueError(f"nested more than {_MAX_DEPTH} deep")

@@ -1,21 +1,86 @@
-"""Merging what several blocks recall, and choosing what a token budget can hold. Pure."""
+"""Merging of the blocks' recalls: near-duplicates, ranks, and what fits a token budget. Pure."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache, lru_cache, partial
+from itertools import chain, pairwise
+from math import ceil
 from types import MappingProxyType
 
-from agent_memory.core.doubles import doubles
 from agent_memory.core.records import Recall, Scope, Source
+from agent_memory.core.text import identifiers, names
+
+_ALIKE = 0.8
+_MOST_KNOWN = 500
+
+_Pairs = frozenset[str]
+_NO_PAIRS: _Pairs = frozenset([""])
+
+
+def doubles(texts: Sequence[str]) -> dict[int, int]:
+    """Map the place of each near-duplicate to the place of the text it repeats.
+
+    Args:
+        texts: The texts. The first of several near-duplicates is not in the map.
+    """
+    pairs = [_pairs(text) for text in texts]
+    named = cache(partial(_named, texts))
+    shared = _shared(pairs)
+    by_pair: dict[str, list[int]] = defaultdict(list)
+    duplicates: dict[int, int] = {}
+    for place, own in enumerate(pairs):
+        if len(own & shared.keys()) < _ALIKE * len(own):
+            continue
+        rarest = sorted(own, key=lambda pair: (shared[pair], pair))
+        prefix = rarest[: len(rarest) - ceil(_ALIKE * len(rarest)) + 1]
+        candidates = sorted({other for pair in prefix for other in by_pair[pair]})
+        matches_ = (at for at in candidates if _alike(own, pairs[at]) and named(at) == named(place))
+        if (first := next(matches_, None)) is not None:
+            duplicates[place] = first
+            continue
+        for pair in prefix:
+            by_pair[pair].append(place)
+    return duplicates
+
+
+def _shared(texts: Sequence[_Pairs]) -> Counter[str]:
+    """Count the texts of each pair that more than one text has."""
+    seen_pairs, repeated = set[str](), set[str]()
+    for some in texts:
+        repeated |= seen_pairs & some
+        seen_pairs |= some
+    return Counter(chain.from_iterable(some & repeated for some in texts))
+
+
+@lru_cache(_MOST_KNOWN)  # blocks look among their own first, and the merge among all
+def _pairs(text: str) -> _Pairs:
+    """Return the pairs of neighbouring words; a placeholder for a text without words.
+
+    Pairs preserve the order of words, which says who did what to whom.
+    """
+    return frozenset(map(" ".join, pairwise(["", *text.casefold().split()]))) or _NO_PAIRS
+
+
+def _alike(left: _Pairs, right: _Pairs) -> bool:
+    common = len(left & right)
+    return common >= _ALIKE * (len(left) + len(right) - common)
+
+
+def _named(texts: Sequence[str], place: int) -> frozenset[str]:
+    text = texts[place]
+    return frozenset(name.casefold() for name in (*identifiers(text), *names(text)))
+
 
 _AGREED = 0.25
-"""What another block's finding of the same message adds to a recall, of what it scores there."""
-_SPARE = 4  # recalls that may say what others say, beyond those that are wanted
+"""The share of another block's score for the same message that is added to a recall's score."""
+_SPARE = 4  # near-duplicates that may be found beyond the wanted recalls
 _STANDING = 300
-"""Tokens that every recall is taken to cost beside its own, when their worth is compared."""
+"""Tokens added to the cost of each recall when their worth is compared."""
 
 
 def merge(
@@ -24,20 +89,20 @@ def merge(
     among: Collection[str] | None = None,
     floors: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Recall]:
-    """All blocks' recalls in one list, best first.
+    """Merge all blocks' recalls into one list, best first.
 
-    What is pinned comes first. Else a recall ranks by its score over the best score of its block,
-    times the best relevance there, where the block tells one, and by what another block makes of
-    the message that it tells of: a fact and the words it was found in speak for each other. Ties go
+    Pinned recalls come first. Other recalls rank by their score over the best score of their
+    block. The rank is multiplied by the block's best relevance, if it reports one. It grows if
+    another block recalls the same message, such as a fact and the words it was found in. Ties go
     to the block named first.
-    Left out are recalls whose every source the window still shows. Of texts that say the same (four
-    of five pairs of words alike, and all names and numbers) the best stays.
+    A recall is left out if the window shows all its sources. Among near-duplicates the best stays.
+    Near-duplicates share four of five pairs of words, and all names and numbers.
 
     Args:
-        found: For each block, its recalls, best first.
+        found: The recalls of each block, best first.
         shown: Sources that the window shows.
         among: The blocks whose sources are of the window's own store; None for all of them. In
-            another store a session of the same id is another session.
+            another store, the same session id names another session.
         floors: For each block, the share of its best score below which its recalls are left out.
     """
     shown = frozenset(shown)
@@ -66,46 +131,46 @@ def merge(
 def marked(
     name: str, recalls: Sequence[Recall], outdated: Mapping[str, Mapping[Source, datetime]]
 ) -> list[Recall]:
-    """A block's recalls; those that another block knows to be outdated say since when. Pure.
+    """Mark the recalls that another block reports as outdated with the date. Pure.
 
     Args:
         name: The block that recalls.
-        recalls: What it recalls.
-        outdated: By the block that knows it, the messages of which nothing holds still.
+        recalls: Its recalls.
+        outdated: For each reporting block, the messages without any valid content.
     """
     since = {
         source: at
-        for block, some in outdated.items()
+        for block, times in outdated.items()
         if block != name
-        for source, at in some.items()
+        for source, at in times.items()
     }
     if not since:
         return list(recalls)
-    return [_marked(one, since) for one in recalls]
+    return [_marked(recall, since) for recall in recalls]
 
 
 def _marked(recall: Recall, since: Mapping[Source, datetime]) -> Recall:
     if not recall.sources or not all(source in since for source in recall.sources):
         return recall
-    news = max(since[source] for source in recall.sources)
-    said = f"{recall.told_time}; " if recall.told_time else ""
-    return replace(recall, time=f"{said}outdated since {news:%Y-%m-%d}")
+    latest = max(since[source] for source in recall.sources)
+    time = f"{recall.told_time}; " if recall.told_time else ""
+    return replace(recall, time=f"{time}outdated since {latest:%Y-%m-%d}")
 
 
 def select(
     recalls: Sequence[Recall], room: int, limits: Mapping[str, int | None] | None = None
 ) -> list[Recall]:
-    """The recalls that fit into `room` tokens, best first.
+    """Return the recalls that fit into `room` tokens, best first.
 
-    Each block is sure of an equal share for its best; what is left goes to the best of all. Best is
-    what is worth most for its tokens: what it ranks by, over the square root of what it costs. So
-    long recalls have to bear on the question more than short ones, but a short one that says little
-    drives nothing out. What is pinned comes first in any case.
+    Each block gets an equal share for its best recalls. The rest of the room goes to the best of
+    all. Recalls are ordered by their rank over the square root of their cost. Long recalls
+    therefore have to be more relevant than short ones, but a short recall that says little
+    displaces nothing. Pinned recalls always come first.
 
     Args:
         recalls: Merged recalls with their `tokens`.
-        room: Tokens they may take together.
-        limits: For each block, the tokens it may take at most.
+        room: Tokens that they may take together.
+        limits: For each block, the most tokens of its recalls.
     """
     limits = limits or {}
     blocks = {recall.block for recall in recalls}
@@ -126,7 +191,7 @@ def select(
 
 
 def _by_worth(recalls: Sequence[Recall]) -> list[int]:
-    """Their places, those first that are worth most for their tokens."""
+    """Return the places of the recalls, those first that are worth most for their tokens."""
     weights = _weights(recalls, recalls)
     worth = [
         weight / math.sqrt(_STANDING + recall.tokens)
@@ -136,32 +201,33 @@ def _by_worth(recalls: Sequence[Recall]) -> list[int]:
 
 
 def _weights(recalls: Sequence[Recall], every: Iterable[Recall]) -> list[float]:
-    """Each one's share of its block's best score, with what other blocks make of its messages.
+    """Return each recall's share of its block's best score, plus the support of other blocks.
 
     Args:
-        recalls: Of all blocks.
-        every: Those among which the best score of each block is looked for.
+        recalls: The recalls of all blocks.
+        every: The recalls that define the best score of each block.
     """
     best: dict[str, float] = {}
-    for one in every:
-        if one.pinned:  # its score may be beyond all others
+    for recall in every:
+        if recall.pinned:  # its score may be beyond all others
             continue
-        best[one.block] = max(best.get(one.block, 0.0), _finite(one.score))
+        best[recall.block] = max(best.get(recall.block, 0.0), _finite(recall.score))
     shares = [
-        _finite(one.score) / best[one.block] if best.get(one.block) else 0.0 for one in recalls
+        _finite(recall.score) / best[recall.block] if best.get(recall.block) else 0.0
+        for recall in recalls
     ]
     of_source: dict[Source, dict[str, float]] = {}
-    for share, one in zip(shares, recalls, strict=True):
-        for source in one.sources:
-            told = of_source.setdefault(source, {})
-            told[one.block] = max(told.get(one.block, 0.0), share)
+    for share, recall in zip(shares, recalls, strict=True):
+        for source in recall.sources:
+            by_block = of_source.setdefault(source, {})
+            by_block[recall.block] = max(by_block.get(recall.block, 0.0), share)
     return [
         share + _AGREED * max(
-            (other for source in one.sources for block, other in of_source[source].items()
-             if block != one.block),
+            (other for source in recall.sources for block, other in of_source[source].items()
+             if block != recall.block),
             default=0.0,
         )
-        for share, one in zip(shares, recalls, strict=True)
+        for share, recall in zip(shares, recalls, strict=True)
     ]  # fmt: skip
 
 
@@ -172,24 +238,17 @@ def _finite(score: float) -> float:
 def with_pinned(
     found: Sequence[Recall], every: Sequence[Recall], scope: Scope, limit: int
 ) -> list[Recall]:
-    """What a block recalls, with what is pinned before it.
-
-    Args:
-        found: What it found, best first.
-        every: What it could recall.
-        scope: As `get` was given it.
-        limit: At most so many.
-    """
-    pinned = [one for one in every if one.id in scope.pinned]
-    return [*pinned, *[one for one in found if one.id not in scope.pinned]][:limit]
+    """Return the recalls of a block, the pinned ones first."""
+    pinned = [recall for recall in every if recall.id in scope.pinned]
+    return [*pinned, *[recall for recall in found if recall.id not in scope.pinned]][:limit]
 
 
 def folded(ranked: Iterable[Recall], limit: int) -> list[Recall]:
-    """The first that say something of their own, at most so many.
+    """Return the first `limit` recalls, without near-duplicates.
 
     Args:
-        ranked: Recalls, best first; no more of them are asked for than it takes.
-        limit: How many.
+        ranked: Recalls, best first. No more are read than are needed.
+        limit: The most recalls to return.
     """
     rest, first, size = iter(ranked), dict[str, Recall](), limit + _SPARE
     while True:
@@ -197,13 +256,13 @@ def folded(ranked: Iterable[Recall], limit: int) -> list[Recall]:
             first.setdefault(" ".join(recall.text.casefold().split()), recall)
             if len(first) >= size:
                 break
-        kept = _folded(list(first.values()))
-        if len(kept) >= limit or len(first) < size:
-            return kept[:limit]
+        unique = _folded(list(first.values()))
+        if len(unique) >= limit or len(first) < size:
+            return unique[:limit]
         size *= 2
 
 
 def _folded(ranked: Sequence[Recall]) -> list[Recall]:
-    """Those that say nothing that one before them says."""
-    gone = doubles([recall.text for recall in ranked])
-    return [recall for place, recall in enumerate(ranked) if place not in gone]
+    """Return the recalls without near-duplicates of earlier ones."""
+    duplicates = doubles([recall.text for recall in ranked])
+    return [recall for place, recall in enumerate(ranked) if place not in duplicates]

@@ -1,7 +1,8 @@
-"""Ids: what callers may give, and those of shared namespaces, which only the library makes. Pure.
+"""Ids: rules for callers' ids, and the ids of shared namespaces, which only the library makes.
+Pure.
 
-The sessions of a namespace are sessions like others, in the same store. What tells them apart is a
-character that no caller's id may begin with.
+Sessions of a namespace are stored like others. Their ids begin with a character that no caller's
+id may begin with.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from typing import Literal
 from agent_memory.errors import InvalidId
 
 Access = Literal["read", "write"]
-"""What an agent may do in a shared namespace; who may write may read too."""
+"""The access of an agent to a shared namespace. Write access includes read access."""
 
 MAX_ID = 255
 MAX_SHARE = 64
 PAST_SHARED = "\x1f"
-"""Comes after every id of a shared session, and before all others that do."""
+"""Sorts after every id of a shared session, and before all other ids above those."""
 
 _MARK = "\x1e"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class OwnId(str):
-    """An id that the library made. What callers give is plain text, whatever it says."""
+    """An id that the library made. Callers' ids are plain `str`."""
 
     __slots__ = ()
 
@@ -33,33 +34,34 @@ def check_id(name: str, value: object) -> None:
     """Refuse an id that is not 1 to 255 characters that every database can store.
 
     Raises:
-        InvalidId: It is not, or it begins as only those of shared namespaces do.
+        InvalidId: The id is invalid, or begins with the prefix of shared namespaces.
     """
     if not isinstance(value, str):
-        raise InvalidId(f"{name} must be a string, not {type(value).__name__}.")
+        kind = type(value).__name__
+        raise InvalidId(f"{name} must be a string, not {kind}. Give str(...) of it.")
     if not value.strip():
-        raise InvalidId(f"{name} is empty. Give a text that names it, such as a UUID.")
+        raise InvalidId(f"{name} is empty. Give a text such as a UUID.")
     if len(value) > MAX_ID:
-        raise InvalidId(f"{name} has {len(value)} characters; at most {MAX_ID} are kept.")
+        raise InvalidId(f"{name} has {len(value)} characters. The limit is {MAX_ID}.")
     if not is_storable(value):
-        raise InvalidId(f"{name} holds a NUL or a lone surrogate, which no store can keep.")
+        raise InvalidId(f"{name} holds a NUL or a lone surrogate, which no store accepts.")
     if value.startswith(_MARK) and not isinstance(value, OwnId):
         raise InvalidId(
-            f"{name} begins with U+001E, which is kept for shared namespaces. Reach one with "
-            "memory.share(name)."
+            f"{name} begins with U+001E, which is reserved for shared namespaces. Use "
+            "memory.share(name) to access one."
         )
 
 
 def is_storable(text: str) -> bool:
-    """Whether every store can keep a text as a name: without NUL and lone surrogates."""
+    """Return whether every store accepts a text as a name: without NUL and lone surrogates."""
     return "\x00" not in text and (text.isascii() or not _SURROGATE.search(text))
 
 
 def marker(value: object) -> str | None:
-    """The id of a session after which a page begins; None, or an empty text, for the first page.
+    """Return the session id after which a page begins; None for the first page.
 
     Raises:
-        InvalidId: It is no id that a session can have.
+        InvalidId: The value is not a valid session id.
     """
     if value is None or value == "":
         return None
@@ -69,54 +71,55 @@ def marker(value: object) -> str | None:
 
 
 def check_share(name: object) -> None:
-    """Refuse a name for a shared namespace that is not 1 to 64 such characters, without U+001E.
+    """Refuse a name of a shared namespace that is not 1 to 64 such characters, without U+001E.
 
     Raises:
-        InvalidId: It is not.
+        InvalidId: The name is invalid.
     """
     check_id("The name of a shared namespace", name)
     assert isinstance(name, str)
     if len(name) > MAX_SHARE:
         raise InvalidId(
-            f"The name of a shared namespace has {len(name)} characters; at most {MAX_SHARE} are "
-            "kept."
+            f"The name of a shared namespace has {len(name)} characters. The limit is {MAX_SHARE}."
         )
     if _MARK in name:
-        raise InvalidId("The name of a shared namespace holds U+001E, which parts ids. Leave it.")
+        raise InvalidId(
+            "The name of a shared namespace holds U+001E, which separates ids. Remove it."
+        )
 
 
 def shared_user(share: str) -> OwnId:
-    """The user to whom the sessions of a namespace belong."""
+    """Return the user id that owns the sessions of a namespace."""
     return OwnId(f"{_MARK}{share}")
 
 
 def shared_session(share: str, session_id: str) -> OwnId:
-    """A session's id in the store.
+    """Return the id of a namespace's session in the store.
 
     Raises:
-        InvalidId: It is not usable, or too long together with the namespace's name.
+        InvalidId: The id is invalid, or too long together with the namespace's name.
     """
     check_id("session_id", session_id)
     physical = OwnId(f"{_MARK}{share}{_MARK}{session_id}")
     if len(physical) > MAX_ID:
         raise InvalidId(
-            f"session_id has {len(session_id)} characters; in the shared namespace {share!r} at "
-            f"most {MAX_ID - len(share) - 2} are kept."
+            f"session_id has {len(session_id)} characters. In the shared namespace {share!r} "
+            f"the limit is {MAX_ID - len(share) - 2}."
         )
     return physical
 
 
 def share_of(physical: str) -> str | None:
-    """The namespace of a session or user in the store; None for a caller's own."""
+    """Return the namespace of a stored session or user id; None for a caller's own."""
     return physical[1:].partition(_MARK)[0] if physical.startswith(_MARK) else None
 
 
 def visible_id(physical: str) -> str:
-    """A session's id as it was given."""
+    """Return a session id without its namespace."""
     return physical[1:].partition(_MARK)[2] if physical.startswith(_MARK) else physical
 
 
 def readable(session_id: str) -> str:
-    """A session's id for people, which names its namespace where it has one."""
+    """Return a session id for people, with its namespace if it has one."""
     share = share_of(session_id)
     return session_id if share is None else f"{visible_id(session_id)} of the shared {share}"

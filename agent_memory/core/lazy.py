@@ -1,4 +1,4 @@
-"""What is made when it is first used: public names of a package, attributes of an object."""
+"""Lazy values: public names of a package, attributes of an object."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package.
+    """Return the `__getattr__` of a package.
 
     Args:
-        package: Its `__name__`.
-        homes: For each module, named relative to the package (`.trim`), the names that it defines.
+        package: The `__name__` of the package.
+        homes: For each module, relative to the package (`.trim`), the names that it defines.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 
@@ -30,11 +30,11 @@ def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], 
 
 
 class made_once(Generic[T]):  # noqa: N801 - a decorator
-    """A property that is made when it is first read, and kept.
+    """A property that is computed at its first read, and cached.
 
-    Without the lock that `functools.cached_property` has before Python 3.12: one for all objects of
-    the class, held while it is made. A process that forks then has a child for which it is held for
-    ever. Two threads may both make it; either may stay.
+    It uses no lock. Before Python 3.12, `functools.cached_property` holds one lock for all objects
+    of the class during the computation. A process that forks then leaves the child with a lock
+    that is never released. Two threads may both compute the value; either result is cached.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:
@@ -51,5 +51,5 @@ class made_once(Generic[T]):  # noqa: N801 - a decorator
     def __get__(self, owner: object | None, kind: type) -> T | made_once[T]:
         if owner is None:
             return self
-        made = owner.__dict__[self._name] = self._make(owner)
-        return made
+        value = owner.__dict__[self._name] = self._make(owner)
+        return value

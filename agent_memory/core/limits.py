@@ -1,7 +1,4 @@
-"""Numbers and texts as calls take them, and values as errors repeat them. Pure.
-
-Ids are checked in `core.ids`, moments in `core.moments`, keys and ends of logs in `core.once`.
-"""
+"""Validation of numbers and texts, and values as error messages show them. Pure."""
 
 from __future__ import annotations
 
@@ -10,46 +7,47 @@ from typing import Any
 
 from agent_memory.errors import InvalidInput
 
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""Errors that decoding raises for invalid data."""
+
 MOST = 10**12
-"""No log has so many messages, and no store so many sessions. All stores keep such numbers."""
+"""The limit for counts and seqs, which every store can hold."""
 
 _SHOWN = 100
 
 
 def quoted(value: object) -> str:
-    """A value as an error repeats it: at most some 100 characters of it."""
+    """Return a value for an error message: at most about 100 characters of it."""
     short: Any = value[: _SHOWN + 1] if isinstance(value, str | bytes) else value
     try:
-        told = repr(short)
-    except Exception:  # noqa: BLE001 - it is somebody's own, or a number of too many digits
-        told = f"of the type {type(value).__name__}"
-    return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}..."
+        text = repr(short)
+    except Exception:  # noqa: BLE001 - a foreign __repr__, or a number of too many digits
+        text = f"of the type {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def how_many(name: str, value: object, least: int = 0) -> int:
-    """How many of something a call is to give or to take. More than `MOST` are as many.
+    """Validate a count, and lower it to `MOST`.
 
     Raises:
-        InvalidInput: It is no whole number, or below the least.
+        InvalidInput: The value is not a whole number, or below the least.
     """
     number = _whole(value)
     if number is None or number < least:
-        raise InvalidInput(
-            f"{name} is {quoted(value)}. Say how many: a whole number, {least} or more."
-        )
+        raise InvalidInput(f"{name} is {quoted(value)}. Give a whole number of at least {least}.")
     return min(number, MOST)
 
 
 def at_most(name: str, value: object) -> int | None:
-    """As `how_many`; None for no limit."""
+    """Validate a count like `how_many`; None for no limit."""
     return None if value is None else how_many(name, value)
 
 
 def score_of(name: str, value: object) -> float | None:
-    """A score, or None for none.
+    """Validate a score; None for no score.
 
     Raises:
-        InvalidInput: It is no number.
+        InvalidInput: The value is not a number.
     """
     if value is None:
         return None
@@ -59,10 +57,10 @@ def score_of(name: str, value: object) -> float | None:
 
 
 def place_in_log(name: str, value: object) -> int:
-    """The number of a message, or 0 for the beginning of the log.
+    """Validate the number of a message, or 0 for the beginning of the log.
 
     Raises:
-        InvalidInput: It is none.
+        InvalidInput: The value is not one of these.
     """
     number = _whole(value)
     if number is None or not 0 <= number <= MOST:
@@ -73,10 +71,10 @@ def place_in_log(name: str, value: object) -> int:
 
 
 def text_of(name: str, value: object) -> str:
-    """A text.
+    """Validate a text.
 
     Raises:
-        InvalidInput: It is none.
+        InvalidInput: The value is not a text.
     """
     if not isinstance(value, str):
         raise InvalidInput(f"{name} is {quoted(value)}. Give a text.")
@@ -84,17 +82,17 @@ def text_of(name: str, value: object) -> str:
 
 
 def check_callable(name: str, value: object) -> None:
-    """A function.
+    """Validate a function.
 
     Raises:
-        InvalidInput: It is none.
+        InvalidInput: The value is not callable.
     """
     if not callable(value):
         raise InvalidInput(f"{name} is {quoted(value)}. Give a function.")
 
 
 def _whole(value: object) -> int | None:
-    """A whole number of any type, such as numpy's; None for what is none."""
+    """Return a whole number of any type, such as numpy's; None for other values."""
     if isinstance(value, bool):
         return None
     try:

@@ -1,4 +1,4 @@
-"""`Message`: one entry of a conversation, kept exactly as it was given."""
+"""`Message`: one entry of a conversation, stored without changes."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticSerializationError, from_json
 
-from agent_memory.core.formats.registry import RESPONSES, views_of
-from agent_memory.core.formats.responses import COMPACTED
-from agent_memory.core.limits import quoted
-from agent_memory.core.moments import moment_said
+from agent_memory.core.formats.chat import ROLES, role_in
+from agent_memory.core.formats.exact import MAX_DEPTH
+from agent_memory.core.formats.langchain import SYSTEM_TYPES as LANGCHAIN_SYSTEM
+from agent_memory.core.formats.registry import LANGCHAIN, views_of
+from agent_memory.core.limits import UNREADABLE, quoted
+from agent_memory.core.recognition import check_count, dated, fields_in
+from agent_memory.core.timestamps import TIMES, moment_said
 from agent_memory.errors import InvalidMessage
 
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 SYSTEM_ROLES = ("system", "developer")
 
-_NESTED = ("content", "tool_calls", "function_call")
-TIMES = ("create_time", "timestamp")
-"""Fields of others that date a message which has no `created_at`; never sent to a model."""
+SHAPE = "_shape"
+"""The attribute of a message that caches its shape; see `agent_memory.core.shapes`."""
 
-_OURS = {"created_at", "metadata", "raw", "format", *TIMES}
-_MAX_DEPTH = 100  # pydantic and the JSON encoder give up a little above twice that
+STANDING = "_standing"
+"""The attribute that caches the message shown in its place; see `core.provider_formats`."""
+
 _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -37,22 +39,24 @@ def _now() -> datetime:
 
 
 class Message(BaseModel):
-    """A chat message in OpenAI's form; fields that are not listed here are kept as they are.
+    """A chat message in OpenAI's form. Fields that are not listed here are stored unchanged.
 
     Attributes:
         role: One of system, developer, user, assistant, tool, function; None only beside `raw`.
         content: Text, a list of content parts, or None.
         name: The speaker.
-        tool_calls: The calls an assistant message asks for.
-        tool_call_id: The call a tool message answers.
-        created_at: When it was said (UTC; a time without a zone is taken as UTC). By default what
-            a field `create_time` or `timestamp` says, in epoch seconds or ISO 8601, or else now.
-        metadata: The caller's own notes; never sent to a model.
-        raw: Provider-native JSON of another format, kept verbatim.
+        tool_calls: The tool calls of an assistant message.
+        tool_call_id: The id of the call that a tool message answers.
+        created_at: The time of the message, with its original offset. A time without an offset is
+            in the setting `timezone`, or in UTC. The default is the field `create_time` or
+            `timestamp`, in epoch seconds or ISO 8601, or the current time.
+        metadata: The caller's own data; never sent to a model.
+        raw: Provider-native JSON of another format, stored unchanged.
         format: Name of that format, for example "openai.responses".
 
     Raises:
-        InvalidMessage: No role and no raw, an unknown role, or a value that is not plain JSON.
+        InvalidMessage: There is no role and no raw, the role is unknown, or a value is not plain
+            JSON.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -67,17 +71,17 @@ class Message(BaseModel):
     raw: dict[str, Any] | None = None
     format: str | None = None
 
-    if not TYPE_CHECKING:  # checkers know the fields
+    if not TYPE_CHECKING:  # type checkers read the fields
 
-        def __init__(self, /, **given):
+        def __init__(self, /, **values):
             try:
-                super().__init__(**given)
-            except ValidationError as error:  # pydantic folds what validators raise into it
+                super().__init__(**values)
+            except ValidationError as error:  # pydantic wraps the errors of validators
                 raise _refusal(error) from None
 
     @field_validator("content", mode="before")
     @classmethod
-    def _exact(cls, value: object) -> object:
+    def _check_content(cls, value: object) -> object:
         if value is None or isinstance(value, str | list):
             return value
         raise InvalidMessage(
@@ -85,13 +89,19 @@ class Message(BaseModel):
             "parts, or None."
         )
 
+    @field_validator("role", mode="before")
+    @classmethod
+    def _normalize_role(cls, value: object) -> object:
+        return role_in(value) if isinstance(value, str) else value
+
     @field_validator("created_at", mode="after")
     @classmethod
-    def _utc(cls, value: datetime) -> datetime:
+    def _require_zone(cls, value: datetime) -> datetime:
         if value.tzinfo is None:
             return value.replace(tzinfo=UTC)
         try:
-            return value.astimezone(UTC)
+            utc = value.astimezone(UTC)
+            return value if value.utcoffset() else utc
         except OverflowError:
             raise InvalidMessage(
                 f"The message's `created_at` {value.isoformat()} lies outside the years 1 to 9999 "
@@ -99,7 +109,7 @@ class Message(BaseModel):
             ) from None
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _validate(self) -> Self:
         if self.role is None and self.raw is None:
             raise InvalidMessage(
                 "A message needs a role (or `raw` with its `format`). "
@@ -109,13 +119,17 @@ class Message(BaseModel):
             raise InvalidMessage(f"Unknown role {quoted(self.role)}. Known: {', '.join(ROLES)}.")
         if self.raw is not None and not self.format:
             raise InvalidMessage('A raw message needs its `format`, such as "openai.responses".')
+        if self.role is None:
+            self._require_views()
         extra = self.model_extra or {}
         if extra and "created_at" not in self.model_fields_set:
-            told = (moment_said(extra[key]) for key in TIMES if key in extra)
-            if (at := next((one for one in told if one is not None), None)) is not None:
-                _set(self, "created_at", at)  # among the unset ones: what was given stays so
+            times = (moment_said(extra[key]) for key in TIMES if key in extra)
+            if (at := next((time for time in times if time is not None), None)) is not None:
+                _set(
+                    self, "created_at", at
+                )  # not marked as set: `model_fields_set` holds the caller's fields
         for key, value in (self.__dict__ | extra).items():
-            kind = type(value)  # nearly all values are plain
+            kind = type(value)  # a short cut, because nearly all values are plain
             plain = (
                 value is None or (kind is str and value.isascii()) or (kind is dict and not value)
             )
@@ -123,171 +137,197 @@ class Message(BaseModel):
                 _require_json(value, key)
         return self
 
+    def _require_views(self) -> None:
+        """Refuse a raw item that its format cannot show: no context could contain it."""
+        try:
+            for view in self.views():
+                Message(**view)
+        except (*UNREADABLE, InvalidMessage) as error:  # errors of formats for foreign items
+            raise InvalidMessage(
+                f"The raw item does not have the format {quoted(self.format)}: a field has "
+                f"the wrong type ({error}). Correct it, or name another format."
+            ) from error
+
     @classmethod
     def of(cls, value: object) -> Message:
-        """Take a message in any form that `AgentMemory.update` accepts.
+        """Convert a value in any form that `AgentMemory.update` accepts to a message.
 
         Args:
-            value: A `Message`, an OpenAI chat dict, or an object with `model_dump()`, such as the
-                message (or the whole completion) that litellm and openai return. In a dict, tool
-                calls and content parts may be such objects too.
+            value: A `Message`; text of a user; a dict in the shape of OpenAI's Chat or Responses
+                API, Anthropic's, Gemini's or Bedrock's API, or LangChain; or an object of their
+                SDKs with `model_dump()`, such as a message or a whole completion.
 
         Raises:
-            InvalidMessage: It is none of these, or not a valid message.
+            InvalidMessage: The value is none of these, or not a valid message.
         """
         if isinstance(value, Message):
             return value
         if type(value) is dict and len(value) == 2 and cls is Message:
-            said = _said(value)
-            if said is not None:
-                return said
-        value = _mapping(value)
-        if _is_response(value):
-            found = cls._items(value)
-            if len(found) == 1:
-                return found[0]
-            raise InvalidMessage(
-                f"This response of the Responses API stands for {len(found)} messages, and one is "
-                'wanted. Give `update` the whole response, or here {"raw": item, "format": '
-                f'"{RESPONSES}"}} with one of its output items.'
-            )
-        choices = value.get("choices")
-        if "role" not in value and "raw" not in value and isinstance(choices, list) and choices:
-            chosen = choices[0].get("message") if isinstance(choices[0], Mapping) else None
-            value = chosen if isinstance(chosen, Mapping) else {}
-        return cls._build(value)
+            message = _simple_message(value)
+            if message is not None:
+                return message
+        messages = fields_in(value)
+        check_count(messages)
+        return cls._build(messages[0])
 
     @classmethod
-    def all_of(cls, value: object) -> list[Message]:
-        """The messages that a value stands for: see `of`.
+    def all_of(cls, value: object, zone: tzinfo | None = None) -> list[Message]:
+        """Return the messages of a value; see `of`.
 
-        A response of OpenAI's Responses API stands for its output items, each kept raw.
+        A response of OpenAI's Responses API becomes one raw message for each output item.
+
+        Args:
+            value: A value that `of` accepts.
+            zone: The timezone of times without an offset, and of the current time.
 
         Raises:
-            InvalidMessage: It is nothing that can be taken.
+            InvalidMessage: The value cannot be converted.
         """
-        plain = isinstance(value, Message) or (type(value) is dict and "role" in value)
-        if not plain and _is_response(given := _mapping(value)):
-            return cls._items(given)
-        return [cls.of(value)]
-
-    @classmethod
-    def _items(cls, response: Mapping[str, Any]) -> list[Message]:
-        output = response["output"]
-        if not output or not all(isinstance(one, dict) for one in output):
-            raise InvalidMessage(
-                "This response of the Responses API has no output items that could be kept. Give "
-                "one that is completed."
-            )
-        at = moment_said(response.get("created_at"))
-        dated: dict[str, Any] = {} if at is None else {"created_at": at}
-        if response.get("object") == COMPACTED:  # its items stand together, or not at all
-            output = [dict(response)]
-        return [cls(raw=one, format=RESPONSES, **dated) for one in output]
+        if isinstance(value, Message):
+            return [value]
+        if zone is not None:
+            return [cls._build(dated(fields, zone)) for fields in fields_in(value)]
+        if (
+            type(value) is dict
+            and len(value) == 2
+            and (message := _simple_message(value)) is not None
+        ):
+            return [message]
+        return [cls._build(fields) for fields in fields_in(value)]
 
     @classmethod
     def _build(cls, fields: Mapping[str, Any]) -> Message:
-        if fields.get("created_at", ...) is None:
-            fields = {key: value for key, value in fields.items() if key != "created_at"}
-        given = dict(fields)
-        for key in _NESTED:
-            if type(given.get(key, "")) is not str:
-                given[key] = _dumped(given[key])
         try:
-            return cls(**given)
+            return cls(**fields)
         except TypeError as error:
             raise InvalidMessage(f"The message's keys must be strings: {error}.") from None
 
     @property
     def is_system(self) -> bool:
-        """Whether it sets the session's system message."""
+        """Return whether the message sets the session's system message."""
         if self.role is not None or self.raw is None:
             return self.role in SYSTEM_ROLES
-        # whatever formats are registered: totals of logs rest on it
-        is_said = isinstance(self.raw.get("content"), str | list)
-        return is_said and self.raw.get("role") in SYSTEM_ROLES
+        # This must not depend on the registered formats, because totals of logs rely on it.
+        has_content = isinstance(self.raw.get("content"), str | list)
+        is_langchain = self.format == LANGCHAIN and self.raw.get("type") in LANGCHAIN_SYSTEM
+        return has_content and (is_langchain or self.raw.get("role") in SYSTEM_ROLES)
+
+    @property
+    def plain(self) -> str | None:
+        """Return the text of a message that consists of a role and a storable text; None for
+        others.
+        """
+        text = self.__dict__["content"]
+        if self.__pydantic_fields_set__ != _PLAIN or type(text) is not str:
+            return None
+        if self.__dict__["role"] is None or "\0" in text or not (text.isascii() or _encodes(text)):
+            return None
+        return text
+
+    @classmethod
+    def of_plain(cls, role: str, text: str, created_at: datetime) -> Message:
+        """Return the message for a result of `plain`.
+
+        Raises:
+            TypeError: The values are not a role and a text.
+        """
+        if role not in ROLES or type(text) is not str:
+            raise TypeError
+        values = {**_UNSET, "role": role, "content": text}
+        values["created_at"], values["metadata"] = created_at, {}
+        return _validated(values, _PLAIN, {})
 
     def to_dict(self) -> dict[str, Any]:
-        """What was given, key for key (`created_at` in ISO form)."""
-        given = self.model_dump(exclude_unset=True)
-        if "created_at" in given:
-            given["created_at"] = self.created_at.isoformat()
-        return given
+        """Return the fields that were passed, with `created_at` in ISO form."""
+        fields = self.model_dump(exclude_unset=True)
+        if "created_at" in fields:
+            fields["created_at"] = self.created_at.isoformat()
+        return fields
 
     def to_openai(self) -> dict[str, Any] | None:
-        """The message as an OpenAI chat dict; None for a raw item that has no such form.
+        """Return the message as an OpenAI chat dict; None for a raw item without a chat form.
 
-        Of a raw item that shows as several messages it is the first.
+        For a raw item that shows as several messages, return the first.
         """
         views = self.views()
         return views[0] if views else None
 
     def views(self) -> list[dict[str, Any]]:
-        """The message as OpenAI chat dicts: one, but for raw items, which may be several or none.
+        """Return the message as OpenAI chat dicts: one, or any number for a raw item.
 
-        The format of a raw item says how it is shown; see `agent_memory.core.formats.registry`.
+        The format of a raw item defines how it is shown; see `agent_memory.core.formats.registry`.
         """
         values = self.__dict__
-        role, content = values["role"], values["content"]
+        role = values["role"]
         if role is None:
             return [*views_of(self.raw or {}, self.format)]
-        if type(content) is str and values["tool_calls"] is None and not self.__pydantic_extra__:
-            # nearly all messages: their fields are texts, which no serializer need look at
-            view: dict[str, Any] = {"role": role, "content": content}
-            if values["name"] is not None:
-                view["name"] = values["name"]
-            if values["tool_call_id"] is not None:
-                view["tool_call_id"] = values["tool_call_id"]
-            return [view]
-        given = self.model_dump(exclude_unset=True, exclude=_OURS)
-        return [
-            {key: value for key, value in given.items() if value is not None or key == "content"}
-        ]
+        fields = self.__pydantic_fields_set__
+        view: dict[str, Any] = {"role": role}
+        for name in ("content", "name", "tool_calls", "tool_call_id"):
+            if values[name] is not None or name in fields:
+                view[name] = copied(values[name])
+        for name, value in (self.__pydantic_extra__ or {}).items():
+            if name not in TIMES:
+                view[name] = copied(value)
+        return [view]
 
     def text(self) -> str:
-        """The text of the content: what people would read, without pictures and calls."""
+        """Return the text of the content, without pictures and calls."""
         texts = (content_text(view.get("content")) for view in self.views())
         return "\n".join(text for text in texts if text)
 
     @property
     def is_flat(self) -> bool:
-        """Whether it holds no lists or dicts that somebody could change."""
+        """Return whether the message holds no mutable lists or dicts."""
         nested = isinstance(self.content, list) or self.tool_calls or self.raw
         return not (nested or self.metadata or self.__pydantic_extra__)
 
     def detached(self) -> Message:
-        """Itself, or a copy where it holds lists or dicts that somebody could change."""
+        """Return the message itself, or a copy if it holds mutable lists or dicts."""
         if self.is_flat:
             return self
-        values = {key: _copied(value) for key, value in self.__dict__.items()}
-        extra = {key: _copied(value) for key, value in (self.model_extra or {}).items()}
+        values = {key: copied(self.__dict__[key]) for key in _UNSET}
+        extra = {key: copied(value) for key, value in (self.model_extra or {}).items()}
         return _validated(values, self.model_fields_set, extra)
 
+    def __copy__(self) -> Self:
+        copy = super().__copy__()
+        for cached in (SHAPE, STANDING):
+            vars(copy).pop(cached, None)
+        return copy
+
     def to_json(self) -> str:
-        """`to_dict()` as compact JSON, for stores."""
+        """Return `to_dict()` as compact JSON, for stores."""
         try:
             return self.model_dump_json(exclude_unset=True)
-        except PydanticSerializationError:  # lone surrogates, which JSON can only keep escaped
+        except PydanticSerializationError:  # lone surrogates, which JSON can hold only escaped
             return compact_json(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str | bytes, created_at: datetime) -> Message:
-        """The inverse of `to_json`; `created_at` applies where the message had none of its own."""
+        """Return the message for a result of `to_json`.
+
+        `created_at` applies if the message has none of its own.
+        """
         try:
-            given = from_json(text)
+            fields = from_json(text)
         except ValueError:  # escaped lone surrogates
-            given = json.loads(text)
-        values = {**_UNSET, "metadata": {}, **given}
-        own = given.get("created_at")
-        values["created_at"] = created_at if own is None else datetime.fromisoformat(own)
-        extra = {key: values.pop(key) for key in given if key not in _FIELDS}
-        return _validated(values, given, extra)
+            fields = json.loads(text)
+        values = {**_UNSET, "metadata": {}, **fields}
+        time = fields.get("created_at")
+        if time is None:
+            timestamp = next((fields[key] for key in TIMES if type(fields.get(key)) is str), None)
+            values["created_at"] = moment_said(timestamp) or created_at
+        else:
+            values["created_at"] = datetime.fromisoformat(time)
+        extra = {key: values.pop(key) for key in fields if key not in _FIELDS}
+        return _validated(values, fields, extra)
 
 
-def _said(fields: Mapping[str, Any]) -> Message | None:
-    """The message of a role and a text alone, as nearly all are; None where there is more to check.
+def _simple_message(fields: Mapping[str, Any]) -> Message | None:
+    """Build a message of a plain role and text without validation; None if there is more to check.
 
-    What validation would make of it, in a fifth of the time.
+    The result is what validation would return, in a fifth of the time.
     """
     role, text = fields.get("role"), fields.get("content")
     if type(role) is not str or role not in ROLES or type(text) is not str or not text.isascii():
@@ -299,11 +339,11 @@ def _said(fields: Mapping[str, Any]) -> Message | None:
         "created_at": _now(),
         "metadata": {},
     }
-    return _validated(values, _SAID, {})
+    return _validated(values, _SIMPLE, {})
 
 
 def _refusal(error: ValidationError) -> InvalidMessage:
-    """What is wrong with a message's fields."""
+    """Return the error for a message's invalid fields."""
     first = error.errors()[0]
     raised = first.get("ctx", {}).get("error")
     if isinstance(raised, InvalidMessage):
@@ -312,54 +352,43 @@ def _refusal(error: ValidationError) -> InvalidMessage:
     return InvalidMessage(f"The message's `{where}` is not valid: {first['msg']}.")
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    """What was given as a mapping, or as an object that can be dumped to one."""
-    if type(value) is dict or isinstance(value, Mapping):
-        return value
-    dump = getattr(value, "model_dump", None)
-    if not callable(dump):
-        raise InvalidMessage(
-            f"Cannot take a {type(value).__name__} as a message. Give a dict with `role` and "
-            "`content`, a Message, or an object with model_dump()."
-        )
-    dumped = dump()
-    if isinstance(dumped, dict) and _is_response(dumped) and isinstance(value, BaseModel):
-        dumped = value.model_dump(mode="json", exclude_unset=True)  # items as the API gave them
-    if not isinstance(dumped, Mapping):
-        raise InvalidMessage("model_dump() of the message did not give a dict.")
-    return dumped
-
-
-def _is_response(value: Mapping[str, Any]) -> bool:
-    """Whether it is what OpenAI's Responses API answers with."""
-    return isinstance(value.get("output"), list) and not {"role", "raw", "choices"} & value.keys()
-
-
 _set = object.__setattr__
 _FIELDS = frozenset(Message.model_fields)
 _UNSET = dict.fromkeys(Message.model_fields)
-_SAID = ("role", "content")
+_SIMPLE = ("role", "content")
+_PLAIN = frozenset(_SIMPLE)
 
 
-def _validated(values: dict[str, Any], given: Iterable[str], extra: dict[str, Any]) -> Message:
-    """A message of values that were validated before, made as unpickling makes it."""
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # lone surrogates
+        return False
+    return True
+
+
+def _validated(values: dict[str, Any], fields: Iterable[str], extra: dict[str, Any]) -> Message:
+    """Build a message from validated values, as unpickling does."""
     message = Message.__new__(Message)
     _set(message, "__dict__", values)
-    _set(message, "__pydantic_fields_set__", set(given))
+    _set(message, "__pydantic_fields_set__", set(fields))
     _set(message, "__pydantic_extra__", extra)
     _set(message, "__pydantic_private__", None)
     return message
 
 
-def _copied(value: Any) -> Any:
-    """A copy of what JSON can say; other values stay."""
+_FLAT = frozenset({str, int, float, bool, type(None)})
+
+
+def copied(value: Any) -> Any:
+    """Copy dicts and lists recursively. Other values are not copied."""
     if type(value) is dict:
-        return {key: _copied(one) for key, one in value.items()}
-    return [_copied(one) for one in value] if type(value) is list else value
+        return {key: item if type(item) in _FLAT else copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if type(value) is list else value
 
 
 def compact_json(value: object) -> str:
-    """Compact JSON that every database can keep, lone surrogates and NULs included."""
+    """Return compact JSON that every database can hold, even with lone surrogates and NULs."""
     text = _compact(value)
     try:
         text.encode()
@@ -369,7 +398,7 @@ def compact_json(value: object) -> str:
 
 
 def content_text(content: object) -> str:
-    """The text parts of a message's content, joined by newlines."""
+    """Return the text parts of a message's content, joined by newlines."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -383,18 +412,6 @@ def _part_text(part: object) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _dumped(value: Any) -> Any:
-    """A value, or a list's items, as the dicts that objects with `model_dump()` stand for."""
-    if isinstance(value, list):
-        return [_dump(item) for item in value]
-    return _dump(value)
-
-
-def _dump(value: Any) -> Any:
-    dump = getattr(value, "model_dump", None)
-    return dump() if callable(dump) else value
-
-
 def _require_json(value: object, where: str, depth: int = 0) -> None:
     if value is None or (isinstance(value, int) and value.bit_length() <= _MAX_BITS):
         return
@@ -403,9 +420,9 @@ def _require_json(value: object, where: str, depth: int = 0) -> None:
         return
     if isinstance(value, float) and math.isfinite(value):
         return
-    if depth > _MAX_DEPTH:
+    if depth > MAX_DEPTH:
         raise InvalidMessage(
-            f"The message's `{where}` is nested more than {_MAX_DEPTH} deep. Flatten it, or give "
+            f"The message's `{where}` is nested more than {MAX_DEPTH} deep. Flatten it, or give "
             "it as JSON text."
         )
     if type(value) is list:
@@ -418,7 +435,7 @@ def _require_json(value: object, where: str, depth: int = 0) -> None:
             _require_json(item, where, depth + 1)
         return
     raise InvalidMessage(
-        f"The message's `{where}` holds a {type(value).__name__} that JSON cannot give back "
+        f"The message's `{where}` holds a {type(value).__name__} that JSON cannot represent "
         "exactly. Use strings, finite numbers, booleans, None, lists and dicts with string keys."
     )
 
@@ -431,5 +448,6 @@ def _require_unicode(text: str, where: str) -> None:
         )
 
 
-# What pydantic prepares with its first dump is not left half-prepared to a child forked meanwhile.
+# The first dump prepares pydantic. It runs here, because a child forked during it would inherit a
+# half-prepared state.
 Message(role="user", content="").to_openai()

@@ -11,23 +11,23 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_told: ContextVar[list[str] | None] = ContextVar("agent_memory_notices", default=None)
+_collector: ContextVar[list[str] | None] = ContextVar("agent_memory_notices", default=None)
 
 
 def notice(text: str) -> None:
     """Report a notice to the caller that collects notices. Log it if there is none."""
-    told = _told.get()
-    if told is None:
+    notices = _collector.get()
+    if notices is None:
         logger.warning("%s", text)
-    elif text not in told:
-        told.append(text)
+    elif text not in notices:
+        notices.append(text)
 
 
 def noticed(call: Callable[[], T]) -> tuple[T, list[str]]:
     """Make a call on this thread. Return its result and its notices."""
-    told: list[str] = []
-    before = _told.set(told)
+    notices: list[str] = []
+    before = _collector.set(notices)
     try:
-        return call(), told
+        return call(), notices
     finally:
-        _told.reset(before)
+        _collector.reset(before)

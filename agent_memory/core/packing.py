@@ -1,55 +1,62 @@
-"""`Packer`: one way to pack contexts, for `get` and for turns under way. Pure.
+"""`Packer`: packs contexts, for `get` and for turns under way. Pure.
 
-All of the window and of the turn so far is shown, if it fits. Else `core/fitting.py` says what is
-shown, and what only in part.
+If the window and the current turn fit, all of both is shown. If they do not, `core/fitting.py`
+selects and shortens messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from agent_memory.core.asking import asks
-from agent_memory.core.budget import Budget
+from agent_memory.core.clearing import is_stub
 from agent_memory.core.context import (
     BlockInfo,
     MemoryContext,
-    MemoryRole,
     chat_of,
     folded,
     from_newest_user,
     summary_message,
 )
-from agent_memory.core.fitting import Fitted, Fitting, cost_of
+from agent_memory.core.fitting import Budget, Fitted, Fitting, Placed, cost_of
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
-from agent_memory.core.recalling import Placed
+from agent_memory.core.query_text import asks, asks_for_all
 from agent_memory.core.records import Entry, Head, Recall, Source
+from agent_memory.core.render_cache import KEPT
+from agent_memory.core.rendering import MemoryRole
+from agent_memory.core.shapes import role_of, shape_of
 from agent_memory.core.shortening import Shortener
+from agent_memory.core.timestamps import BEGINNING
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.transcript import told
 from agent_memory.core.window import is_user, passes, unshown, visible
 from agent_memory.errors import InvalidMessage
 
-_LEAST_ASKED = 30
-_LEAST_SHARE, _LEAST_SHARE_TOLD = 0.7, 0.91
-_TOKENS_EACH = 60  # of short messages
+_LEAST_CANDIDATES = 30
+_PLAIN = {"role", "content", "created_at", "metadata"}
+_LEAST_SHARE, _LEAST_SHARE_STATEMENT = 0.7, 0.91
+_TOKENS_EACH = 60  # tokens of a short message
+_SHORT = 8  # a question below this fraction (1/8) of the budget is short
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a context shows of a session and of a turn under way.
+    """The messages of a session and of the current turn that a context shows.
 
     Attributes:
-        leading: The system message and the summary, so far as there are any.
-        leading_tokens: What each of them costs.
-        turns: Entries of the window, in order, some of them in part.
-        drafts: The turn so far, at the end.
-        tokens: What the context costs without recalls.
-        cut: Seqs of the entries that are shown in part.
-        warnings: What is not shown, or in part.
-        held: What of the log is shown by something else.
+        leading: The system message and the summary, if there are any.
+        leading_tokens: Tokens of each of them.
+        turns: Entries of the window, in order, some of them shortened.
+        drafts: The current turn, at the end.
+        tokens: Tokens of the context without recalls.
+        cut: Seqs of the shortened entries.
+        warnings: Messages that were shortened or left out.
+        unpaired: Calls without results, and results without calls, which are not shown.
+        unpaired_seqs: The seqs of the messages with these calls.
+        held: Sources that another part of the context shows.
     """
 
     leading: list[Message]
@@ -59,23 +66,26 @@ class Shown:
     tokens: int
     cut: frozenset[int] = frozenset()
     warnings: tuple[str, ...] = ()
+    unpaired: tuple[str, ...] = ()
+    unpaired_seqs: frozenset[int] = frozenset()
     held: frozenset[Source] = frozenset()
 
     @property
     def asked(self) -> list[Message]:
-        """The turn so far, as messages."""
+        """Return the messages of the current turn."""
         return [draft.message for draft in self.drafts]
 
     @property
     def sources(self) -> frozenset[Source]:
-        """Where what is shown whole is from."""
+        """Return the sources of the messages that are shown whole."""
         cut = self.cut
-        shown = [(one.session_id, one.seq) for one in self.turns if one.seq not in cut]
+        whole = (entry for entry in self.turns if entry.seq not in cut and not is_stub(entry))
+        shown = [(entry.session_id, entry.seq) for entry in whole]
         return self.held.union(shown)
 
 
 class _Leading(NamedTuple):
-    """What stands before the turns."""
+    """The messages before the turns."""
 
     messages: list[Message]
     costs: list[int]
@@ -88,19 +98,20 @@ class _Leading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Packer:
-    """Packs contexts: pure, but for the token counter's tables.
+    """Packs contexts. Pure, except for the token counter's tables.
 
     Attributes:
         counter: The configured token counter.
         max_tokens: The budget.
-        max_recall_tokens: What recalls may take of it at most.
-        role: Where recalls and the summary stand.
+        max_recall_tokens: The most tokens of recalls.
+        role: The place of recalls and of the summary.
         blocks: The blocks, in order.
-        max_messages: How many turns' messages a context shows at most; None for any number.
+        max_messages: The most messages of turns in a context; None for any number.
         share: Share of the budget that short-term memory may fill.
-        summary_tokens: What the strategy's summary may take; 0 for a strategy without one.
-        cuts: Whether recalls are left out that score much less than the best of their block.
-        reads_turn: Whether the turn so far can be read on, though it is not stored yet.
+        summary_tokens: Tokens of the strategy's summary; 0 for a strategy without one.
+        cuts: Whether to leave out recalls that score much less than the best of their block.
+        reads_turn: Whether a tool can read the current turn, although it is not stored yet.
+        reserve: Tokens that a provider's format adds to the messages.
     """
 
     counter: TokenCounter
@@ -113,25 +124,27 @@ class Packer:
     summary_tokens: int = 0
     cuts: bool = True
     reads_turn: bool = False
+    reserve: int = 0
 
     @property
     def candidates(self) -> int:
-        """How much to ask of each block, so that there is enough to choose from."""
+        """Return the number of recalls to request from each block."""
         room = min(self.max_recall_tokens, self.max_tokens)
-        return max(_LEAST_ASKED, room // _TOKENS_EACH)
+        return max(_LEAST_CANDIDATES, room // _TOKENS_EACH)
 
     def floors(self, question: str) -> dict[str, float]:
-        """For each block, the share of its best score that a recall must have in a context.
+        """Return for each block the share of its best score that a recall must have.
 
-        It is higher where the message only tells something: nobody waits for an answer.
+        The share is higher for a statement than for a question. A question for everything has no
+        threshold.
         """
-        if not self.cuts:
+        if not self.cuts or asks_for_all(question):
             return {}
-        least = _LEAST_SHARE if asks(question) else _LEAST_SHARE_TOLD
+        least = _LEAST_SHARE if asks(question) else _LEAST_SHARE_STATEMENT
         return {name: least for name, info in self.blocks.items() if info.selective}
 
     def lowered(self, max_tokens: int | None) -> Packer:
-        """The packer of a smaller budget; itself, where the other is not smaller."""
+        """Return the packer with a smaller budget; itself if the budget is not smaller."""
         if max_tokens is None or max_tokens >= self.max_tokens:
             return self
         return replace(self, max_tokens=max_tokens)
@@ -144,33 +157,48 @@ class Packer:
         *,
         once: bool = False,
     ) -> Shown:
-        """Leading messages (system, summary), turns, and the turn so far, within the budget.
+        """Return the leading messages (system, summary), the turns and the current turn, within
+        the budget.
 
         Args:
             head: The session's head; None for a session that does not exist yet.
             entries: The session's window.
-            asked: The turn so far. A system message in it stands for the session's.
-            once: Whether what was asked is left out where the window ends with it already.
+            asked: The current turn. A system message in it replaces the session's.
+            once: Whether to leave out the current turn if the window already ends with it.
         """
         encoding = self.counter.encoding
-        own = [one if one.encoding == encoding else self._counted(one) for one in entries]
+        own = [entry if entry.encoding == encoding else self._counted(entry) for entry in entries]
         was_cut = head is not None and head.start > 0
         systems = [message for message in asked if message.is_system]
-        given = [message for message in asked if not message.is_system] if systems else asked
-        drafts = self._drafts(head, own, given) if given else []
-        shown = visible([*own, *drafts] if drafts else own, was_cut=was_cut)
-        if once and drafts and _is_said_already(shown, drafts):
-            shown, drafts = [one for one in shown if one.seq < drafts[0].seq], []
-        warnings = _unpaired(own, shown) if len(shown) < len(own) + len(drafts) else ()
+        messages = [message for message in asked if not message.is_system] if systems else asked
+        drafts = self._drafts(head, own, messages) if messages else []
+        all_of_it = [*own, *drafts] if drafts else own
+        shown = visible(all_of_it, was_cut=was_cut)
+        if once and drafts and _ends_with_question(shown, drafts):
+            shown, drafts = [entry for entry in shown if entry.seq < drafts[0].seq], []
+        unpaired = _unpaired(all_of_it)
         most = self.max_messages and self.max_messages + len(drafts)
         system = systems[-1] if systems else head.system if head is not None else None
+        if system is not None and not shape_of(system).speaks:
+            system = None
         leading = self._leading(head, system)
-        total = self.counter.overhead + leading.tokens + cost_of(shown)
+        total = self._overhead + leading.tokens + cost_of(shown)
         if total <= self.max_tokens and not passes(shown, most):
-            turns, said = _parted(shown, drafts)
+            turns, current = _split(shown, drafts)
             above = leading.messages, leading.costs
-            return Shown(*above, turns, said, total, warnings=warnings)
-        return self._in_part(head, system, shown, drafts, most, warnings)
+            window = Shown(*above, turns, current, total)
+        else:
+            window = self._in_part(head, system, shown, drafts, most)
+        begins_later = was_cut and shown and shown[0] is not all_of_it[0]
+        if begins_later and (early := visible(all_of_it, was_cut=False).index(shown[0])):
+            warning = f"Before the user's first message, {_many(early, 'message')} left out."
+            window = replace(window, warnings=(*window.warnings, warning))
+        if not unpaired:
+            return window
+        shown_seqs = {entry.seq for entry in shown}
+        left_out = (entry for entry in all_of_it if entry.seq not in shown_seqs)
+        calls = frozenset(entry.seq for entry in left_out if role_of(entry.message) == "assistant")
+        return replace(window, unpaired=unpaired, unpaired_seqs=calls)
 
     def pack(
         self,
@@ -180,19 +208,21 @@ class Packer:
         warnings: list[str],
         question: str = "",
     ) -> MemoryContext:
-        """The context: the window, and of the merged recalls what is worth most for its tokens."""
+        """Return the context: the window, and the recalls that are worth most for their tokens."""
         messages = [*window.leading, *[entry.message for entry in window.turns]]
-        used, extra, kept = window.tokens, 0, list[Recall]()
+        used, extra, chosen = window.tokens, 0, list[Recall]()
         if recalls:
             placed = Placed(self.counter, self.role, self.blocks, len(window.leading))
             room = min(self.max_recall_tokens, self.max_tokens - used)
-            # of a long window the rest costs the same with them and without
+            # The rest of a long window costs the same with and without recalls.
             near = from_newest_user([*messages[len(window.leading) :], *window.asked])
             chat = chat_of([*window.leading, *near])
-            kept, extra = placed.choose(recalls, room, chat, question)
+            chosen, extra = placed.choose(recalls, room, chat, question)
+            if asks_for_all(question):
+                chosen.sort(key=_time_of)
         return MemoryContext(
-            messages=messages,
-            recalls=kept,
+            shown=messages,
+            recalls=chosen,
             tokens=used + extra,
             max_tokens=self.max_tokens,
             warnings=[*warnings, *window.warnings],
@@ -209,26 +239,37 @@ class Packer:
         shown: Sequence[Entry],
         drafts: Sequence[Entry],
         most: int | None,
-        warnings: tuple[str, ...],
     ) -> Shown:
-        """What is shown where it is too much for the budget."""
-        question = next((one.message.text() for one in reversed(shown) if is_user(one)), "")
+        """Return the messages to show if all of them exceed the budget."""
+        question = next((entry for entry in reversed(shown) if is_user(entry)), None)
         end = head.end if head is not None else 0
         readable = drafts[-1].seq if drafts and self.reads_turn else end
-        shortener = Shortener(self.counter, question, readable)
-        budget = self._budget
+        text = question.message.text() if question is not None else ""
+        shortener = Shortener(self.counter, text, readable)
+        budget, fallback = self._budget, None
         for leading in self._choices(head, system, shortener):
             room = budget.messages - leading.tokens
             message = min(budget.message(leading.tokens), room // 2)
             fitted = Fitting(shortener, room, budget.free, max(1, message), most).fit(shown)
-            if fitted is not None:
-                return self._shown(leading, fitted, drafts, warnings)
-        return self._told(shown, drafts, shortener, warnings)
+            if fitted is None:
+                continue
+            if not (question and question.seq in fitted.cut and self._is_short(question)):
+                return self._shown(leading, fitted, drafts)
+            fallback = fallback or (
+                leading,
+                fitted,
+            )  # a short question stays whole, if that is possible
+        return (
+            self._shown(*fallback, drafts) if fallback else self._as_text(shown, drafts, shortener)
+        )
+
+    def _is_short(self, question: Entry) -> bool:
+        return question.tokens <= self.max_tokens // _SHORT
 
     def _choices(
         self, head: Head | None, system: Message | None, shortener: Shortener
     ) -> Iterator[_Leading]:
-        """What may stand before turns that have to be cut: less and less."""
+        """Yield the messages that may stand before turns that have to be cut, fewer each time."""
         budget = self._budget
         tokens = self.counter.message(system) if system is not None else 0
         most = budget.system(tokens)
@@ -236,13 +277,15 @@ class Packer:
         whole = self._leading(head, None)
         left_out: tuple[str, ...] = ()
         if whole.messages:
-            left_out = ("The summary of what left the window does not fit, and is left out.",)
+            left_out = (
+                "The summary of the messages before the window does not fit and is left out.",
+            )
             if budget.shows_summary(whole.tokens):
                 stacked = self._stacked([*above.messages, *whole.messages])
                 yield stacked._replace(warnings=above.warnings)
         for room in (most, most // 2, 0):
-            less = self._cut_system(system, room, shortener)
-            yield less._replace(warnings=(*less.warnings, *left_out))
+            shorter = self._cut_system(system, room, shortener)
+            yield shorter._replace(warnings=(*shorter.warnings, *left_out))
 
     def _cut_system(self, system: Message | None, room: int, shortener: Shortener) -> _Leading:
         if system is None:
@@ -250,7 +293,7 @@ class Packer:
         if (tokens := self.counter.message(system)) <= room:
             return _Leading([system], [tokens])
         cut = shortener.message(system, room)
-        how = "left out" if cut is None else "shown in part"
+        how = "left out" if cut is None else "shortened"
         warning = (
             f"The system message takes {tokens} of max_tokens={self.max_tokens}, and is {how}."
         )
@@ -259,80 +302,94 @@ class Packer:
         return _Leading([cut], [self.counter.message(cut)], (warning,))
 
     def _leading(self, head: Head | None, system: Message | None) -> _Leading:
-        """The system message and the session's summary, whole."""
+        """Return the system message and the session's summary, whole."""
         messages = [] if system is None else [system]
         if head is not None and head.summary is not None:
             messages.append(summary_message(head.summary, self.role))
         return self._stacked(messages)
 
     def _stacked(self, messages: list[Message]) -> _Leading:
-        """Messages as they stand at the top: in one, where recalls lead."""
+        """Return the messages at the top: merged into one if recalls lead."""
         if self.role == "leading":
             messages = folded(messages)
-        return _Leading(messages, list(map(self.counter.message, messages)))
+        return _Leading(messages, list(map(self._priced, messages)))
+
+    def _priced(self, message: Message) -> int:
+        """Return the tokens of a message before the turns, counted once."""
+        role, content = message.role, message.content
+        if not isinstance(content, str) or not message.model_fields_set <= _PLAIN:
+            return self.counter.message(message)
+        key = ("leading", self.counter.encoding, role, content)
+        return KEPT.get(key, lambda: self.counter.message(message))
 
     def _shown(
         self,
         leading: _Leading,
         fitted: Fitted,
         drafts: Sequence[Entry],
-        warnings: tuple[str, ...],
     ) -> Shown:
-        turns, said = _parted(fitted.entries, drafts)
+        turns, current = _split(fitted.entries, drafts)
         return Shown(
             leading.messages,
             leading.costs,
             turns,
-            said,
-            self.counter.overhead + leading.tokens + cost_of(fitted.entries),
+            current,
+            self._overhead + leading.tokens + cost_of(fitted.entries),
             fitted.cut,
-            (*leading.warnings, *warnings, *_left_out(fitted)),
+            (*leading.warnings, *_left_out(fitted)),
         )
 
-    def _told(
+    def _as_text(
         self,
         shown: Sequence[Entry],
         drafts: Sequence[Entry],
         shortener: Shortener,
-        warnings: tuple[str, ...],
     ) -> Shown:
-        """The newest message in words, beside the question, where the budget is too small even for
-        the ids of its calls."""
+        """Return the newest message as text, with the question.
+
+        It is used if the budget is too small for the ids of the message's calls.
+        """
         room = self._budget.messages
-        kept: list[Entry] = []
-        question = next((one for one in reversed(shown) if is_user(one)), None)
+        remaining: list[Entry] = []
+        question = next((entry for entry in reversed(shown) if is_user(entry)), None)
         if question is not None:
-            kept += shortener.unit([question], room // 3) or []
-        newest = shown[-1] if shown else None  # nothing may cost more than the budget already
-        if newest is not None and not (is_user(newest) and kept):
+            remaining += shortener.unit([question], room // 3) or []
+        newest = shown[-1] if shown else None  # even an empty context may exceed the budget
+        if newest is not None and not (is_user(newest) and remaining):
             role = "user" if is_user(newest) else "assistant"
             text = Message(role=role, content=told(newest.message))
             cut = shortener.entry(
                 replace(newest, message=text, tokens=self.counter.message(text)),
-                room - cost_of(kept),
+                room - cost_of(remaining),
             )
-            kept += [cut] if cut is not None else []
-        missing = len(shown) - len(kept)
-        fitted = Fitted(kept, frozenset(one.seq for one in kept), len(kept), missing)
-        told_of = self._shown(_Leading([], []), fitted, drafts, warnings)
-        return told_of if kept else replace(told_of, tokens=min(told_of.tokens, self.max_tokens))
+            remaining += [cut] if cut is not None else []
+        missing = len(shown) - len(remaining)
+        fitted = Fitted(
+            remaining, frozenset(entry.seq for entry in remaining), len(remaining), missing
+        )
+        as_text = self._shown(_Leading([], []), fitted, drafts)
+        return (
+            as_text if remaining else replace(as_text, tokens=min(as_text.tokens, self.max_tokens))
+        )
 
     def _drafts(
-        self, head: Head | None, own: Sequence[Entry], given: Sequence[Message]
+        self, head: Head | None, own: Sequence[Entry], messages: Sequence[Message]
     ) -> list[Entry]:
-        """The turn so far as entries that follow the log."""
+        """Return the current turn as entries that follow the log."""
         end = max(head.end if head is not None else 0, own[-1].seq if own else 0)
-        return self._entries(given, end)
+        return self._entries(messages, end)
 
-    def entries(self, given: Sequence[Any]) -> list[Entry]:
-        """Messages in any form as entries, of no log.
+    def entries(self, messages: Sequence[Any]) -> list[Entry]:
+        """Convert messages in any form to entries without a log.
 
         Raises:
-            InvalidMessage: They are no list, or one of them is no message.
+            InvalidMessage: The value is not a list, or one of its items is not a message.
         """
-        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-            raise InvalidMessage(f"window is {quoted(given)}. Give a list of messages.")
-        return self._entries([one for each in given for one in Message.all_of(each)], 0)
+        if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+            raise InvalidMessage(f"window is {quoted(messages)}. Give a list of messages.")
+        return self._entries(
+            [message for value in messages for message in Message.all_of(value)], 0
+        )
 
     def _entries(self, messages: Sequence[Message], end: int) -> list[Entry]:
         count, encoding = self.counter.message, self.counter.encoding
@@ -344,60 +401,66 @@ class Packer:
     @property
     def _budget(self) -> Budget:
         recalls = self.max_recall_tokens if self.blocks else 0
-        overhead = self.counter.overhead
-        return Budget(self.max_tokens, overhead, recalls, self.share, self.summary_tokens)
+        return Budget(self.max_tokens, self._overhead, recalls, self.share, self.summary_tokens)
+
+    @property
+    def _overhead(self) -> int:
+        return self.counter.overhead + self.reserve
 
     def _counted(self, entry: Entry) -> Entry:
-        """The entry with the configured tokenizer's count, should another one have counted it."""
+        """Return the entry with its tokens counted by the configured tokenizer."""
         return replace(entry, tokens=self.counter.message(entry.message))
 
 
-def _parted(shown: list[Entry], drafts: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """What is shown of the log, and of the turn under way."""
+def _time_of(recall: Recall) -> datetime:
+    return recall.created_at or BEGINNING
+
+
+def _split(shown: list[Entry], drafts: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Split entries into those of the log and those of the current turn."""
     if not drafts:
         return shown, []
     first = drafts[0].seq
-    said = [one for one in shown if one.seq >= first]
-    return [one for one in shown if one.seq < first], said
+    current = [entry for entry in shown if entry.seq >= first]
+    return [entry for entry in shown if entry.seq < first], current
 
 
-def _is_said_already(shown: Sequence[Entry], drafts: Sequence[Entry]) -> bool:
-    """Whether the newest of the turns is what is asked."""
+def _ends_with_question(shown: Sequence[Entry], drafts: Sequence[Entry]) -> bool:
+    """Return whether the window ends with the question."""
     first = drafts[0].seq
-    newest = next((one for one in reversed(shown) if one.seq < first), None)
+    newest = next((entry for entry in reversed(shown) if entry.seq < first), None)
     if newest is None or not is_user(newest):
         return False
-    asked, said = drafts[-1].message, newest.message
-    if asked.role is not None and said.role is not None:
-        return asked.content == said.content
-    return [one.get("content") for one in asked.views()] == [
-        one.get("content") for one in said.views()
+    asked, last = drafts[-1].message, newest.message
+    if asked.role is not None and last.role is not None:
+        return asked.content == last.content
+    return [view.get("content") for view in asked.views()] == [
+        view.get("content") for view in last.views()
     ]
 
 
-def _unpaired(own: Sequence[Entry], shown: Sequence[Entry]) -> tuple[str, ...]:
-    waiting, orphans = unshown(own, shown)
+def _unpaired(entries: Sequence[Entry]) -> tuple[str, ...]:
+    pending, orphans = unshown(entries)
     warnings: list[str] = []
-    if waiting:
+    if pending:
         warnings.append(
-            f"{_many(waiting, 'message')} with calls of tools left out until all results are there."
+            f"{_many(pending, 'message')} with tool calls left out until all results are stored."
         )
     if orphans:
         warnings.append(
-            f"{_many(orphans, 'result')} of tools left out: no call in the window asks for it."
+            f"{_many(orphans, 'result')} of tools left out: the window has no call for it."
         )
     return tuple(warnings)
 
 
 def _left_out(fitted: Fitted) -> tuple[str, ...]:
     warnings: list[str] = []
-    if fitted.shortened or fitted.missing:
-        shown = f"{_many(fitted.shortened, 'message')} of the newest turn shown in part"
-        gone = f", {fitted.missing} left out" if fitted.missing else ""
-        warnings.append(f"{shown}{gone}: they do not fit the budget.")
+    parts = [(fitted.shortened, "shortened"), (fitted.missing, "left out")]
+    if parts_changed := [f"{_many(count, 'message')} {how}" for count, how in parts if count]:
+        warnings.append(f"In the newest turn, {' and '.join(parts_changed)}, to fit the budget.")
     if fitted.earlier:
         warnings.append(
-            f"{_many(fitted.earlier, 'earlier message')} of the window left out beside the newest "
+            f"{_many(fitted.earlier, 'earlier message')} of the window left out to keep the newest "
             "turn."
         )
     return tuple(warnings)

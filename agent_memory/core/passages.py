@@ -1,23 +1,134 @@
-"""Recalled messages as passages: cut to the point, joined where they belong. Pure."""
+"""Passages: long texts in parts, and recalled messages cut to the relevant part. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import ceil
+from typing import Any, NamedTuple
 
-from agent_memory.core.long_texts import GAP, part_of
 from agent_memory.core.records import Recall
 from agent_memory.core.text import overlap_scores, sentence_spans
 from agent_memory.core.transcript import clip
 
+LONG = 4_000
+"""Bytes above which a text is stored in passages; about a thousand tokens.
+
+For shorter texts, such as long answers of assistants, search over passages finds less than search
+over whole texts.
+"""
+
+PASSAGE = 1_000
+"""The approximate bytes of a passage; about 250 tokens."""
+
+MOST_PASSAGES = 2_000
+"""The most passages of one text. Passages of a very long text are longer."""
+
+_OVERLAP = 200  # bytes of the sentence that two passages share
+
+PART = "part"
+"""The metadata key of a record that holds its passage; only for long messages."""
+
+GAP = "\u2026"
+"""Marks where a text was cut."""
+
+Place = tuple[int, int]
+
+
+class Part(NamedTuple):
+    """The place of a passage in its message.
+
+    Attributes:
+        number: The number of the passage, from 0.
+        of: The number of passages in the message.
+        offset: The character of the message at which the passage begins.
+    """
+
+    number: int
+    of: int
+    offset: int
+
+    @property
+    def is_last(self) -> bool:
+        """Return whether the message ends with this passage."""
+        return self.number == self.of - 1
+
+
+WHOLE = Part(0, 1, 0)
+"""The place of a text that is not split."""
+
+
+def passages(text: str) -> list[Place]:
+    """Return the start and end of each passage of a text; one passage for a short text.
+
+    Passages are cut between sentences or lines and have similar lengths. Each begins with the last
+    sentence of the one before, unless that sentence is long.
+    """
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size <= LONG:
+        return [(0, len(text))]
+    count = min(MOST_PASSAGES, ceil(size / PASSAGE))
+    goal = len(text) / count
+    overlap = _OVERLAP * len(text) / size
+    places: list[Place] = []
+    reached = -1
+    last: Place = (0, 0)
+    for place in _units(text, max(1, int(goal / 2))):
+        start, end = place
+        number = int((start + end) / 2 / goal)
+        if number > reached:
+            shares = bool(places) and last[1] - last[0] <= overlap
+            places.append((last[0] if shares else start, end))
+        else:
+            places[-1] = (places[-1][0], end)
+        reached, last = number, place
+    return places or [(0, len(text))]
+
+
+def part_of(metadata: Mapping[str, Any]) -> Part:
+    """Return the passage of a record or a recall, from its metadata."""
+    value = metadata.get(PART)
+    if isinstance(value, list) and [type(item) for item in value] == [int] * len(WHOLE):
+        return Part(*value)
+    return WHOLE
+
+
+def marked(text: str, part: Part) -> str:
+    """Return a passage's text with an ellipsis at each cut."""
+    before = f"{GAP} " if part.number > 0 else ""
+    return f"{before}{text}" if part.is_last else f"{before}{text} {GAP}"
+
+
+def _units(text: str, most: int) -> Iterator[Place]:
+    """Yield the units that are not cut: sentences and lines, or parts of long ones."""
+    for start, end in sentence_spans(text):
+        while end - start > most:
+            at = _last_space(text, start, start + most)
+            yield start, at
+            start = at
+            while start < end and text[start].isspace():
+                start += 1
+        if start < end:
+            yield start, end
+
+
+def _last_space(text: str, start: int, end: int) -> int:
+    """Return the place to split a line: after the last word in its second half, or at its end.
+
+    A word that stops exactly at the end is not split.
+    """
+    if text[end : end + 1].isspace():
+        return end
+    at = max(text.rfind(space, start, end) for space in (" ", "\t"))
+    return at if at - start > (end - start) // 2 else end
+
 
 def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -> str:
-    """The part of a text that bears most on a question, at most `limit` tokens.
+    """Return the part of a text that is most relevant to a question, at most `limit` tokens.
 
-    It grows round the sentence that has most of the question's words, always by the better of the
-    sentences beside it, and is clipped where that one alone is too long. What was left out shows as
-    an ellipsis.
+    It starts with the sentence that shares the most words with the question, and grows by the
+    better neighbour. A single sentence that is too long is cut. An ellipsis marks omitted text.
     """
     if count(text) <= limit:
         return text
@@ -39,14 +150,13 @@ def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -
 
 
 def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
-    """The recalls, with neighbouring messages, and passages of one message, as one, in order.
+    """Join neighbouring messages, and passages of one message, into one recall each, in order.
 
-    It stands where the best of them stood, under its id and with its score; its day is that of the
-    first.
+    The joined recall has the place, id and score of its best part, and the time of its first.
 
     Args:
         recalls: The recalls.
-        blocks: The blocks that recall messages; what others tell stands alone.
+        blocks: The blocks that recall messages. Recalls of other blocks are not joined.
     """
     best: dict[int, Recall] = {}
     runs: list[list[int]] = []
@@ -68,20 +178,22 @@ def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
 
 
 def _at(recall: Recall) -> tuple[str, str, int, int]:
-    """Where a message, or its passage, stands, in the order of the log."""
+    """Return the place of a message or passage in the order of the log."""
     return (recall.block, *recall.sources[0], part_of(recall.metadata).number)
 
 
-def _follows(one: Recall, other: Recall) -> bool:
-    """Whether nothing is between two messages or passages of messages, whose times are told alike:
-    what is said to be outdated stands apart."""
-    (session_id, seq), (its_session, its_seq) = one.sources[0], other.sources[0]
-    if (one.block, session_id, one.time) != (other.block, its_session, other.time):
+def _follows(first: Recall, second: Recall) -> bool:
+    """Return whether one message or passage directly follows another, with the same time.
+
+    An outdated recall has another time, and is not joined.
+    """
+    (session_id, seq), (other_session, other_seq) = first.sources[0], second.sources[0]
+    if (first.block, session_id, first.time) != (second.block, other_session, second.time):
         return False
-    here, there = part_of(one.metadata), part_of(other.metadata)
-    if seq == its_seq:
+    here, there = part_of(first.metadata), part_of(second.metadata)
+    if seq == other_seq:
         return there.number == here.number + 1
-    return its_seq == seq + 1 and here.is_last and there.number == 0
+    return other_seq == seq + 1 and here.is_last and there.number == 0
 
 
 def _between(text: str, spans: Sequence[tuple[int, int]], first: int, last: int) -> str:
@@ -93,29 +205,32 @@ def _between(text: str, spans: Sequence[tuple[int, int]], first: int, last: int)
 def _passage(run: Sequence[Recall], best: Recall) -> Recall:
     if len(run) == 1:
         return best
-    text = run[0].text
-    for one, other in pairwise(run):
-        text = (
-            _spliced(text, one, other) if one.sources == other.sources else f"{text}\n{other.text}"
-        )
+    text, turns = run[0].text, list[int]()
+    for first, second in pairwise(run):
+        if first.sources == second.sources:
+            text = _spliced(text, first, second)
+        else:
+            turns.append(len(text) + 1)
+            text = f"{text}\n{second.text}"
     return replace(
         best,
         text=text,
+        turns=tuple(turns),
         created_at=run[0].created_at,
         sources=tuple(dict.fromkeys(source for recall in run for source in recall.sources)),
     )
 
 
-def _spliced(text: str, one: Recall, other: Recall) -> str:
-    """A text that ends with a passage, and the passage after it: what they share is told once."""
-    said, rest = _said(one), _said(other)
-    whole = said.removeprefix(f"{GAP} ").removesuffix(f" {GAP}")
-    shared = part_of(one.metadata).offset + len(whole) - part_of(other.metadata).offset
+def _spliced(text: str, first: Recall, second: Recall) -> str:
+    """Append a passage to a text that ends with the one before, without repeating their overlap."""
+    before, rest = _body(first), _body(second)
+    whole = before.removeprefix(f"{GAP} ").removesuffix(f" {GAP}")
+    shared = part_of(first.metadata).offset + len(whole) - part_of(second.metadata).offset
     after = rest.removeprefix(f"{GAP} ")
     if shared > 0 and whole.endswith(after[:shared]):
         return text.removesuffix(f" {GAP}") + after[shared:]
-    return f"{text}\n{rest}"  # they share nothing, or one of them was cut
+    return f"{text}\n{rest}"  # without an overlap, or one of them was cut
 
 
-def _said(recall: Recall) -> str:
+def _body(recall: Recall) -> str:
     return recall.text.removeprefix(f"{recall.metadata.get('speaker')}: ")

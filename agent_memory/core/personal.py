@@ -1,7 +1,7 @@
-"""What personal data and secrets look like in a text, and what a text is without them. Pure.
+"""Patterns of personal data and secrets, and their replacement in texts. Pure.
 
-No pattern goes back over what it has read, so that a long text takes linear time: runs are
-possessive (`++`) or bounded, and begin only where a word does.
+No pattern backtracks, so that a long text takes linear time. Runs are possessive (`++`) or
+bounded, and begin only at the start of a word.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 import sys
 
 _ESCAPED = r"\\[nrt]"
-"""A line break or tab inside JSON text, whose letter is not of the word after it."""
+"""An escaped line break or tab in JSON text, whose letter is not part of the next word."""
 
 
 def _begins(word: str) -> str:
-    """Where a run of such characters begins."""
+    """Return a pattern that matches the start of a run of such characters."""
     return rf"(?:(?<={_ESCAPED})|(?<![{word}])(?!(?<=\\)[nrt]))"
 
 
@@ -22,7 +22,7 @@ _BEYOND = (
     r"\u00c0-\u1fff\u200c\u200d\u2c00-\u2fff\u3040-\ud7ff\uf900-\ufaff"
     r"\U00010000-\U0001efff\U00020000-\U0003ffff"
 )
-"""Letters and marks beyond ASCII; no blanks, no punctuation of east Asia, no emoji."""
+"""Letters and marks beyond ASCII, without blanks, east Asian punctuation and emoji."""
 _LOCAL = rf"A-Za-z0-9_.%+\-{_BEYOND}"
 _ADDRESS = (
     rf"[{_LOCAL}]++(?:'[{_LOCAL}]++)*"
@@ -30,7 +30,7 @@ _ADDRESS = (
     rf"(?:[A-Za-z0-9\-{_BEYOND}]{{1,63}}\.){{1,9}}"
     rf"(?:xn--[A-Za-z0-9\-]{{2,59}}|[A-Za-z]{{2,63}}|[{_BEYOND}]{{2,63}})"
 )
-_EMAIL = re.compile(  # with those that hang on it; `git@host:` begins the address of a repository
+_EMAIL = re.compile(  # with addresses that directly follow; `git@host:` is a repository
     rf"{_begins(_LOCAL)}(?<![{_LOCAL}]')(?!git@){_ADDRESS}(?:'?{_ADDRESS})*"
 )
 
@@ -67,25 +67,27 @@ _APART = re.compile(
     r"|(?<![\d.+])(?!(?:\d\d\.){3}\d\d(?!\d))(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"  # pairs: a phone
     r"|(?<![\d.+])(?:0|[1-9]\d{0,3})\.\d{4,}+(?!\.\d))"
 )
-"""What no number goes across: ends of lines, UUIDs, dates and times, IP addresses, decimals."""
+"""Text that no number may cross: ends of lines, UUIDs, dates, times, IP addresses, decimals."""
 
 _ALONE = r"(?<![A-Za-z_\d+])(?<!\d\.)"
 _ENDED = r"(?![A-Za-z_\d]|\.\d)"
 _GAP = r"[ \u00a0\u202f\u2010\u2011-]"
 _CARDS = (
-    re.compile(  # all that stands together; not any groups, or every tenth table would be a card
+    re.compile(  # whole runs only: every tenth table of numbers has a group that passes the check
         rf"{_ALONE}(?<!\d{_GAP})(?=\d{{13}}|\d{{4}}{_GAP}|\d{{6}}{_GAP}|(?:\d{_GAP}){{12}})"
         rf"\d(?:{_GAP}?\d){{12,18}}(?!{_GAP}\d){_ENDED}"
     ),
-    re.compile(  # the usual groups, beside other numbers, as the day it expires
+    re.compile(  # the usual groups, also beside other numbers such as the expiry date
         rf"{_ALONE}(?:\d{{13,19}}|\d{{4}}(?:{_GAP}\d{{4}}){{3}}(?:{_GAP}\d{{3}})?"
         rf"|\d{{4}}{_GAP}\d{{6}}{_GAP}\d{{4,5}}){_ENDED}"
     ),
 )
 
-_IBAN = re.compile(  # the country, two digits that check it, and up to 30 more, in fours or not
-    r"(?<![A-Za-z0-9])[A-Za-z]{2}\d\d(?:[ \u00a0]?[A-Za-z0-9]{4}){2,7}"
-    r"(?:[ \u00a0]?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])"
+_IBAN = (
+    re.compile(  # the country, two check digits, and up to 30 characters, in groups of four or not
+        r"(?<![A-Za-z0-9])[A-Za-z]{2}\d\d(?:[ \u00a0]?[A-Za-z0-9]{4}){2,7}"
+        r"(?:[ \u00a0]?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])"
+    )
 )
 _PASSWORD = re.compile(
     r"(\b(?:pass(?:word|wort|phrase|code|wd)|pwd|pin|contrase\u00f1a|mot de passe)\b"
@@ -106,31 +108,31 @@ _ABROAD = re.compile(
     r"(?:[ \u00a0\u2010\u2011()./-]{1,3}(?!00[1-9])\d{1,15}(?!\w)){0,9}"
 )
 _LEAST_DIGITS = 10
-"""What a number must have that is of no range in use, for it to be one."""
+"""The least number of digits of a phone number that belongs to no range in use."""
 
 
 def without_keys(text: str) -> str:
-    """The text without keys of providers, tokens and private keys."""
+    """Replace keys of providers, tokens and private keys."""
     return _BEARER.sub(r"\1[key]", _KEYS.sub("[key]", text))
 
 
 def without_passwords(text: str) -> str:
-    """The text without what is said to be a password."""
+    """Replace texts that are introduced as a password."""
     return _PASSWORD.sub(r"\1[password]", text)
 
 
 def without_ibans(text: str) -> str:
-    """The text without numbers of bank accounts."""
+    """Replace numbers of bank accounts."""
     return _IBAN.sub(_iban, text)
 
 
 def without_emails(text: str) -> str:
-    """The text without e-mail addresses."""
+    """Replace e-mail addresses."""
     return _EMAIL.sub("[email]", text)
 
 
 def without_numbers(text: str, *, cards: bool, phones: bool, region: str | None) -> str:
-    """The text without numbers of payment cards and phones, those of them that are to go."""
+    """Replace numbers of payment cards, of phones, or of both."""
     parts = _APART.split(text)
     for place in range(0, len(parts), 2):
         if cards:
@@ -146,50 +148,53 @@ def _without_phones(text: str, region: str | None) -> str:
     return text if region else _AMERICAN.sub("[phone]", text)
 
 
-def _iban(found: re.Match[str]) -> str:
-    """As ISO 13616 checks it: the first four moved to the end, letters as numbers, 1 modulo 97."""
-    bare = re.sub(r"\s", "", found[0]).upper()
+def _iban(match: re.Match[str]) -> str:
+    """Return "[iban]" for a number with a valid check (ISO 13616), and any other text unchanged."""
+    bare = re.sub(r"\s", "", match[0]).upper()
     number = "".join(str(int(char, 36)) for char in bare[4:] + bare[:4])
-    return "[iban]" if 15 <= len(bare) <= 34 and int(number) % 97 == 1 else found[0]
+    return "[iban]" if 15 <= len(bare) <= 34 and int(number) % 97 == 1 else match[0]
 
 
-def _card(found: re.Match[str]) -> str:
-    digits = [int(digit) for digit in re.findall(r"\d", found[0])]
+def _card(match: re.Match[str]) -> str:
+    digits = [int(digit) for digit in re.findall(r"\d", match[0])]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     is_card = 22 <= 10 * digits[0] + digits[1] <= 69
-    return "[card]" if is_card and (sum(digits[::-2]) + sum(doubled)) % 10 == 0 else found[0]
+    return "[card]" if is_card and (sum(digits[::-2]) + sum(doubled)) % 10 == 0 else match[0]
 
 
 def _without(text: str, region: str | None) -> str:
-    """The text without the phone numbers in use that the library finds."""
+    """Replace the phone numbers in use that the library finds."""
     from phonenumbers import PhoneNumberMatcher
 
     if region is None and "+" not in text and "\uff0b" not in text:
         return text
     parts = []
     end = 0
-    for found in PhoneNumberMatcher(text, region, max_tries=sys.maxsize):
-        parts += [text[end : found.start], "[phone]"]
-        end = found.end
+    for match in PhoneNumberMatcher(text, region, max_tries=sys.maxsize):
+        parts += [text[end : match.start], "[phone]"]
+        end = match.end
     return "".join([*parts, text[end:]])
 
 
-def _phone(found: re.Match[str]) -> str:
-    """What it misses: after "00", with other numbers right behind, or of a range not in use."""
+def _phone(match: re.Match[str]) -> str:
+    """Return the replacement for a number that the library misses.
+
+    It begins with "00", is followed by other numbers, or belongs to no range in use.
+    """
     from phonenumbers import NumberParseException, is_possible_number, is_valid_number, parse
 
-    dialled = found[0].startswith("00")
-    ends = [group.end() for group in re.finditer(r"\d+", found[0])]
+    has_prefix = match[0].startswith("00")
+    ends = [group.end() for group in re.finditer(r"\d+", match[0])]
     for passes, least in ((is_valid_number, 0), (is_possible_number, _LEAST_DIGITS)):
-        if dialled and least:  # a code padded with zeros
+        if has_prefix and least:  # a number padded with zeros
             break
         for end in reversed(ends):
-            number = f"+{found[0][2:end]}" if dialled else found[0][:end]
+            number = f"+{match[0][2:end]}" if has_prefix else match[0][:end]
             if sum(map(str.isdigit, number)) < least:
                 break
             try:
                 if passes(parse(number)):
-                    return f"[phone]{found[0][end:]}"
-            except NumberParseException:  # too long or too short for any
+                    return f"[phone]{match[0][end:]}"
+            except NumberParseException:  # too long or too short
                 continue
-    return found[0]
+    return match[0]

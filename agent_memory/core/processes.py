@@ -1,12 +1,12 @@
-"""Threads, when the process forks or ends: neither may catch one of them in the middle of things.
+"""Locks and hooks for a process that forks or ends while its threads work.
 
-A forked child has none of its parent's threads, but all the locks that they held. And daemon
-threads end with the interpreter, wherever they are.
+A forked child has no thread of its parent, but all locks that they held. Daemon threads stop with
+the interpreter, wherever they are.
 """
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401 - its own hooks must be there before ours run
+import concurrent.futures.thread  # noqa: F401 - its hooks must be registered before ours
 import itertools
 import os
 import sys
@@ -21,41 +21,41 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _IMPORT_SECONDS = 20.0
-_M_ARENA_MAX = -8  # of glibc's malloc.h
+_M_ARENA_MAX = -8  # from glibc's malloc.h
 
 _held: list[threading.RLock] = []
-_anew: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
+_child_hooks: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
 
-class _Living:
-    """Locks as long as somebody has them; listed in one step, while other threads make more."""
+class _LockSet:
+    """A set of the existing locks. It is listed in one step, while other threads add more."""
 
     def __init__(self) -> None:
-        self._found: dict[int, weakref.ref[threading.RLock]] = {}
+        self._references: dict[int, weakref.ref[threading.RLock]] = {}
 
     def add(self, lock: threading.RLock) -> None:
-        found, name = self._found, id(lock)
-        found[name] = weakref.ref(lock, lambda _: found.pop(name, None))
+        references, name = self._references, id(lock)
+        references[name] = weakref.ref(lock, lambda _: references.pop(name, None))
 
     def all(self) -> list[threading.RLock]:
-        living = (one() for one in list(self._found.values()))
+        living = (reference() for reference in list(self._references.values()))
         return [lock for lock in living if lock is not None]
 
 
-_locks, _known = _Living(), _Living()
+_locks, _known = _LockSet(), _LockSet()
 
 
 def fork_safe_lock(*, own: bool = False) -> threading.RLock:
-    """A lock that nobody holds in a forked child, so that what it guards is whole there too.
+    """Return a lock that is free in every forked child, with its guarded data complete.
 
-    The fork waits for whoever holds it. So it is for short work, or for work that no child could
-    go on with half-done. Who holds one takes no other, and does not fork. It is taken by `with`
-    alone, which no signal's exception can tear; a signal's handler takes it again.
+    A fork waits for the holder of the lock. Use it for short work, or for work that a child cannot
+    continue. A thread that holds one takes no other and does not fork. It is used only by `with`,
+    which an exception of a signal handler cannot interrupt. A signal handler can take it again.
 
     Args:
-        own: Whether nobody else is to have the same lock: for work that takes long, or takes
-            another lock. Else a few are handed out by turns, however many memories are open: each
-            fork, and each call of the main thread, looks at all of them.
+        own: Whether the lock is used by the caller alone: for work that takes long, or takes
+            another lock. By default, locks are shared in rotation, because each fork and each call
+            of the main thread looks at all of them.
     """
     if not own:
         return _SHARED[next(_turns) % len(_SHARED)]
@@ -65,7 +65,7 @@ def fork_safe_lock(*, own: bool = False) -> threading.RLock:
 
 
 def known_lock() -> threading.RLock:
-    """A lock that `holds_a_lock` knows."""
+    """Return a lock that `holds_a_lock` knows."""
     lock = threading.RLock()
     _known.add(lock)
     return lock
@@ -76,32 +76,32 @@ _turns = itertools.count()
 
 
 def is_own(lock: threading.RLock) -> bool:
-    """Whether this thread holds a lock."""
+    """Return whether this thread holds a lock."""
     return bool(lock._is_owned())  # type: ignore[attr-defined]
 
 
 def holds_a_lock() -> bool:
-    """Whether this thread holds a lock that others may wait for.
+    """Return whether this thread holds a lock that others may wait for.
 
-    A signal's handler finds it so, where it interrupts who works under one.
+    A signal handler sees this if it interrupts code that runs under a lock.
     """
     return any(is_own(lock) for lock in _known.all())
 
 
 def begin_anew_in_child(thing: T, begin: Callable[[T], None]) -> None:
-    """Have `begin(thing)` called in every forked child, for as long as the thing lives.
+    """Call `begin(thing)` in every forked child, for as long as the object lives.
 
-    For what is about threads: of those none has crossed the fork.
+    Threads do not survive a fork. Use this to reset state that depends on them.
     """
-    _anew[thing] = begin
+    _child_hooks[thing] = begin
 
 
 def share_arenas() -> None:
-    """Have the threads of this process share two of the C library's arenas of memory.
+    """Limit the C library to two memory arenas for all threads of this process.
 
-    Each thread has one of its own else, which gives nothing back: a process of many threads that
-    runs for long grows by that. Called before there are threads. Where the C library is no glibc,
-    or the environment says how many there are to be, nothing is changed.
+    By default, each thread has an arena that returns no memory, and a process with many threads
+    grows. Call it before threads start. Nothing changes if the C library is not glibc, or if the
+    environment sets the number of arenas.
     """
     import ctypes
 
@@ -111,10 +111,10 @@ def share_arenas() -> None:
 
 
 def wait_for_imports() -> None:
-    """Wait, though not for ever, until no other thread is in the middle of an import.
+    """Wait until no other thread is importing, up to a time limit.
 
-    What it had begun to import nobody could import any more, after a fork or while the interpreter
-    ends (it does import then): the lock on that would never be released.
+    A thread that stops during an import never releases the import lock. After a fork, or at the
+    end of the interpreter, that module could no longer be imported.
     """
     deadline = monotonic() + _IMPORT_SECONDS
     while _others_import() and monotonic() < deadline:
@@ -149,7 +149,7 @@ def _after_fork() -> None:
 
 def _after_fork_in_child() -> None:
     _after_fork()
-    for thing, begin in list(_anew.items()):
+    for thing, begin in list(_child_hooks.items()):
         begin(thing)
 
 

@@ -21,12 +21,12 @@ _WORST: dict[State, int] = {"done": 0, "not supported": 1, "failed": 2}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What became of one place.
+    """The result for one place.
 
     Attributes:
-        place: The place: the log, a block by its name, a cache, the files, what is out of reach.
-        state: "done"; "not supported", where nothing can be done or told here; or "failed".
-        why: What there is to say of it.
+        place: The place: the log, a block by its name, a cache, the files, or data out of reach.
+        state: "done"; "not supported", if the place cannot be cleared or checked; or "failed".
+        why: The explanation, if there is one.
     """
 
     place: str
@@ -39,19 +39,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What `delete`, `delete_user` and `checkpoint` give. It holds no text of any message.
+    """The result of `delete`, `delete_user` and `checkpoint`. It holds no text of any message.
 
-    Keep it as `to_json()`; `operations.verify` holds it against the store as it is by then.
+    Store it as `to_json()`. `operations.verify` later compares it with the store.
 
     Attributes:
-        kind: What it is of: the deletion of a "session" or a "user", or a "checkpoint".
-        id: The session's or the user's id.
-        namespace: The deployment's.
-        at: When it was made out.
-        parts: What became of each place.
-        end: Of a checkpoint: the number of the last message that is durable.
-        digest: Of a checkpoint: that message's SHA-256.
-        signature: Made with the deployment's encryption key; None where it has none.
+        kind: The deletion of a "session" or a "user", or a "checkpoint".
+        id: The id of the session or user.
+        namespace: The namespace of the deployment.
+        at: The time of the receipt.
+        parts: The result for each place.
+        end: For a checkpoint, the seq of the last durable message.
+        digest: For a checkpoint, that message's SHA-256.
+        signature: The signature with the deployment's encryption key; None without a key.
     """
 
     kind: Literal["session", "user", "checkpoint"]
@@ -71,15 +71,15 @@ class Receipt:
         return "\n".join([head, *(f"  {part}" for part in self.parts)])
 
     def to_json(self) -> str:
-        """The receipt as one line of JSON."""
+        """Return the receipt as one line of JSON."""
         return compact_json({**asdict(self), "at": self.at.isoformat()})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The receipt that `to_json` gave.
+        """Return the receipt for a result of `to_json`.
 
         Raises:
-            InvalidInput: It is none.
+            InvalidInput: The text is not a receipt.
         """
         from pydantic import TypeAdapter
 
@@ -87,19 +87,21 @@ class Receipt:
             receipt = TypeAdapter(cls).validate_json(text, strict=True)
             if receipt.at.utcoffset() is None:
                 raise ValueError("no time zone")
-        except ValueError as error:  # pydantic's is one, and the one of lone surrogates
-            raise InvalidInput("This is no receipt: give what `to_json` wrote, whole.") from error
+        except ValueError as error:  # of pydantic, or of lone surrogates
+            raise InvalidInput(
+                "The text is not a receipt. Pass the complete output of `to_json`."
+            ) from error
         return receipt
 
     @property
     def seal(self) -> str:
-        """The SHA-256 of all but the signature: what is signed."""
+        """Return the SHA-256 of all fields but the signature, which is signed."""
         unsigned = {**asdict(self), "at": self.at.isoformat(), "signature": None}
         return sha256(compact_json(unsigned).encode()).hexdigest()
 
 
 def merged(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """One part for each place, in the order of their first: the worst that was said of it."""
+    """Merge the parts of each place into the worst of them, in order of first appearance."""
     by_place: dict[str, Part] = {}
     for part in parts:
         known = by_place.setdefault(part.place, part)
@@ -109,6 +111,6 @@ def merged(parts: Iterable[Part]) -> tuple[Part, ...]:
 
 
 def digest_of(entry: Entry) -> str:
-    """The SHA-256 of a message at its place."""
-    said = compact_json([entry.session_id, entry.seq, entry.message.to_dict()])
-    return sha256(said.encode()).hexdigest()
+    """Return the SHA-256 of a message with its place."""
+    content = compact_json([entry.session_id, entry.seq, entry.message.to_dict()])
+    return sha256(content.encode()).hexdigest()

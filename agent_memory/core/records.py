@@ -1,10 +1,10 @@
-"""The values that pass between the parts: entries, heads, recalls and their kin. No behaviour."""
+"""The values that pass between the parts: entries, heads, recalls and others. No behaviour."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from agent_memory.core.ids import readable
@@ -12,16 +12,16 @@ from agent_memory.core.messages import Message
 from agent_memory.core.usage import Usage
 
 Source = tuple[str, int]
-"""Where a recall comes from: (session_id, seq)."""
+"""The source message of a recall: (session_id, seq)."""
 
 
 class Span(NamedTuple):
-    """A part of a session's log.
+    """A range of a session's log.
 
     Attributes:
         session_id: The session.
-        first: Its first seq.
-        last: Its last.
+        first: The first seq.
+        last: The last seq.
     """
 
     session_id: str
@@ -29,7 +29,7 @@ class Span(NamedTuple):
     last: int
 
     def holds(self, session_id: str, seq: int) -> bool:
-        """Whether an entry is in it."""
+        """Return whether the range holds an entry."""
         return session_id == self.session_id and self.first <= seq <= self.last
 
 
@@ -39,11 +39,11 @@ class Entry:
 
     Attributes:
         session_id: The session.
-        seq: Its place, counted from 1 without gaps.
-        message: What was appended.
-        tokens: What the message costs in a context, counted once when it was appended.
-        total: Tokens of all entries up to and with this one, system messages left out, so that the
-            size of any stretch of the log is a subtraction.
+        seq: The sequence number, from 1 without gaps.
+        message: The message.
+        tokens: Tokens of the message in a context, counted once at the append.
+        total: Tokens of all entries up to and including this one, without system messages. The
+            size of any range of the log is thus a subtraction.
         encoding: Name of the token encoding that counted it.
         created_at: The message's own time (UTC).
     """
@@ -57,26 +57,32 @@ class Entry:
     created_at: datetime
 
     @property
+    def said_at(self) -> datetime:
+        """Return the time of the message in its original time zone."""
+        zone = self.message.created_at.tzinfo
+        return self.created_at if zone is UTC else self.created_at.astimezone(zone)
+
+    @property
     def counted(self) -> int:
-        """What it adds to the running total: a system message nothing."""
+        """Return the tokens that the entry adds to the running total; 0 for a system message."""
         return 0 if self.message.is_system else self.tokens
 
     @property
     def before(self) -> int:
-        """The running total before it."""
+        """Return the running total before the entry."""
         return self.total - self.counted
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A message about to be appended, with its token count.
+    """A message to append, with its token count.
 
     Attributes:
-        message: The message; a system message becomes the head's `system` as it is here.
-        tokens: What it costs in a context.
+        message: The message. A system message becomes the head's `system` in this form.
+        tokens: Tokens of the message in a context.
         encoding: Name of the token encoding that counted it.
-        placed: Gives the message to write at a seq, where that depends on its place: whoever
-            encrypts it binds it there. May be called again, should the place be taken.
+        placed: Returns the message to write at a seq. Encryption uses it to bind the message to
+            its place. It may be called again if the seq is taken.
     """
 
     message: Message
@@ -87,16 +93,16 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What stands for everything that left the window.
+    """The summary of the entries that left the window.
 
     Attributes:
         text: The summary.
-        tokens: Its cost in a context.
-        upto: The last seq it covers.
-        by: The model that wrote it, or "local" for the extractive stand-in.
-        redo_after: For a stand-in, the seq after which a model still has to do the work; None when
-            the summary is final.
-        redo_text: For a stand-in, the last final summary, from which the redoing starts.
+        tokens: Tokens of the summary in a context.
+        upto: The last seq that the summary covers.
+        by: The model that wrote it, or "local" for an extractive fallback.
+        redo_after: For a fallback, the seq after which a model still has to summarise; None if the
+            summary is final.
+        redo_text: For a fallback, the last final summary, from which the model starts.
     """
 
     text: str
@@ -107,31 +113,31 @@ class Summary:
     redo_text: str | None = None
 
 
-@dataclass(frozen=True)  # without slots: each append copies one, and a dict is copied at once
+@dataclass(frozen=True)  # without slots: each append copies a head, and copying a dict is fast
 class Head:
-    """The one small record per session; everything else follows from it and the log.
+    """The one small record of each session. All other state follows from it and the log.
 
     Attributes:
         session_id: The session.
-        user_id: Its owner, once one was named.
-        end: Seq of the newest entry (0 for none).
+        user_id: The owner; None until a user was named.
+        end: Seq of the newest entry; 0 for none.
         total: Running token total at the end.
-        expired: The log holds the entries after this seq: those up to it were kept as long as
-            `retention` says. 0 for a log that is whole; always below `end`.
+        expired: The log holds the entries after this seq. Earlier entries were deleted after the
+            time of `retention`. 0 for a complete log; always below `end`.
         start: The window holds the entries after this seq, and the pinned ones.
         start_total: Running token total at the start.
         pinned: Seqs at or before the start that stay in the window.
-        pinned_tokens: Their tokens.
+        pinned_tokens: Tokens of the pinned entries.
         system: The session's system message.
-        system_tokens: Its tokens.
-        summary: What stands for the entries that left the window.
+        system_tokens: Tokens of the system message.
+        summary: The summary of the entries that left the window.
         cursors: For each long-term block, the seq up to which it has absorbed the session.
-        version: Counts the changes of this record (appends excepted), for compare-and-swap.
-        deleting: A deletion has begun and is to be finished.
-        created_at: When the session began (UTC).
-        updated_at: Time of its newest message, or when it began (UTC); told by `sessions` and
-            `head`, else None.
-        metadata: What it was described as; told by these too.
+        version: The number of changes of this record, without appends, for compare-and-swap.
+        deleting: Whether a deletion has begun and must be finished.
+        created_at: The time at which the session began (UTC).
+        updated_at: The time of the newest message, or of the beginning (UTC). Only `sessions` and
+            `head` set it.
+        metadata: The session's description. Only `sessions` and `head` set it.
     """
 
     session_id: str
@@ -154,26 +160,27 @@ class Head:
     metadata: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def lag(self, block: str) -> int:
-        """How many of the session's messages a block has still to absorb."""
+        """Return the number of messages that a block has not absorbed yet."""
         return self.end - self.cursors.get(block, 0)
 
     @property
     def window_tokens(self) -> int:
-        """Tokens of the window's turns (system message and summary not included)."""
+        """Return the tokens of the window's turns, without system message and summary."""
         return self.total - self.start_total + self.pinned_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """A session of whose log a block has something still to absorb.
+    """A session with messages that a block has not absorbed yet.
 
     Attributes:
         session_id: The session.
-        after: The block has absorbed the session up to this seq, or the log has no more before it.
+        after: The block has absorbed the session up to this seq, or earlier entries no longer
+            exist.
         end: Seq of the newest entry.
         total: Running token total at the end.
-        version: Of the session's head.
-        created_at: When the session began (UTC).
+        version: Version of the session's head.
+        created_at: The time at which the session began (UTC).
     """
 
     session_id: str
@@ -185,7 +192,7 @@ class Lag:
 
 
 def empty_head(session_id: str, user_id: str | None, created_at: datetime) -> Head:
-    """The head of a session that has no entries yet; version 0 says that it is not stored."""
+    """Return the head of a session without entries. Version 0 marks a head that is not stored."""
     return Head(
         session_id=session_id,
         user_id=user_id,
@@ -212,7 +219,7 @@ class Lease:
 
     Attributes:
         session_id: The session.
-        owner: Names one holding of it; no two holdings have the same.
+        owner: The unique id of this holding.
     """
 
     session_id: str
@@ -221,23 +228,23 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose memory, and which part of it. Bound by the caller, never by a model.
+    """The owner and the part of a memory that a call is about. Bound by the caller, never by a
+    model.
 
     Attributes:
-        user_id: The user, or None where the session is its own scope.
-        session_id: The session at hand; None means all of the user's.
-        after: In a deletion, only what derives from entries after this seq.
-        lease: What a block hands on with each write to the session store, so that a worker that
-            stalled can't write any more once another has taken the session over.
-        shown: In a question, the messages that a window shows as they are: to recall them is no
-            use.
-        only_session: In a question, that only what comes from the session is wanted, and what comes
-            from none.
-        floor: In a question, the share of `min_relevance` that recalls need: 1 in a context, 0 for
-            all that was asked for, however little it has to do with the question.
-        pinned: In a question, the ids of what is to be recalled in any case.
-        key: Names what a tool was called for, where the caller may retry it: what writes, writes
-            once for it.
+        user_id: The user, or None if the session is its own scope.
+        session_id: The current session; None for all sessions of the user.
+        after: For a deletion, the seq after which derived records are deleted.
+        lease: The lease that a block passes with each write to the session store. A stalled worker
+            can no longer write once another has taken the session.
+        shown: For a query, the messages that the window shows whole. They need not be recalled.
+        only_session: For a query, whether to return only records of the session, and records of no
+            session.
+        floor: For a query, the share of `min_relevance` that recalls need: 1 in a context, 0 for a
+            search.
+        pinned: For a query, the ids of records to recall in any case.
+        key: The idempotency key of a tool call that the caller may retry. Writes with the same key
+            happen once.
     """
 
     user_id: str | None = None
@@ -250,10 +257,15 @@ class Scope:
     pinned: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     key: str | None = field(default=None, compare=False, repr=False)
 
-    def wants(self, sources: Sequence[Source]) -> bool:
-        """Whether what comes from these messages may be recalled.
+    @property
+    def in_context(self) -> bool:
+        """Return whether the query is for a context rather than a search."""
+        return self.floor == 1
 
-        A block may ask, so that nothing takes the place of what is wanted; who asked it does, too.
+    def wants(self, sources: Sequence[Source]) -> bool:
+        """Return whether a record with these sources may be recalled.
+
+        A block may check it, so that unwanted records take no room. Its caller checks it as well.
         """
         if not sources:
             return True
@@ -263,12 +275,14 @@ class Scope:
 
     @property
     def is_somebodys(self) -> bool:
-        """Whether it names anybody: else only what holds for everyone is in it."""
+        """Return whether a user or a session is named. A scope without either holds only shared
+        data.
+        """
         return self.user_id is not None or self.session_id is not None
 
     @property
     def owner(self) -> str:
-        """Key under which records are kept: a user's, or a session's own."""
+        """Return the key under which records are stored: a user's, or a session's own."""
         if self.user_id is not None:
             return f"user:{self.user_id}"
         return f"session:{self.session_id}"
@@ -276,18 +290,19 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a block keeps in a fact or vector store.
+    """A record that a block stores in a fact or vector store.
 
     Attributes:
-        id: Derived from block, scope, session and seqs, so that a retry overwrites itself.
-        owner: `Scope.owner` of whoever it belongs to.
-        session_id: The session it derives from.
-        first: First seq of the entries it was derived from.
-        last: Last seq of those entries.
-        text: What a model will read.
+        id: The id, derived from block, scope, session and seqs. A retry therefore overwrites the
+            record.
+        owner: The `Scope.owner` of the owner.
+        session_id: The session that the record derives from.
+        first: First seq of its source entries.
+        last: Last seq of its source entries.
+        text: The text for a model.
         sources: Seqs within the session that hold the evidence.
-        metadata: Anything else, as JSON.
-        created_at: Time of what it tells of (UTC).
+        metadata: Any other data, as JSON.
+        created_at: The time that the text refers to (UTC).
     """
 
     id: str
@@ -303,15 +318,16 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A record that a search by its features found.
+    """A record that a search found.
 
     Attributes:
         record: The record.
-        score: What hits are ordered by; see `retrieval.score`.
-        relevance: The probability that it has to do with the question, from 0 to 1.
-        parts: What the score is made of, in the order of `retrieval.score.PARTS`.
-        cosine: Of its vector with the question's; 0 where it has none.
-        words: What it has of the question's words (BM25).
+        score: The score by which hits are ordered; see `retrieval.score`.
+        relevance: The probability, from 0 to 1, that the record is relevant to the query.
+        parts: The terms of the score, in the order of `retrieval.score.PARTS`.
+        cosine: The cosine similarity with the query; 0 without a vector.
+        words: The BM25 score for the words of the query.
+        vector: Returns the vector (an array of numpy); None if it is not available.
     """
 
     record: Record
@@ -320,27 +336,31 @@ class Hit:
     parts: tuple[float, ...] = ()
     cosine: float = 0.0
     words: float = 0.0
+    vector: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """One thing a block brings back.
+    """One record that a block recalls.
 
     Attributes:
         block: Name of the block.
         id: The record's id.
-        text: What a model will read.
-        score: What its block orders recalls by; higher is better.
-        relevance: The probability that it has to do with the question, from 0 to 1, where its block
-            tells.
-        views: What the score is made of, by name, where the block tells.
-        tokens: Cost of the text, filled in by the engine.
-        created_at: Time of what it tells of (UTC), where known.
-        time: How that is written, as "2023-05" or "planned for 2023-07-03"; the day where empty.
-        sources: `(session_id, seq)` of the messages it comes from.
-        metadata: Anything else.
-        entries: The messages that it comes from, where a search was asked for them.
-        pinned: Whether somebody called it important: it comes first.
+        text: The text for a model.
+        score: The score by which the block orders recalls; higher is better.
+        relevance: The probability, from 0 to 1, that the record is relevant to the query, if the
+            block reports it.
+        views: The terms of the score by name, if the block reports them.
+        tokens: Tokens of the text, set by the engine.
+        created_at: The time that the text refers to (UTC), if known.
+        time: The written form of that time, such as "2023-05" or "planned for 2023-07-03". If
+            empty, the day is shown.
+        sources: `(session_id, seq)` of the source messages.
+        metadata: Any other data.
+        entries: The source messages, if the search requested them.
+        pinned: Whether the record is marked as important. It comes first.
+        turns: The places in the text at which further messages begin, in a passage of several
+            messages.
     """
 
     block: str
@@ -356,10 +376,11 @@ class Recall:
     entries: tuple[Entry, ...] = field(default=(), repr=False)
     pinned: bool = False
     relevance: float | None = None
+    turns: tuple[int, ...] = ()
 
     @property
     def told_time(self) -> str:
-        """Its time as it is shown; empty where none is known."""
+        """Return the time as it is shown; empty if it is not known."""
         return self.time or (self.created_at.date().isoformat() if self.created_at else "")
 
     def __str__(self) -> str:
@@ -369,13 +390,13 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """Something kept that may not be worth keeping; see `User.surplus`.
+    """A stored record that may be stale; see `User.surplus`.
 
     Attributes:
-        recall: What it is.
-        why: "duplicate": another says the same. "old": its time is older than was asked. Of a fact
-            also "expired": older than its category is given.
-        of: For a duplicate, what says the same.
+        recall: The record.
+        why: "duplicate": another record says the same. "old": older than the requested age. For a
+            fact also "expired": older than its category allows.
+        of: For a duplicate, the record that says the same.
     """
 
     recall: Recall
@@ -385,11 +406,11 @@ class Surplus:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Something that was looked at for a question, and is not recalled.
+    """A record that a query considered but did not recall.
 
     Attributes:
-        recall: What it is.
-        why: Why it is left out, as the end of a sentence.
+        recall: The record.
+        why: The reason, as the end of a sentence.
     """
 
     recall: Recall
@@ -398,15 +419,15 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Absorbed:
-    """What one `flush` did for one block and session.
+    """The result of one `flush` for one block and session.
 
     Attributes:
         session_id: The session.
         block: Name of the block.
-        first: First seq absorbed now.
-        last: Last seq absorbed now; `first - 1` where nothing could be.
-        error: Why the block stopped short, or None.
-        usage: What models were asked for it, by this call.
+        first: First seq that this call absorbed.
+        last: Last seq that this call absorbed; `first - 1` if there is none.
+        error: The reason why the block stopped, or None.
+        usage: Model calls of this call.
     """
 
     session_id: str
@@ -418,7 +439,7 @@ class Absorbed:
 
     @property
     def cost(self) -> float | None:
-        """US dollars; None where the price of a model is not known."""
+        """Return the cost in US dollars; None if the price of a model is not known."""
         return self.usage.cost
 
 
@@ -426,16 +447,17 @@ class Absorbed:
 class DeadLetter:
     """Messages that a block could not absorb, set aside after too many attempts.
 
-    The log has them still; the block goes on with what comes after, and takes them when told to.
+    The log still holds them. The block continues with later messages, and retries these on
+    request.
 
     Attributes:
         block: Name of the block.
         session_id: The session.
         first: Seq of the first message.
-        last: Seq of the last.
-        attempts: How often it was tried.
-        error: Why it failed, the last time.
-        since: When it first failed (UTC).
+        last: Seq of the last message.
+        attempts: The number of attempts.
+        error: The error of the last attempt.
+        since: The time of the first failure (UTC).
     """
 
     block: str

@@ -1,7 +1,7 @@
-"""Messages that are too long for their room, shown in part. Pure.
+"""Shortening of messages that are too long for their room. Pure.
 
 A message keeps its role, and a call its id and name, so that pairs stay pairs. Its text becomes an
-excerpt, a call's arguments stay valid JSON, and pictures that do not fit are named in words.
+excerpt. A call's arguments stay valid JSON. Pictures that do not fit are replaced by a note.
 """
 
 from __future__ import annotations
@@ -11,35 +11,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent_memory.core.excerpts import ELLIPSIS, LONGEST_TOKEN, Mark, excerpt
-from agent_memory.core.frames import (
+from agent_memory.core.excerpts import (
+    ELLIPSIS,
+    LONGEST_TOKEN,
+    Mark,
     Piece,
     View,
     answers,
     bare_call,
     calls_of,
+    excerpt,
     frame_of,
     least_view,
     pieces_of,
 )
-from agent_memory.core.kept import KEPT
+from agent_memory.core.formats.registry import Ids
 from agent_memory.core.messages import Message, content_text
+from agent_memory.core.order import arranged
 from agent_memory.core.records import Entry
+from agent_memory.core.render_cache import KEPT
+from agent_memory.core.shapes import shape_of
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE
 
+_IDS = Ids(unique=True)
 _TRIES = 6
-_LONG = 2_000  # characters of a text that is not counted again
+_LONG = 2_000  # characters above which the token count of a text is cached
 _LEAST_TEXT = 40
-"""Tokens below which a value in a call's arguments is not worth an excerpt."""
+"""A value in a call's arguments gets no excerpt in fewer tokens."""
 _NOTE = f"[{ELLIPSIS} {{}} calls and their results left out]"
 
 
 def mark_of(seq: int | None) -> Mark:
-    """What stands in the gaps of a message.
+    """Return the function that renders the gaps of a message.
 
     Args:
-        seq: Its place in the log, where it can be read on; None for one that cannot be.
+        seq: The message's place in the log, if a tool can read the rest; None if it cannot.
     """
 
     def mark(missing: int, offset: int) -> str:
@@ -49,14 +56,19 @@ def mark_of(seq: int | None) -> Mark:
     return mark
 
 
+def format_in(message: Message) -> dict[str, Any]:
+    """Return the original format of a message as a field for its replacement."""
+    return {"format": message.format} if message.format else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Shortener:
     """Shortens messages.
 
     Attributes:
         counter: The configured token counter.
-        question: What excerpts are made for.
-        readable: Seq of the newest message that can be read on.
+        question: The query text that excerpts are made for.
+        readable: Seq of the newest message that a tool can read in full.
     """
 
     counter: TokenCounter
@@ -64,17 +76,18 @@ class Shortener:
     readable: int = 0
 
     def message(self, message: Message, room: int, seq: int | None = None) -> Message | None:
-        """A message within `room` tokens; None where not even its frame fits."""
+        """Return a message within `room` tokens; None if not even its frame fits."""
         view = message.to_openai()
         if view is None:
             return None
         cut = self._view(view, room, seq)
         if cut is None:
             return None
-        return Message(**{**cut, "created_at": message.created_at, "metadata": message.metadata})
+        common = {"created_at": message.created_at, "metadata": message.metadata}
+        return Message(**cut, **common, **format_in(message))
 
     def cost(self, view: View) -> int:
-        """Tokens of a message; a long text is counted once."""
+        """Return the tokens of a message. A long text is counted once."""
         content, count = view.get("content"), self.counter.chat
         if not isinstance(content, str) or len(content) < _LONG:
             return count(view)
@@ -84,7 +97,7 @@ class Shortener:
         return count({**view, "content": ""}) + long
 
     def entry(self, entry: Entry, room: int) -> Entry | None:
-        """An entry that shows its message within `room` tokens: itself, where it fits."""
+        """Return an entry whose message takes at most `room` tokens; itself if it fits."""
         if entry.tokens <= room:
             return entry
         seq = entry.seq if entry.seq <= self.readable else None
@@ -94,81 +107,90 @@ class Shortener:
         return replace(entry, message=cut, tokens=self.cost(cut.to_openai() or {}))
 
     def least(self, message: Message) -> int:
-        """Tokens of the least that can be shown of a message."""
+        """Return the tokens of the shortest form of a message."""
         return sum(self.counter.chat(least_view(view)) for view in message.views())
 
     def unit(self, entries: Sequence[Entry], room: int) -> list[Entry] | None:
-        """A message, or a call with its results, within `room` tokens; None where it cannot be.
+        """Return a message, or a call with its results, within `room` tokens; None if that is
+        impossible.
 
-        Short messages stay whole, the others share what is left. Where there are too many calls
-        even for their frames, the newest results stay, and the call says how many are gone.
+        Short messages stay whole, and the others share the rest. If even the frames of all calls
+        do not fit, the newest results stay. A note on the call gives the number of the others.
         """
         if sum(entry.tokens for entry in entries) <= room:
             return list(entries)
-        entries = [one for entry in entries for one in self._apart(entry)]
+        entries = self._chat(entries)
         least = [self.least(entry.message) for entry in entries]
         if sum(least) > room:
             fewer = self._fewer(entries, room)
             return fewer and self.unit(fewer, room)
         rooms = shares([entry.tokens for entry in entries], room, least)
-        shown = [self.entry(one, most) for one, most in zip(entries, rooms, strict=True)]
-        kept = [one for one in shown if one is not None]
-        return kept if len(kept) == len(shown) else None
+        shown = [self.entry(each, most) for each, most in zip(entries, rooms, strict=True)]
+        shortened = [entry for entry in shown if entry is not None]
+        return shortened if len(shortened) == len(shown) else None
 
     def fewest(self, entries: Sequence[Entry]) -> int:
-        """Tokens of the least that can be shown of a unit: of many calls and results, the newest
-        result."""
-        entries = [one for entry in entries for one in self._apart(entry)]
-        least = sum(self.least(one.message) for one in entries)
-        asked = [call for one in entries for call in calls_of(one) if answers(entries[-1], call)]
-        if len(entries) < 3 or not asked:
+        """Return the tokens of the shortest form of a unit: for many calls, the newest result."""
+        entries = self._chat(entries)
+        least = sum(self.least(entry.message) for entry in entries)
+        answered = [
+            call for entry in entries for call in calls_of(entry) if answers(entries[-1], call)
+        ]
+        if len(entries) < 3 or not answered:
             return least
-        frame = least_view({"role": "assistant", "tool_calls": asked[-1:]})
+        frame = least_view({"role": "assistant", "tool_calls": answered[-1:]})
         return min(least, self.counter.chat(frame) + self.least(entries[-1].message) + 1)
 
-    def _apart(self, entry: Entry) -> list[Entry]:
-        """An entry as one for each of the messages that a chat shows it as."""
-        views = entry.message.views()
-        if len(views) < 2:
-            return [entry]
-        made = [Message(**{**view, "created_at": entry.created_at}) for view in views]
-        return [replace(entry, message=one, tokens=self.counter.message(one)) for one in made]
+    def _chat(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return one entry for each chat message, with unique call ids."""
+        chat_entries: list[Entry] = []
+        for shown in arranged([shape_of(entry.message) for entry in entries], _IDS):
+            entry = entries[shown.place]
+            if not shown.is_same or len(shape_of(entry.message).views) > 1:
+                common = {"created_at": entry.created_at, **format_in(entry.message)}
+                message = Message(**{**shown.view, **common})
+                entry = replace(entry, message=message, tokens=self.counter.message(message))
+            chat_entries.append(entry)
+        return chat_entries
 
     def _fewer(self, entries: Sequence[Entry], room: int) -> list[Entry] | None:
-        """The newest results of a unit with their calls, so many that their frames fit."""
-        calls = [call for one in entries for call in calls_of(one)]
-        results = [one for one in entries if any(answers(one, call) for call in calls)]
+        """Return the newest results of a unit with their calls, as many as their frames fit."""
+        calls = [call for entry in entries for call in calls_of(entry)]
+        results = [entry for entry in entries if any(answers(entry, call) for call in calls)]
         used = sum(
-            self.counter.chat({"role": one.message.role}) for one in entries if calls_of(one)
+            self.counter.chat({"role": entry.message.role}) for entry in entries if calls_of(entry)
         )
         bare, note = self.counter.chat({}), self.counter.text(_NOTE.format(len(calls)))
-        kept: list[Entry] = []
-        asked: list[Any] = []
+        kept_results: list[Entry] = []
+        kept_calls: list[Any] = []
         for answer in reversed(results):
-            its = [call for call in calls if answers(answer, call)]
+            own_calls = [call for call in calls if answers(answer, call)]
             least = self.least(answer.message)
             used += least
-            used += sum(self.counter.chat({"tool_calls": [bare_call(one)]}) - bare for one in its)
-            text = min(answer.tokens - least, _LEAST_TEXT) if kept else 0
-            if used + text + (note if kept else 0) > room:
+            used += sum(
+                self.counter.chat({"tool_calls": [bare_call(call)]}) - bare for call in own_calls
+            )
+            text = min(answer.tokens - least, _LEAST_TEXT) if kept_results else 0
+            if used + text + (note if kept_results else 0) > room:
                 break
             used += text
-            kept.append(answer)
-            asked += its
-        if not kept or len(kept) == len(results):
+            kept_results.append(answer)
+            kept_calls += own_calls
+        if not kept_results or len(kept_results) == len(results):
             return None
-        gone = _NOTE.format(len(calls) - len(asked))
+        gone = _NOTE.format(len(calls) - len(kept_calls))
         fewer: list[Entry] = []
-        for one in entries:
-            newest = [call for call in calls_of(one) if call in asked]
+        for entry in entries:
+            newest = [call for call in calls_of(entry) if call in kept_calls]
             if newest:
-                view = one.message.to_openai() or {}
-                said = [text for text in (gone, content_text(view.get("content"))) if text]
-                given = {"content": "\n".join(said), "tool_calls": newest}
-                message = Message(**{**view, **given, "created_at": one.created_at})
-                fewer.append(replace(one, message=message, tokens=self.counter.message(message)))
-            elif one in kept:
-                fewer.append(one)
+                view = entry.message.to_openai() or {}
+                texts = [text for text in (gone, content_text(view.get("content"))) if text]
+                fields = {"content": "\n".join(texts), "tool_calls": newest}
+                fields |= format_in(entry.message)
+                message = Message(**{**view, **fields, "created_at": entry.created_at})
+                fewer.append(replace(entry, message=message, tokens=self.counter.message(message)))
+            elif entry in kept_results:
+                fewer.append(entry)
         return fewer
 
     def _view(self, view: View, room: int, seq: int | None) -> View | None:
@@ -192,13 +214,13 @@ class Shortener:
         return least
 
     def _filled(self, frame: View, pieces: Sequence[Piece], room: int, mark: Mark) -> View:
-        """The frame with what each piece may take of the room."""
-        rooms = [room]  # one alone need not be counted: it is too long
+        """Return the frame with each piece within its share of the room."""
+        rooms = [room]  # a single piece is too long in any case
         if len(pieces) > 1:
-            rooms = shares([one.cost(self.counter) for one in pieces], room)
+            rooms = shares([piece.cost(self.counter) for piece in pieces], room)
         shown = frame
-        for one, most in zip(pieces, rooms, strict=False):
-            shown = one.put(shown, self._shown(one, most, mark))
+        for piece, most in zip(pieces, rooms, strict=False):
+            shown = piece.put(shown, self._shown(piece, most, mark))
         return shown
 
     def _shown(self, piece: Piece, room: int, mark: Mark) -> Any:
@@ -213,57 +235,59 @@ class Shortener:
         return excerpt(text, question, self.counter.text, room, mark)
 
     def _arguments(self, text: str, room: int, mark: Mark) -> str:
-        """A call's arguments: valid JSON, of which long values say that they are cut."""
+        """Return a call's arguments as valid JSON, in which long values are marked as cut."""
 
-        def said(missing: int, _: int) -> str:
+        def value_mark(missing: int, _: int) -> str:
             return mark(missing, 0)
 
         if self.counter.text(text) <= room:
             return text
         try:
-            given = json.loads(text)
+            parsed = json.loads(text)
         except ValueError:
-            given = None
-        if isinstance(given, dict) and len(text) <= room * LONGEST_TOKEN * _LEAST_TEXT:
-            values = {key: _json(value) for key, value in given.items()}
+            parsed = None
+        if isinstance(parsed, dict) and len(text) <= room * LONGEST_TOKEN * _LEAST_TEXT:
+            values = {key: _json(value) for key, value in parsed.items()}
             costs = [self.counter.text(value) for value in values.values()]
-            frame = self.counter.text(_json(dict.fromkeys(given, "")))
+            frame = self.counter.text(_json(dict.fromkeys(parsed, "")))
             rooms = shares(costs, max(0, room - frame - room // 8))
             cut = {
-                key: value if cost <= most else self._text(_plain(value), most, said)
-                for (key, value), cost, most in zip(given.items(), costs, rooms, strict=True)
+                key: value if cost <= most else self._text(_plain(value), most, value_mark)
+                for (key, value), cost, most in zip(parsed.items(), costs, rooms, strict=True)
             }
             if self.counter.text(whole := _json(cut)) <= room:
                 return whole
         for most in (room * 3 // 4, room // 2, room // 4):
-            shown = _json({"cut": self._text(text, most, said)})
+            shown = _json({"cut": self._text(text, most, value_mark)})
             if self.counter.text(shown) <= room:
                 return shown
         return "{}"
 
     def _parts(self, parts: list[Any], room: int, mark: Mark) -> list[Any]:
-        """A content of parts: pictures and the like while they fit, the text as an excerpt."""
+        """Return a content of parts: pictures and files as long as they fit, the text as an
+        excerpt.
+        """
         costs = [self._part(part) for part in parts]
         text = sum(cost for part, cost in zip(parts, costs, strict=True) if _is_text(part))
         left = max(room - text, room // 2)
         shown: list[Any] = []
-        gone = 0
+        omitted = 0
         for part, cost in zip(parts, costs, strict=True):
             if _is_text(part) or cost <= left:
                 left -= 0 if _is_text(part) else cost
                 shown.append(part)
             else:
-                gone += 1
-        if gone:
-            shown.append({"type": "text", "text": f"[{gone} attached parts left out]"})
+                omitted += 1
+        if omitted:
+            shown.append({"type": "text", "text": f"[{omitted} attached parts left out]"})
         spare = room - sum(self._part(part) for part in shown)
         if spare >= 0:
             return shown
-        note = shown.pop()["text"] if gone else ""
+        note = shown.pop()["text"] if omitted else ""
         others = [part for part in shown if not _is_text(part)]
         rest = room - sum(map(self._part, others)) - self.counter.text(note) - 2
-        said = self._text(content_text(parts), max(1, rest), mark)
-        return [{"type": "text", "text": f"{said}\n{note}" if note else said}, *others]
+        cut_text = self._text(content_text(parts), max(1, rest), mark)
+        return [{"type": "text", "text": f"{cut_text}\n{note}" if note else cut_text}, *others]
 
     def _part(self, part: Any) -> int:
         bare = self.counter.chat({"role": "user", "content": []})
@@ -271,22 +295,24 @@ class Shortener:
 
 
 def shares(costs: Sequence[int], room: int, least: Sequence[int] | None = None) -> list[int]:
-    """What each of several may take of a room: all it costs, or as much as any other.
+    """Divide a room: each item gets its cost, or as much as any other.
 
     Args:
-        costs: What each would take.
-        room: What there is; at least the sum of `least`.
-        least: What each takes in any case.
+        costs: The full cost of each item.
+        room: The tokens to divide; at least the sum of `least`.
+        least: The least tokens of each item.
     """
     floor = list(least or [0] * len(costs))
-    given = [min(cost, low) for cost, low in zip(costs, floor, strict=True)]
-    left = room - sum(given)
-    order = sorted(range(len(costs)), key=lambda place: costs[place] - given[place])
-    for done, place in enumerate(order):
-        more = max(0, min(costs[place] - given[place], left // (len(order) - done)))
-        given[place] += more
+    shares_given = [min(cost, low) for cost, low in zip(costs, floor, strict=True)]
+    left = room - sum(shares_given)
+    order = sorted(range(len(costs)), key=lambda place: costs[place] - shares_given[place])
+    for place_in_order, place in enumerate(order):
+        more = max(
+            0, min(costs[place] - shares_given[place], left // (len(order) - place_in_order))
+        )
+        shares_given[place] += more
         left -= more
-    return given
+    return shares_given
 
 
 def _is_text(part: Any) -> bool:

@@ -1,15 +1,19 @@
-"""Spending limits: what they are, and whether a call may be made. Pure."""
+"""Limits on the usage of model calls: requests, tokens, money. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
+
+from agent_memory.core.limits import MOST
+from agent_memory.core.ranges import Amount, Range
 
 
 class SpendingLimit(BaseModel):
-    """What may be spent in a day (UTC), retries included. None limits nothing, 0 allows nothing.
+    """The limits of a day (UTC), retries included. None limits nothing, 0 allows nothing.
 
     Attributes:
         calls: Requests to language models and to embedding models over the network.
@@ -19,27 +23,27 @@ class SpendingLimit(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    calls: int | None = Field(default=None, ge=0)
-    tokens: int | None = Field(default=None, ge=0)
-    cost: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    calls: Amount | None = None
+    tokens: Amount | None = None
+    cost: Annotated[float, Range(0, MOST)] | None = None
 
     @property
     def is_set(self) -> bool:
-        """Whether it limits anything."""
+        """Return whether any limit is set."""
         return self.measures or self.calls is not None
 
     @property
     def measures(self) -> bool:
-        """Whether it limits what is known only after a call."""
+        """Return whether a limit depends on values that are known only after a call."""
         return self.tokens is not None or self.cost is not None
 
 
 class SpendingLimits(BaseModel):
-    """What memory may spend on models of its own accord, by day.
+    """The limits by day on model calls that the memory makes on its own.
 
     Attributes:
-        total: All of it, over all users and processes.
-        per_user: What is done for one user. A session that belongs to nobody counts in `total`.
+        total: The limit over all users and processes.
+        per_user: The limit for each user. A session without an owner counts only in `total`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,12 +54,12 @@ class SpendingLimits(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was spent in a day, calls that are under way included with what they may take.
+    """The spending of a day, including calls under way with their estimated cost.
 
     Attributes:
         calls: Requests.
         tokens: Tokens sent and answered.
-        cost: US dollars, as far as prices are known.
+        cost: US dollars, for calls with a known price.
     """
 
     calls: int = 0
@@ -70,31 +74,25 @@ class Spent:
 
 
 def passed(limit: SpendingLimit, spent: Spent, more: Spent) -> str | None:
-    """Which limit a call would pass, in words; None where it may be made.
-
-    Args:
-        limit: The limit.
-        spent: What was spent before.
-        more: What the call may take.
-    """
+    """Describe the limit that a call would exceed; None if it may be made."""
     after = spent + more
     if limit.calls is not None and after.calls > limit.calls:
         return f"{spent.calls:,} of {limit.calls:,} calls"
     if limit.tokens is not None and after.tokens > limit.tokens:
-        asked = f", and the next call may take {more.tokens:,}"
-        return f"{spent.tokens:,} of {limit.tokens:,} tokens{asked}"
+        next_call = f", and the next call may take {more.tokens:,}"
+        return f"{spent.tokens:,} of {limit.tokens:,} tokens{next_call}"
     if limit.cost is not None and after.cost > limit.cost:
-        asked = f", and the next call may cost ${more.cost:.4f}"
-        return f"${spent.cost:.4f} of ${limit.cost:.4f}{asked}"
+        next_call = f", and the next call may cost ${more.cost:.4f}"
+        return f"${spent.cost:.4f} of ${limit.cost:.4f}{next_call}"
     return None
 
 
 def day_of(now: datetime) -> str:
-    """The day (UTC) that a moment counts for."""
+    """Return the day (UTC) of a time."""
     return now.astimezone(UTC).date().isoformat()
 
 
 def seconds_left(now: datetime) -> float:
-    """Seconds until the next day (UTC) begins."""
-    begun = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return (begun + timedelta(days=1) - now).total_seconds()
+    """Return the seconds until the next day (UTC) begins."""
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return (midnight + timedelta(days=1) - now).total_seconds()

@@ -9,19 +9,21 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
+_LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _SPACE = re.compile(r"\s+")
 _MARKED = ((0x0483, 0x0E00), (0x0F18, 0x0FC7), (0x1B00, 0x1CD0), (0xA800, 0xAC00))
 
 
 def _ranges(codes: Iterable[int]) -> str:
-    """Characters as a class of `re` has them: compiled sooner than one by one."""
-    found: list[list[int]] = []
+    """Return characters as ranges of a regular expression, which compile faster than single
+    ones."""
+    runs: list[list[int]] = []
     for code in codes:
-        if found and found[-1][1] == code - 1:
-            found[-1][1] = code
+        if runs and runs[-1][1] == code - 1:
+            runs[-1][1] = code
         else:
-            found.append([code, code])
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in found)
+            runs.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in runs)
 
 
 _MARKS = _ranges(
@@ -33,8 +35,7 @@ _MARKS = _ranges(
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _LETTERS = f"[^\\W_]+(?:[\u0300-\u036f{_MARKS}][\u0300-\u036f{_MARKS}\u200c\u200d]*[^\\W_]*)*"
 WORD = re.compile(f"{_LETTERS}(?:['\u2019]{_LETTERS})*")
-"""A word: letters and digits with their marks (as vowels are in Indic scripts), and apostrophes
-within it."""
+"""A word: letters and digits with their marks (such as Indic vowels), and inner apostrophes."""
 _IDENTIFIER = re.compile(
     r"https?://[^\s<>\"')]+"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
@@ -61,12 +62,12 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 def sentences(text: str) -> list[str]:
-    """A text's sentences or lines, stripped; none empty."""
+    """Return a text's sentences or lines, stripped, without empty ones."""
     return [part.strip() for part in SENTENCE.split(text) if part.strip()]
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Where a text's sentences and lines begin and end, without the white space around them."""
+    """Return the start and end of a text's sentences and lines, without surrounding white space."""
     spans = []
     end = 0
     for sentence in sentences(text):
@@ -77,34 +78,35 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def last_break(text: str, upto: int) -> int:
-    """Where to end a text at or before `upto`: with a sentence, else with a word, else right there.
+    """Return a place at or before `upto` to end a text: after a sentence, or after a word.
 
-    The end of a sentence counts only in the second half.
+    Without either, return `upto`. The end of a sentence counts only in the second half.
     """
-    ends = [found.start() for found in SENTENCE.finditer(text[: upto + 1])]
+    ends = [match.start() for match in SENTENCE.finditer(text[: upto + 1])]
     if ends and ends[-1] * 2 >= upto:
         return ends[-1]
-    words = [found.start() for found in _SPACE.finditer(text[: upto + 1])]
+    words = [match.start() for match in _SPACE.finditer(text[: upto + 1])]
     return words[-1] if words and words[-1] > 0 else upto
 
 
 def pieces(text: str, size: int) -> list[str]:
-    """A text in pieces of up to `size` characters, parted between words; a longer word is whole."""
+    """Split a text between words into pieces of up to `size` characters. Longer words stay
+    whole."""
     if len(text) <= size:
         return [text]
-    done: list[str] = []
+    finished: list[str] = []
     current = ""
     for word in text.split():
         longer = f"{current} {word}" if current else word
         if current and len(longer) > size:
-            done.append(current)
+            finished.append(current)
             longer = word
         current = longer
-    return [*done, current] if current else done
+    return [*finished, current] if current else finished
 
 
 def terms(text: str) -> list[str]:
-    """Lower-case words that carry meaning: no stop words, a plural s folded."""
+    """Return the lower-case words that carry meaning: no stop words, without a plural s."""
     words = (word.lower().replace("\u2019", "'") for word in WORD.findall(text))
     return [_stem(word) for word in words if word not in STOP_WORDS]
 
@@ -115,9 +117,10 @@ def _stem(word: str) -> str:
 
 
 def unaccented(text: str) -> str:
-    """A text with its compatible characters folded, and without accents on its letters.
+    """Fold compatible characters of a text, and remove accents from its letters.
 
-    Those are marks on Latin, Greek and Cyrillic letters; other marks tell words apart.
+    Only marks on Latin, Greek and Cyrillic letters are removed. In other scripts, marks
+    distinguish words.
     """
     if text.isascii():
         return text
@@ -126,54 +129,74 @@ def unaccented(text: str) -> str:
 
 
 def identifiers(text: str) -> list[str]:
-    """Numbers, amounts, codes, links, addresses, each once, in order: what must stay verbatim."""
-    return list(dict.fromkeys(found.strip() for found in _IDENTIFIER.findall(text)))
+    """Return numbers, amounts, codes, links and addresses, without repetition, in order."""
+    return list(dict.fromkeys(match.strip() for match in _IDENTIFIER.findall(text)))
 
 
 def codes(text: str) -> list[str]:
-    """Those of the identifiers that name one thing, and that nobody could guess: links, addresses,
-    amounts of money, numbers of orders and telephones; no quantities, dates and times."""
-    return [found for found in identifiers(text) if _is_code(found)]
+    """Return the identifiers that name one thing and cannot be guessed.
+
+    These are links, addresses, amounts of money, and numbers of orders and telephones. Quantities,
+    dates and times are excluded.
+    """
+    return [identifier for identifier in identifiers(text) if _is_code(identifier)]
 
 
-def _is_code(found: str) -> bool:
-    if not found[0].isalnum() or "@" in found or "://" in found:  # money, addresses
+def _is_code(identifier: str) -> bool:
+    if not identifier[0].isalnum() or "@" in identifier or "://" in identifier:  # money, addresses
         return True
-    digits = sum(map(str.isdigit, found))
-    if digits < _CODE_DIGITS and (digits == len(found) or _QUANTITY.fullmatch(found)):
+    digits = sum(map(str.isdigit, identifier))
+    if digits < _CODE_DIGITS and (digits == len(identifier) or _QUANTITY.fullmatch(identifier)):
         return False
-    return len(found) >= _CODE_DIGITS and not _CALENDAR.fullmatch(found)
+    return len(identifier) >= _CODE_DIGITS and not _CALENDAR.fullmatch(identifier)
 
 
 def names(text: str) -> list[str]:
-    """Capitalised words inside sentences, each once, in order."""
+    """Return capitalised words inside sentences, without repetition, in order."""
     return list(dict.fromkeys(_NAME.findall(text)))
 
 
 def overlap_scores(query: str, texts: Sequence[str]) -> list[float]:
-    """For each text, the share of the query's term weight that it holds, 0 to 1.
+    """Return for each text the share of the query's term weight that it holds, from 0 to 1.
 
-    A term weighs its inverse document frequency among `texts`, so that common words count little.
+    The weight of a term is its inverse document frequency in `texts`. Common words therefore count
+    little.
     """
     wanted = set(terms(query))
-    held = [set(terms(text)) for text in texts]
-    seen = Counter(term for bag in held for term in bag & wanted)
-    weight = {term: math.log(1 + (len(texts) + 1) / (seen[term] + 0.5)) for term in wanted}
+    bags = [set(terms(text)) for text in texts]
+    frequency = Counter(term for bag in bags for term in bag & wanted)
+    weight = {term: math.log(1 + (len(texts) + 1) / (frequency[term] + 0.5)) for term in wanted}
     whole = sum(weight.values())
     if not whole:
         return [0.0] * len(texts)
-    return [sum(weight[term] for term in bag & wanted) / whole for bag in held]
+    return [sum(weight[term] for term in bag & wanted) / whole for bag in bags]
 
 
 def escape(text: str) -> str:
-    """Text that can neither open nor close an element; NUL is left out."""
+    """Escape a text so that it can neither open nor close an element. NULs are removed."""
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return plain.replace("\x00", "")
 
 
+def listed_text(text: str, turns: Sequence[int] = ()) -> str:
+    """Return a text as an escaped list item.
+
+    Continued lines are indented deeper than the beginning of another speaker's turn, whatever
+    their text is.
+
+    Args:
+        text: The text.
+        turns: The places at which further turns begin, each right after a line break.
+    """
+    starts = (0, *turns)
+    ends = (*(start - 1 for start in turns), len(text))
+    parts = (escape(text[start:end]) for start, end in zip(starts, ends, strict=True))
+    return "- " + "\n  ".join(_LINE_BREAK.sub(r"\g<0>    ", part) for part in parts)
+
+
 def error_text(error: Exception) -> str:
-    """An error as a model may read it: a file by its name, without its folders."""
-    from pathlib import PurePath  # a hook, which has no time, comes past here
+    """Return an error for a model. A file is named without its folders."""
+    from pathlib import PurePath  # imported late, because hooks must start fast
 
     if isinstance(error, OSError) and error.filename is not None:
         return f"{type(error).__name__}: {error.strerror}: {PurePath(str(error.filename)).name!r}"

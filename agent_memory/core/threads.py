@@ -1,9 +1,8 @@
-"""Daemon threads that are used again, for calls that may hang: nobody waits for them at exit.
+"""Reused daemon threads for calls that may hang. The process does not wait for them at exit.
 
-A call gets an idle thread, or a new one where all are busy, so that no call waits for another. A
-thread that has had nothing to do for a while ends. Each call begins with an empty context, as on a
-thread of its own, but for the span that it is a part of; what it leaves in a `threading.local` a
-later call may find.
+A call gets an idle thread, or a new one if all are busy, so that no call waits for another. An
+idle thread stops after a while. Each call begins with an empty context, as on a new thread, but
+keeps its tracing span. Values in a `threading.local` may be left from an earlier call.
 """
 
 from __future__ import annotations
@@ -29,13 +28,16 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 10.0
-"""How long a thread without a call is kept."""
+"""The seconds after which an idle thread stops."""
 
 _IDLE_NAME = "memory-idle"
 _unwanted: ContextVar[Callable[[], bool]] = ContextVar("unwanted")
 _LATE_SECONDS = 60.0
 _UNHEARD_SECONDS = 0.5
-"""A signal that comes while the main thread is about to wait does not wake it: it looks again."""
+"""The seconds between two checks of the waiting main thread.
+
+A signal that arrives just before the wait does not wake it.
+"""
 
 _Deliver: TypeAlias = Callable[[], None]
 _Work: TypeAlias = Callable[[], _Deliver]
@@ -46,12 +48,12 @@ def start(
 ) -> Future[T]:
     """Run a call on a daemon thread, which has this name until the call ends.
 
-    The future can be cancelled until the call ends. The call runs on then, and `abandoned` is
-    called after it on the same thread, whether the call succeeded or failed. Where a signal's
-    handler interrupted who holds a lock, the call is made at once, on the handler's thread.
+    The future can be cancelled until the call ends. The call then runs on, and `abandoned` is
+    called after it on the same thread, whether it succeeded or failed. If a signal handler
+    interrupted the holder of a lock, the call is made immediately, on the handler's thread.
 
     Returns:
-        What the call gives or raises; an OSError where no thread could be started.
+        A future with the call's result or error; an OSError if no thread could be started.
     """
     future: Future[T] = Future()
     here = tracing.here()
@@ -68,7 +70,7 @@ def start(
             return deliver
         try:
             abandoned()
-        except Exception:  # nobody waits for it any more
+        except Exception:  # the caller no longer waits for it
             logger.exception("what followed the abandoned call %r failed", name)
         return lambda: None
 
@@ -77,43 +79,43 @@ def start(
         return future
     try:
         _threads.run(name, run)
-    except RuntimeError as error:  # the system has no thread left, or the interpreter ends
+    except RuntimeError as error:  # the system has no thread left, or the interpreter stops
         future.set_exception(OSError(str(error)))
     return future
 
 
 def given_up() -> bool:
-    """Whether nobody waits any more for the call that another thread left to this one."""
+    """Return whether no caller waits any longer for the call that runs on this thread."""
     return unwanted()()
 
 
 def unwanted() -> Callable[[], bool]:
-    """`given_up` of this thread's call, for the parts of it that run on others."""
+    """Return the check of `given_up` for this thread's call, for its parts on other threads."""
     return _unwanted.get(lambda: False)
 
 
 def apart(call: Callable[P, T]) -> Callable[P, T]:
-    """A call that the main thread leaves to another one, and waits for.
+    """Make the main thread run a call on another thread, and wait for it.
 
-    The exceptions of signals (Ctrl-C, a time limit) come to the main thread, between any two steps.
-    They end its waiting, and cut nothing off: who has taken a lease gives it back. A signal's
-    handler that waits for what the interrupted call holds gets it, for that goes on meanwhile. A
-    handler's own call that comes while its thread holds a lock is made here: the other thread might
-    wait for the lock, and the handler for the thread.
+    Signal exceptions (Ctrl-C, a time limit) reach the main thread between any two steps. They
+    interrupt only its wait, and not the call: a lease that was taken is released. A signal handler
+    that waits for a resource of the interrupted call gets it, because the call continues. A
+    handler's own call is made on its thread if that thread holds a lock. Otherwise the other
+    thread might wait for the lock, and the handler for the thread.
     """
 
     @wraps(call)
-    def made(*args: P.args, **kwargs: P.kwargs) -> T:
+    def run_apart(*args: P.args, **kwargs: P.kwargs) -> T:
         if threading.current_thread() is not threading.main_thread() or holds_a_lock():
             return call(*args, **kwargs)
         done: SimpleQueue[Future[T]] = SimpleQueue()
         waiting, context = threading.Lock(), copy_context()
         context.run(_unwanted.set, lambda: not waiting.locked())
         run = partial(context.run, call, *args, **kwargs)
-        with waiting:  # taken, waited for and let go in single steps
+        with waiting:  # taken, waited for and released in single steps
             try:
                 _threads.run("memory-call", lambda: partial(done.put, _outcome(run)))
-            except RuntimeError:  # the system has no thread left, or the interpreter ends
+            except RuntimeError:  # the system has no thread left, or the interpreter stops
                 return call(*args, **kwargs)
             while True:
                 try:
@@ -121,11 +123,11 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
                 except Empty:
                     continue
 
-    return made
+    return run_apart
 
 
 def _outcome(call: Callable[[], T]) -> Future[T]:
-    """What a call gave or raised."""
+    """Return a future with the result or the error of a call."""
     outcome: Future[T] = Future()
     try:
         outcome.set_result(call())
@@ -136,40 +138,40 @@ def _outcome(call: Callable[[], T]) -> Future[T]:
 
 @contextmanager
 def repeated(name: str, seconds: float, call: Callable[[], bool]) -> Iterator[None]:
-    """Make a call every so many seconds while the body runs, until the call returns False.
+    """Make a call every `seconds` while the body runs, until the call returns False.
 
-    Each call has a thread of its own, so that one that hangs delays no other. What lasts less than
-    `seconds` makes no call, and starts no thread where one looks after others already. The end
-    of the body waits for a call under way.
+    Each call has its own thread, so that a call that hangs delays no other. A body shorter than
+    `seconds` makes no call. It starts no thread if one already watches other repeated calls. The
+    end of the body waits for a call under way.
 
-    Who holds a lock repeats nothing: a call might wait for the lock, and he for the call. It is a
-    signal's handler, which interrupted others that work under the lock.
+    Nothing is repeated on a thread that holds a lock: the call might wait for the lock, and the
+    thread for the call. This is a signal handler that interrupted work under the lock.
 
     Args:
-        name: Of the call's thread.
-        seconds: How long after the beginning, and after the end of a call, the next one begins.
-        call: What to call. An error is logged, and the call is made again.
+        name: The name of the call's thread.
+        seconds: The seconds from the beginning, or from the end of a call, to the next call.
+        call: The function to call. An error is logged, and the call is repeated.
     """
     if holds_a_lock():
         yield
         return
-    one = _Repeated(name, seconds, call, monotonic() + seconds)
+    repeated_call = _Repeated(name, seconds, call, monotonic() + seconds)
     try:
-        _repeater.add(one)
+        _repeater.add(repeated_call)
         yield
     finally:
-        _repeater.remove(one)
+        _repeater.remove(repeated_call)
 
 
 _Jobs: TypeAlias = SimpleQueue[tuple[str, _Work]]
 
 
 class _Threads:
-    """The threads of this process; a forked child begins with none."""
+    """The idle threads of this process. A forked child begins with none."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
-        self._idle: list[_Jobs] = []  # one for each idle thread; the last one was busy last
+        self._idle: list[_Jobs] = []  # one queue for each idle thread, the most recently busy last
         begin_anew_in_child(self, lambda threads: threads._idle.clear())
 
     def run(self, name: str, work: _Work) -> None:
@@ -179,7 +181,7 @@ class _Threads:
             jobs.put((name, work))
             return
         jobs = SimpleQueue()
-        jobs.put((name, work))  # not as an argument: the thread would keep it until it ends
+        jobs.put((name, work))  # not an argument, because the thread would hold it until it stops
         thread = threading.Thread(target=self._serve, args=(jobs,), name=_IDLE_NAME, daemon=True)
         thread.start()
 
@@ -193,7 +195,7 @@ class _Threads:
                     if jobs in self._idle:
                         self._idle.remove(jobs)
                         return
-                if awaited:  # a signal's exception came to who was about to give it
+                if awaited:  # a signal interrupted the thread that was about to put a call
                     return
                 awaited = True  # a call is on its way
                 continue
@@ -201,10 +203,10 @@ class _Threads:
             thread.name = name
             deliver = Context().run(work)
             thread.name = _IDLE_NAME
-            with self._lock:  # before the caller goes on: his next call finds this thread idle
+            with self._lock:  # before the caller continues: its next call finds this thread idle
                 self._idle.append(jobs)
             deliver()
-            del work, deliver  # an idle thread keeps nothing alive
+            del work, deliver  # an idle thread holds no references
 
 
 @dataclass(eq=False, slots=True)
@@ -217,7 +219,7 @@ class _Repeated:
 
 
 class _Repeater:
-    """Starts all repeated calls of this process, from one thread that ends when there are none."""
+    """Starts all repeated calls of this process, from one thread that stops when there are none."""
 
     def __init__(self) -> None:
         self._all: set[_Repeated] = set()
@@ -225,49 +227,56 @@ class _Repeater:
         begin_anew_in_child(self, _Repeater._begin)
 
     def _begin(self) -> None:
-        for one in self._all:  # the body that forked goes on in the child, its call does not
-            one.running = False
+        for repeated in self._all:  # the body continues in a forked child, its calls do not
+            repeated.running = False
         self._all = set()
         self._changed = threading.Condition(fork_safe_lock())
         self._look_at: float | None = None  # None: no thread looks
 
-    def add(self, one: _Repeated) -> None:
+    def add(self, repeated: _Repeated) -> None:
         try:
             with self._changed:
-                self._all.add(one)
+                self._all.add(repeated)
                 looks = self._look_at is not None
-                if self._look_at is None or one.due < self._look_at:
-                    self._look_at = one.due
+                if self._look_at is None or repeated.due < self._look_at:
+                    self._look_at = repeated.due
                     self._changed.notify_all()
             if not looks:
                 start("memory-repeater", self._look).add_done_callback(self._looked)
-        except BaseException:  # Ctrl-C, perhaps before a thread looks; two that look do no harm
+        except BaseException:  # Ctrl-C, perhaps before a thread looks; two lookers do no harm
             self._nobody_looks()
             raise
 
-    def remove(self, one: _Repeated) -> None:
+    def remove(self, repeated: _Repeated) -> None:
         with self._changed:
-            self._all.discard(one)
-            self._changed.wait_for(lambda: not one.running)
+            self._all.discard(repeated)
+            self._changed.wait_for(lambda: not repeated.running)
 
     def _look(self) -> None:
         while True:
             with self._changed:
                 now = monotonic()
-                due = [one for one in self._all if one.due <= now and not one.running]
-                for one in due:
-                    one.running = True
+                due = [
+                    repeated
+                    for repeated in self._all
+                    if repeated.due <= now and not repeated.running
+                ]
+                for repeated in due:
+                    repeated.running = True
                 if not self._all:
                     self._look_at = None
                     return
                 if not due:
-                    ahead = [now + one.seconds if one.running else one.due for one in self._all]
+                    ahead = [
+                        now + repeated.seconds if repeated.running else repeated.due
+                        for repeated in self._all
+                    ]
                     self._look_at = min(ahead)
                     self._changed.wait(self._look_at - now)
             self._call(due)
 
     def _looked(self, future: Future[None]) -> None:
-        if future.exception() is not None:  # there was no thread: the next one added tries again
+        if future.exception() is not None:  # no thread could be started: the next `add` tries again
             self._nobody_looks()
 
     def _nobody_looks(self) -> None:
@@ -275,18 +284,20 @@ class _Repeater:
             self._look_at = None
 
     def _call(self, due: list[_Repeated]) -> None:
-        for one in due:
-            start(one.name, one.call).add_done_callback(partial(self._called, one))
+        for repeated in due:
+            start(repeated.name, repeated.call).add_done_callback(partial(self._called, repeated))
 
-    def _called(self, one: _Repeated, future: Future[bool]) -> None:
+    def _called(self, repeated: _Repeated, future: Future[bool]) -> None:
         error = future.exception()
         with self._changed:
-            one.running, one.due = False, monotonic() + one.seconds
+            repeated.running, repeated.due = False, monotonic() + repeated.seconds
             if error is None and not future.result():
-                self._all.discard(one)
+                self._all.discard(repeated)
             self._changed.notify_all()
         if error is not None:
-            logger.error("the repeated call %r failed, and is made again", one.name, exc_info=error)
+            logger.error(
+                "the repeated call %r failed and will be retried", repeated.name, exc_info=error
+            )
 
 
 _threads = _Threads()

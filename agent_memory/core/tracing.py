@@ -1,9 +1,4 @@
-"""Spans for OpenTelemetry, where the application has set a provider of them; else one look and no
-more. Nothing is imported for it: whoever sets a provider has imported it.
-
-Names are those of the GenAI semantic conventions 0.1.0 (open-telemetry/semantic-conventions-genai).
-What somebody said is in a span only where the convention's environment variable asks for it.
-"""
+"""Spans for OpenTelemetry, named by the GenAI conventions; nearly free without a provider."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from opentelemetry import trace
@@ -32,45 +27,50 @@ class Span:
     """A span that is under way.
 
     Args:
-        span: As OpenTelemetry has it.
+        span: The span of OpenTelemetry.
     """
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span
 
     def told(self, attributes: Attributes) -> None:
-        """Add what is known by now; what is None is left out."""
+        """Add attributes. Those that are None are left out."""
         self._span.set_attributes(_known(attributes))
 
     def called(self, name: str) -> None:
-        """Give it another name, now that more is known."""
+        """Change the name of the span."""
         self._span.update_name(name)
 
     def failed(self, kind: str) -> None:
-        """Say of what kind the error is that it ended with: no more, since a sentence may repeat
-        what somebody said.
+        """Set the type of the error with which the span ended.
+
+        The error's text is left out, because it may repeat a user's words.
         """
         self._span.set_attribute("error.type", kind)
         self._span.set_status(_api().StatusCode.ERROR)
 
     def current(self) -> AbstractContextManager[object]:
-        """Have spans that begin in this block be parts of it."""
-        how = {"end_on_exit": False, "record_exception": False, "set_status_on_exception": False}
-        entered: AbstractContextManager[object] = _api().use_span(self._span, **how)
-        return entered
+        """Make spans that begin in this block children of the span."""
+        options = {
+            "end_on_exit": False,
+            "record_exception": False,
+            "set_status_on_exception": False,
+        }
+        context: AbstractContextManager[object] = _api().use_span(self._span, **options)
+        return context
 
     def end(self) -> None:
-        """It is over."""
+        """End the span."""
         self._span.end()
 
 
 def is_on() -> bool:
-    """Whether anybody takes spans."""
+    """Return whether a tracer provider is set."""
     return _provider() is not None
 
 
 def records_content() -> bool:
-    """Whether spans are to have what was said, asked and remembered."""
+    """Return whether spans record messages, queries and memories."""
     return os.environ.get(CONTENT, "").lower() in _WITH_CONTENT
 
 
@@ -78,15 +78,16 @@ def records_content() -> bool:
 def under_way(
     name: str, attributes: Attributes, kind: Kind = "internal", within: Context | None = None
 ) -> Iterator[Span | None]:
-    """A span for as long as the block takes; None where nobody takes spans.
+    """Start a span for the duration of the block; None without a provider.
 
-    What begins in the block is no part of it: see `Span.current`. So a generator may hold it.
+    Spans that begin in the block are not its children; see `Span.current`. A generator may
+    therefore hold it.
 
     Args:
-        name: Its name.
-        attributes: What is known of it beforehand.
-        kind: What it is to others.
-        within: What it is a part of; else the current span.
+        name: The name of the span.
+        attributes: The attributes that are known at the start.
+        kind: The kind of the span.
+        within: The parent; None for the current span.
     """
     provider = _provider()
     if provider is None:
@@ -96,13 +97,13 @@ def under_way(
 
     kinds = _api().SpanKind
     tracer = provider.get_tracer("agent_memory", __version__)
-    begun = tracer.start_span(
+    started = tracer.start_span(
         name,
         within,
         {"internal": kinds.INTERNAL, "client": kinds.CLIENT, "server": kinds.SERVER}[kind],
         _known(attributes),
     )
-    span = Span(begun)
+    span = Span(started)
     try:
         yield span
     except Exception as error:
@@ -115,7 +116,7 @@ def under_way(
 def span(
     name: str, attributes: Attributes, kind: Kind = "internal", within: Context | None = None
 ) -> AbstractContextManager[Span | None]:
-    """The same, and what begins in the block is a part of it."""
+    """Start a span whose children are the spans that begin in the block."""
     return nullcontext() if _provider() is None else _span(name, attributes, kind, within)
 
 
@@ -123,17 +124,17 @@ def span(
 def _span(
     name: str, attributes: Attributes, kind: Kind, within: Context | None
 ) -> Iterator[Span | None]:
-    with under_way(name, attributes, kind, within) as one, current(one):
-        yield one
+    with under_way(name, attributes, kind, within) as started, current(started):
+        yield started
 
 
 def current(span: Span | None) -> AbstractContextManager[object]:
-    """`Span.current`, where there is one."""
+    """Make a span the current one, if there is one."""
     return nullcontext() if span is None else span.current()
 
 
 def here() -> Context | None:
-    """What spans that begin here are parts of, to be handed to another thread; None for nothing."""
+    """Return the current parent of spans, for another thread; None if there is none."""
     if _provider() is None:
         return None
     from opentelemetry.context import get_current
@@ -143,7 +144,7 @@ def here() -> Context | None:
 
 @contextmanager
 def within(context: Context | None) -> Iterator[None]:
-    """Have what begins in this block be a part of what `here` gave."""
+    """Make spans in this block children of a result of `here`."""
     if context is None:
         yield
         return
@@ -157,7 +158,7 @@ def within(context: Context | None) -> Iterator[None]:
 
 
 def ids() -> tuple[str, str] | None:
-    """The trace and the span at hand, as logs write them; None where there is none."""
+    """Return the ids of the current trace and span, as logs show them; None without a span."""
     if _provider() is None:
         return None
     context = _api().get_current_span().get_span_context()
@@ -165,7 +166,7 @@ def ids() -> tuple[str, str] | None:
 
 
 def leaving() -> dict[str, str]:
-    """The headers that tell another service which trace a request is a part of."""
+    """Return the headers that continue the trace in another service."""
     headers: dict[str, str] = {}
     if _provider() is not None:
         from opentelemetry.propagate import inject
@@ -175,7 +176,7 @@ def leaving() -> dict[str, str]:
 
 
 def arriving(headers: Iterable[tuple[bytes, bytes]]) -> Context | None:
-    """What a request is a part of, by its headers; None where nobody takes spans."""
+    """Return the parent span of a request, from its headers; None without a provider."""
     if _provider() is None:
         return None
     from opentelemetry.propagate import extract
@@ -184,7 +185,7 @@ def arriving(headers: Iterable[tuple[bytes, bytes]]) -> Context | None:
 
 
 def as_json(value: object) -> str:
-    """A value of several parts, as spans hold it."""
+    """Return a value with several parts as an attribute."""
     return json.dumps(value, default=str)
 
 
@@ -193,14 +194,14 @@ def _api() -> Any:
 
 
 def _provider() -> Any:
-    """What the application has set; None where it has set nothing."""
+    """Return the provider that the application has set, or None."""
     api = sys.modules.get(_API)
-    provider_of = getattr(api, "get_tracer_provider", None)  # it may be half imported
+    provider_of = getattr(api, "get_tracer_provider", None)  # the module may be half imported
     if api is None or provider_of is None:
         return None
     provider = provider_of()
-    nothing = isinstance(provider, (api.ProxyTracerProvider, api.NoOpTracerProvider))
-    return None if nothing else provider
+    is_default = isinstance(provider, (api.ProxyTracerProvider, api.NoOpTracerProvider))
+    return None if is_default else provider
 
 
 def _known(attributes: Attributes) -> dict[str, Any]:
@@ -214,3 +215,7 @@ def _name_of(error: BaseException) -> str:
         if kind.__module__ == "builtins"
         else (f"{kind.__module__}.{kind.__qualname__}")
     )
+
+
+P = ParamSpec("P")
+T = TypeVar("T")

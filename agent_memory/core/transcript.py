@@ -1,4 +1,4 @@
-"""Messages as text for a model to read, and in pieces that fit it. Pure."""
+"""Messages as text for a model, and in pieces that fit it. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NEAR = 1_000  # characters in which a sentence or a word may end
 
 
 def speaker(message: Message) -> str:
-    """The speaker's name, else the role."""
+    """Return the speaker's name, or the role if there is none."""
     if message.role is not None:
         return message.name or message.role
     view = message.to_openai() or {}
@@ -27,9 +27,9 @@ def speaker(message: Message) -> str:
 
 
 def told(message: Message) -> str:
-    """All that a message tells, calls and results included, as one text.
+    """Return the whole content of a message as one text, with calls and results.
 
-    Pictures, sound and files are named, as is what a provider adds to a call.
+    Pictures, sound and files are named, and so are a provider's additions to a call.
     """
     views = message.views()
     if not views:
@@ -38,7 +38,7 @@ def told(message: Message) -> str:
 
 
 def _unshown(raw: dict[str, Any], name: str | None) -> str:
-    """What can be read of an item that no chat shows; a compaction tells of what came before it."""
+    """Return the readable part of an item without a chat form; nothing for a compaction."""
     readable = {key: value for key, value in raw.items() if value and key not in _UNREADABLE}
     if readable.keys() <= {"type"} or compacts(raw, name):
         return ""
@@ -72,15 +72,15 @@ def _call(call: dict[str, Any]) -> str:
 
 
 def line(entry: Entry, *, number: int | None = None) -> str:
-    """One entry of a transcript: number, day, speaker and what was said."""
+    """Return one line of a transcript: number, day, speaker and text."""
     place = f"[{number}] " if number is not None else ""
-    return f"{place}{entry.created_at:%Y-%m-%d} {speaker(entry.message)}: {told(entry.message)}"
+    return f"{place}{entry.said_at:%Y-%m-%d} {speaker(entry.message)}: {told(entry.message)}"
 
 
 def chunks(entries: Sequence[Entry], count: Count, limit: int) -> Iterator[str]:
-    """The whole transcript in pieces of at most `limit` tokens; nothing is left out.
+    """Yield the whole transcript in pieces of at most `limit` tokens.
 
-    A message that alone passes the limit is split.
+    A single message that exceeds the limit is split.
     """
     piece: list[str] = []
     size = 0
@@ -97,8 +97,10 @@ def chunks(entries: Sequence[Entry], count: Count, limit: int) -> Iterator[str]:
 
 
 def split(text: str, count: Count, limit: int) -> list[str]:
-    """A text in parts of at most `limit` tokens each, halved until they fit: after a sentence where
-    one ends near the middle, else between words."""
+    """Split a text into parts of at most `limit` tokens by halving it.
+
+    It is split after a sentence that ends near the middle, or between words.
+    """
     if count(text) < limit or len(text) < 2:
         return [text]
     middle = len(text) // 2
@@ -108,10 +110,10 @@ def split(text: str, count: Count, limit: int) -> list[str]:
 
 
 def clip(text: str, count: Count, limit: int) -> str:
-    """The beginning of a text that fits `limit` tokens.
+    """Return the beginning of a text within `limit` tokens.
 
-    It ends with a sentence where at least half of what fits remains, else with a word, so that no
-    number is cut short; inside a word only where there is no other way.
+    It ends with a sentence if at least half of the room is used. If not, it ends with a word, so
+    that no number is cut. It ends inside a word only if there is no other way.
     """
     if count(text) <= limit:
         return text
@@ -119,7 +121,7 @@ def clip(text: str, count: Count, limit: int) -> str:
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if count(text[:middle]) <= limit else (low, middle - 1)
-    kept = text[: last_break(text, low)].rstrip()
-    while kept and count(kept) > limit:  # shorter text can cost a token more
-        kept = kept[:-1].rstrip()
-    return kept
+    beginning = text[: last_break(text, low)].rstrip()
+    while beginning and count(beginning) > limit:  # shorter text can cost a token more
+        beginning = beginning[:-1].rstrip()
+    return beginning

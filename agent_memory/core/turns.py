@@ -1,7 +1,7 @@
-"""Turns: a question with all that comes of it, and whether it is whole.
+"""Turns: a question with all messages that follow from it, and whether it is complete.
 
-Pure. A turn begins with what the user says and ends with what the assistant answers; the calls of
-tools between them, and their results, belong to it.
+Pure. A turn begins with the user's message and ends with the assistant's answer. The tool calls
+between them, and their results, belong to it.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from typing import Any
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Span
-from agent_memory.core.window import role_of, visible
+from agent_memory.core.order import pairs
+from agent_memory.core.records import Span
+from agent_memory.core.shapes import role_of, shape_of
 from agent_memory.errors import InvalidInput, InvalidMessage
 
 EARLIER = "earlier_rounds"
-"""Field of a response that was handed back: what was said since the question, and is not stored."""
+"""The field of a returned response with the messages since the question, which are not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn that waits for its answer; made by `AgentMemory.before_turn` or `regenerate`.
+    """A turn without its answer, from `AgentMemory.before_turn` or `regenerate`.
 
     Attributes:
-        session_id: The conversation.
-        user_id: The user that was named, or None.
-        asked: The turn so far, whole.
-        context: The window, what was recalled for the turn, and what of the turn is shown.
-        messages: What to send to a model: OpenAI chat dicts, the context with the turn at its end.
-            They fit the context's `max_tokens`.
-        regenerates: From the question to the newest message of the log, where `regenerate` asks it
-            again; None for a new turn.
+        session_id: The session.
+        user_id: The named user, or None.
+        asked: The messages of the turn.
+        context: The window, the recalls for the turn, and the turn's messages as they are shown.
+        messages: The messages to send to a model: OpenAI chat dicts, the context with the turn at
+            its end. They fit the context's `max_tokens`.
+        regenerates: For `regenerate`, the range from the question to the newest message of the
+            log; None for a new turn.
     """
 
     session_id: str
@@ -45,7 +46,8 @@ class Turn:
 
     @property
     def cost(self) -> float | None:
-        """US dollars that its context took; None where the price of a model is not known."""
+        """Return the cost of its context in US dollars; None if the price of a model is not
+        known."""
         return self.context.cost
 
 
@@ -56,50 +58,49 @@ def turn_of(
     context: MemoryContext,
     regenerates: Span | None = None,
 ) -> Turn:
-    """The turn of a context that was packed for it."""
+    """Return the turn for a packed context."""
     return Turn(session_id, user_id, asked, context, context.to_messages(), regenerates)
 
 
 def check_turn(given: object) -> None:
-    """Refuse what is no turn.
+    """Refuse a value that is not a turn.
 
     Raises:
-        InvalidInput: It is none.
+        InvalidInput: The value is not a turn.
     """
     if not isinstance(given, Turn):
         raise InvalidInput(
-            f"The turn is {quoted(given)}. Give what before_turn() or regenerate() gave."
+            f"The turn is {quoted(given)}. Pass a result of before_turn() or regenerate()."
         )
 
 
 def messages_of(given: object, role: str) -> list[Message]:
-    """The messages that a caller gave: a text, a message in any form, or a list of messages.
+    """Convert a caller's value to messages: a text, a message in any form, or a list of messages.
 
-    A response that was handed back for the caller to run tools stands for what was said before it
-    too.
-
-    Args:
-        given: What the caller gave.
-        role: Whose words a bare text is.
+    A response that was returned so that the caller runs tools includes the messages before it.
 
     Raises:
-        InvalidMessage: It is none of these.
+        InvalidMessage: The value is none of these.
     """
     if isinstance(given, str):
         return [Message(role=role, content=given)]
-    found: list[Message] = []
-    for one in given if isinstance(given, list | tuple) else [given]:
-        if _is_response(one):
-            earlier = one.get(EARLIER) if isinstance(one, Mapping) else getattr(one, EARLIER, None)
-            found += [Message.of(message) for message in earlier or ()]
-            found.append(answer_in(one))
+    messages: list[Message] = []
+    for item in given if isinstance(given, list | tuple) else [given]:
+        if isinstance(item, str):
+            messages.append(Message(role=role, content=item))
+        elif _is_response(item):
+            earlier = (
+                item.get(EARLIER) if isinstance(item, Mapping) else getattr(item, EARLIER, None)
+            )
+            messages += [Message.of(message) for message in earlier or ()]
+            messages.append(answer_in(item))
         else:
-            found += Message.all_of(one)
-    return found
+            messages += Message.all_of(item)
+    return messages
 
 
 def question_of(asked: Sequence[Message]) -> Sequence[Message]:
-    """What a turn so far began with: all that was said before the model said anything."""
+    """Return the start of a turn: all messages before the assistant's first one."""
     for place, message in enumerate(asked):
         if role_of(message) == "assistant":
             return asked[:place] or asked
@@ -107,14 +108,16 @@ def question_of(asked: Sequence[Message]) -> Sequence[Message]:
 
 
 def answer_in(response: object) -> Message:
-    """The message of a response, without the fields in which its provider says nothing: others
-    refuse to be sent them.
+    """Return the message of a response without empty provider fields, which other providers
+    refuse.
 
     Raises:
-        InvalidMessage: It has none.
+        InvalidMessage: The response has no message.
     """
-    given = Message.of(response).to_dict()
-    return Message.of({key: one for key, one in given.items() if key == "content" or _says(one)})
+    fields = Message.of(response).to_dict()
+    return Message.of(
+        {key: value for key, value in fields.items() if key == "content" or _says(value)}
+    )
 
 
 def _is_response(given: object) -> bool:
@@ -129,63 +132,56 @@ def _says(value: object) -> bool:
     return value is not None and value != []
 
 
-def open_calls(said: Sequence[Message]) -> list[dict[str, Any]]:
-    """The calls of tools that have no result yet, oldest first."""
-    waiting: dict[str, dict[str, Any]] = {}
-    for message in said:
+def open_calls(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the tool calls that have no result yet, oldest first."""
+    pending: dict[str, dict[str, Any]] = {}
+    for message in messages:
         view = message.to_openai() or {}
-        waiting |= {str(call.get("id")): call for call in view.get("tool_calls") or ()}
+        pending |= {str(call.get("id")): call for call in view.get("tool_calls") or ()}
         if view.get("role") == "tool":
-            waiting.pop(str(view.get("tool_call_id")), None)
-    return list(waiting.values())
+            pending.pop(str(view.get("tool_call_id")), None)
+    return list(pending.values())
 
 
 def check_so_far(said: Sequence[Message], soon: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Refuse what no model can be asked to go on with: every call has its result in the turn.
-
-    Args:
-        said: The turn so far.
-        soon: Calls whose results are still to come.
+    """Validate that a model can continue a turn: every call has its result in the turn.
 
     Raises:
-        InvalidMessage: Nothing is asked, a call has no result, or a result no call.
+        InvalidMessage: There is no question, a call has no result, or a result has no call.
     """
     if all(message.is_system for message in said):
-        raise InvalidMessage("Nothing is asked. Give the question, as text or as a message.")
-    said = [*said, *(Message(role="tool", tool_call_id=str(one.get("id"))) for one in soon)]
-    entries = [_entry(seq, message) for seq, message in enumerate(said, 1)]
-    shown = {entry.seq for entry in visible(entries, was_cut=False)}
-    for entry in entries:
-        view = entry.message.to_openai()
-        if entry.seq in shown or view is None or entry.message.is_system:
-            continue
-        if view.get("role") in ("tool", "function"):
-            call = quoted(view.get("tool_call_id") or view.get("name"))
-            raise InvalidMessage(
-                f"The result of {call} answers no call of this turn. Give the assistant's message "
-                "with the call before it, in the same list."
-            )
-        calls = [*open_calls(said), *(view.get("tool_calls") or ()), {"id": "function_call"}]
-        raise InvalidMessage(
-            f"A call of a tool has no result: {quoted(calls[0].get('id'))}. Add its result, as "
-            '{"role": "tool", "tool_call_id": ..., "content": ...}.'
-        )
+        raise InvalidMessage("The turn has no question. Pass it as text or as a message.")
+    said = [*said, *(Message(role="tool", tool_call_id=str(call.get("id"))) for call in soon)]
+    shapes = [shape_of(message) for message in said]
+    answered = pairs(shapes)
+    answered_calls = set(answered.values())
+    for place, shape in enumerate(shapes):
+        for number, call in enumerate(shape.calls):
+            if (place, number) not in answered_calls:
+                raise InvalidMessage(
+                    f"A tool call has no result: {quoted(call.id or call.name)}. Add its "
+                    'result, as {"role": "tool", "tool_call_id": ..., "content": ...}.'
+                )
+        for number, answer in enumerate(shape.answers):
+            if (place, number) not in answered:
+                view = shape.views[answer.view]
+                name = quoted(view.get("tool_call_id") or view.get("name"))
+                raise InvalidMessage(
+                    f"The result of {name} answers no call of this turn. Give the assistant's "
+                    "message with the call before it, in the same list."
+                )
 
 
 def check_whole(said: Sequence[Message]) -> None:
-    """Refuse half a turn.
+    """Refuse an incomplete turn.
 
     Raises:
-        InvalidMessage: It does not end with the assistant's words, or see `check_so_far`.
+        InvalidMessage: It does not end with the assistant's message, or see `check_so_far`.
     """
     check_so_far(said)
     last = role_of(said[-1])
     if last != "assistant":
         raise InvalidMessage(
-            f"The turn ends with a message of the role {last!r}. Nothing was stored; it is whole "
-            "once the assistant has answered."
+            f"The turn ends with a message of the role {last!r}. Nothing was stored. Store the "
+            "turn once the assistant has answered."
         )
-
-
-def _entry(seq: int, message: Message) -> Entry:
-    return Entry("", seq, message, 0, 0, "", message.created_at)

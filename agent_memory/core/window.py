@@ -1,23 +1,28 @@
-"""What a window shows and where it may be cut. Pure functions over entries.
+"""Visibility of a window's entries, and the places where it may be cut. Pure functions.
 
-Two rules hold everywhere. A tool call and its results stand or fall together, matched by call id
-and not by place. And once anything was cut away, a window starts at a user message wherever it has
-one: where a cut has to fall inside a turn, the user message that opened the turn stays pinned.
+Two rules hold everywhere. A tool call and its results are cut together, matched by call id and not
+by place. After a cut, a window starts at a user message if it has one. If a cut must fall inside a
+turn, the user message that opened the turn stays pinned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
+from operator import is_
 from typing import NamedTuple
 
-from agent_memory.core.messages import Message
+from agent_memory.core.messages import SYSTEM_ROLES
+from agent_memory.core.order import pairs
 from agent_memory.core.records import Draft, Entry, Head
+from agent_memory.core.render_cache import Recent
+from agent_memory.core.shapes import Shape, shape_of, shapes_of
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a window begins: after seq `start`, with the `pinned` earlier seqs kept."""
+    """The beginning of a window: after seq `start`, with the `pinned` earlier seqs."""
 
     start: int
     pinned: tuple[int, ...] = ()
@@ -25,59 +30,78 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """For each entry: may it be shown, and the place of the call it belongs to, or its own."""
+    """For each entry, whether it may be shown, and the place of its call, or its own place."""
 
     shown: list[bool]
     group: list[int]
     first_open: int | None
-    """Place of the first call in the newest turn that waits for results."""
+    """Place of the first call without a result in the newest turn."""
+    pending: int = 0
+    orphans: int = 0
+
+    def with_more(self, more: _Layout) -> _Layout:
+        """Append a layout to this one, whose calls all have results."""
+        count = len(self.shown)
+        return _Layout(
+            self.shown + more.shown,
+            self.group + [count + place for place in more.group],
+            None if more.first_open is None else count + more.first_open,
+            more.pending,
+            more.orphans,
+        )
 
     def cuttable(self) -> list[bool]:
-        """For each entry, whether the window may be cut right after it."""
+        """Return for each entry whether the window may be cut right after it."""
         if self.first_open is None and self.group == list(range(len(self.shown))):
             return [True] * len(self.shown)
         last_of_group = {call: i for i, call in enumerate(self.group) if self.shown[i]}
-        reach, found = -1, []
+        reach, result = -1, []
         for i, shown in enumerate(self.shown):
             if shown:
                 reach = max(reach, last_of_group[self.group[i]])
-            found.append(reach <= i and (self.first_open is None or i < self.first_open))
-        return found
+            result.append(reach <= i and (self.first_open is None or i < self.first_open))
+        return result
 
 
-_CallId = tuple[str, str]
-"""Kind and id of a call: an old function call goes by its name, a tool call by its id."""
+class _Known(NamedTuple):
+    """A cached layout.
 
-_PLAIN = ("user", "assistant")
-"""Roles of messages that neither call nor answer, unless they carry more than content."""
+    Attributes:
+        entries: The entries.
+        layout: Their layout.
+        settled: The shapes of the entries before the newest question.
+        before: The layout of these entries.
+    """
 
-_NO_CALL = ("call without an id", "")  # nothing can answer it
+    entries: Sequence[Entry]
+    layout: _Layout
+    settled: list[Shape]
+    before: _Layout
 
 
-def role_of(message: Message) -> str | None:
-    """The role a chat would show the message under."""
-    if message.role is not None:
-        return message.role
-    view = message.to_openai()
-    return view.get("role") if view else None
+_LAYOUTS: Recent[_Known] = Recent(64)
 
 
 def is_user(entry: Entry) -> bool:
-    """Whether a user says it."""
-    message = entry.message
-    return message.role == "user" or (message.role is None and role_of(message) == "user")
+    """Return whether an entry is a user's message with content."""
+    return _is_users(shape_of(entry.message))
+
+
+def _is_users(shape: Shape) -> bool:
+    return shape.role == "user" and shape.speaks
 
 
 def visible(entries: Sequence[Entry], *, was_cut: bool) -> list[Entry]:
-    """The entries a context may show, in order.
+    """Return the entries that a context may show, in order.
 
-    Left out are system messages (they stand at the top), calls whose results have not come, results
-    without their call, and raw items that have no chat form. They stay in the log.
+    System messages are left out, because they stand at the top. Calls without results, results
+    without calls, empty messages, and raw items without a chat form are left out too. They stay in
+    the log. Text beside such a call or result is shown.
 
     Args:
         entries: A window, pinned entries first.
-        was_cut: Whether earlier entries have left it; then leading entries before the first user
-            message are left out too.
+        was_cut: Whether earlier entries have left the window. Entries before the first user
+            message are then left out too.
     """
     shown = _shown(entries)
     if was_cut:
@@ -90,12 +114,11 @@ def visible(entries: Sequence[Entry], *, was_cut: bool) -> list[Entry]:
 def choose_cut(
     entries: Sequence[Entry], keep_tokens: int, keep_messages: int | None = None
 ) -> Cut | None:
-    """Where to cut a window so that it keeps the newest whole turns within bounds.
+    """Return the cut that keeps the newest whole turns within bounds.
 
-    Prefers the boundary between two turns. Where that would leave more than half of `keep_tokens`
-    unused, because one turn is very long, the cut falls inside that turn, between tool groups, and
-    the turn's user message stays pinned. A call still waiting for its results in the newest turn is
-    never cut away.
+    It prefers the boundary between two turns. If a very long turn would leave more than half of
+    `keep_tokens` unused, the cut falls inside that turn, between tool groups. The turn's user
+    message then stays pinned. A pending call in the newest turn is never cut away.
 
     Args:
         entries: The window, pinned entries first.
@@ -103,20 +126,20 @@ def choose_cut(
         keep_messages: Messages that may stay; None for any number.
 
     Returns:
-        The cut; None where no legal cut would take anything away. If even the newest group passes
-        the bounds, it alone is kept, beside the user message of its turn.
+        The cut; None if no legal cut removes anything. If even the newest group exceeds the
+        bounds, it stays, with the user message of its turn.
     """
     least: _Candidate | None = None
     boundary: _Candidate | None = None
     inside: _Candidate | None = None
-    for one in _candidates(entries, keep_tokens):
-        least = least or one
-        if one.use(keep_tokens, keep_messages) > 1:
+    for candidate in _candidates(entries, keep_tokens):
+        least = least or candidate
+        if candidate.use(keep_tokens, keep_messages) > 1:
             continue
-        if one.at_turn:
-            boundary = one
+        if candidate.at_turn:
+            boundary = candidate
         else:
-            inside = one
+            inside = candidate
     half_empty = boundary is not None and boundary.use(keep_tokens, keep_messages) < 0.5
     if boundary and inside and half_empty and inside.start < boundary.start:
         boundary = None
@@ -125,11 +148,11 @@ def choose_cut(
 
 
 def guarded(entries: Sequence[Entry], cut: Cut) -> Cut:
-    """A cut that leaves the newest group, and the user message that opened its turn.
+    """Limit a cut so that the newest group stays, with the user message that opened its turn.
 
     Args:
         entries: The window, pinned entries first.
-        cut: Whatever a strategy wants.
+        cut: The cut of a strategy.
     """
     layout = _layout(entries)
     newest = max((i for i, ok in enumerate(layout.shown) if ok), default=None)
@@ -144,16 +167,16 @@ def guarded(entries: Sequence[Entry], cut: Cut) -> Cut:
 
 
 def passes(entries: Sequence[Entry], max_messages: int | None) -> bool:
-    """Whether these are more than `max_messages`; None for any number."""
+    """Return whether there are more than `max_messages` entries; None for any number."""
     return max_messages is not None and len(entries) > max_messages
 
 
 def begun_anew(head: Head, first: Entry | None) -> Head:
-    """The head of a window that begins with its log, without a summary.
+    """Return the head of a window that begins with its log, without a summary.
 
     Args:
         head: The head.
-        first: What the log begins with; None for an empty one.
+        first: The first entry of the log; None for an empty log.
     """
     return replace(
         head,
@@ -166,7 +189,8 @@ def begun_anew(head: Head, first: Entry | None) -> Head:
 
 
 def ruled(head: Head, said: Sequence[Entry | Draft]) -> Head:
-    """The head whose system message is the last one of what is said; none where there is none."""
+    """Return the head with the last system message of new messages; without one if there is
+    none."""
     last = next((one for one in reversed(said) if one.message.is_system), None)
     if last is None:
         return replace(head, system=None, system_tokens=0)
@@ -174,71 +198,56 @@ def ruled(head: Head, said: Sequence[Entry | Draft]) -> Head:
 
 
 def apply(entries: Sequence[Entry], cut: Cut) -> list[Entry]:
-    """The entries that stay after a cut."""
+    """Return the entries that stay after a cut."""
     return [entry for entry in entries if entry.seq > cut.start or entry.seq in cut.pinned]
 
 
 def snap(entries: Sequence[Entry], start: int) -> int:
-    """The last legal place to cut at or before seq `start`; 0 where there is none."""
+    """Return the last legal cut at or before seq `start`; 0 if there is none."""
     layout = _layout(entries)
     legal = (e.seq for e, ok in zip(entries, layout.cuttable(), strict=True) if ok)
     return max((seq for seq in legal if seq <= start), default=0)
 
 
 def turns(entries: Sequence[Entry]) -> list[tuple[Entry, ...]]:
-    """Visible entries as turns: a user message with all that follows until the next one.
+    """Group visible entries into turns: a user message with all entries up to the next one.
 
-    What precedes the first user message is a turn of its own. A tool group that spans two user
-    messages joins their turns into one.
+    Entries before the first user message are a turn of their own. A tool group that spans two user
+    messages joins their turns.
     """
     layout = _layout(entries)
     cuttable = layout.cuttable()
-    done: list[tuple[Entry, ...]] = []
+    finished: list[tuple[Entry, ...]] = []
     current: list[Entry] = []
     previous_cuttable = True
     for i, entry in enumerate(entries):
         if current and is_user(entry) and previous_cuttable:
-            done.append(tuple(current))
+            finished.append(tuple(current))
             current = []
         if layout.shown[i]:
             current.append(entry)
         previous_cuttable = cuttable[i]
-    return [*done, tuple(current)] if current else done
+    return [*finished, tuple(current)] if current else finished
 
 
 def units(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Visible entries as what stands or falls together: a call with its results, or one message.
+    """Group visible entries into units: a call with its results, or a single message.
 
-    In the order in which they begin.
+    Units are in the order of their first entries.
     """
-    found: dict[int, list[Entry]] = {}
+    units_by_call: dict[int, list[Entry]] = {}
     for entry, group in zip(entries, _layout(entries).group, strict=True):
-        found.setdefault(group, []).append(entry)
-    return list(found.values())
+        units_by_call.setdefault(group, []).append(entry)
+    return list(units_by_call.values())
 
 
-def unshown(entries: Sequence[Entry], shown: Sequence[Entry]) -> tuple[int, int]:
-    """How many calls are not shown since they wait for results, and results since nothing calls.
-
-    Args:
-        entries: A window.
-        shown: What of it is visible.
-    """
-    seqs = {entry.seq for entry in shown}
-    waiting = orphans = 0
-    called: set[_CallId] = set()
-    for entry in entries:
-        if entry.seq in seqs or entry.message.is_system:
-            continue
-        views = entry.message.views()
-        calls = {call for view in views for call in _calls(view)}
-        called |= calls
-        waiting += bool(calls)
-        orphans += any(answer not in called for answer in filter(None, map(_answer, views)))
-    return waiting, orphans
+def unshown(entries: Sequence[Entry]) -> tuple[int, int]:
+    """Count the messages with pending calls, and the results without a call."""
+    layout = _layout(entries)
+    return layout.pending, layout.orphans
 
 
-class _Candidate(NamedTuple):  # a tuple, since there is one for nearly every entry
+class _Candidate(NamedTuple):  # a tuple, because there is one for nearly every entry
     start: int
     pinned: tuple[int, ...]
     tokens: int
@@ -246,15 +255,15 @@ class _Candidate(NamedTuple):  # a tuple, since there is one for nearly every en
     at_turn: bool
 
     def use(self, keep_tokens: int, keep_messages: int | None) -> float:
-        """The share of the bounds that is kept; above 1 it does not fit."""
+        """Return the used share of the bounds; a cut above 1 does not fit."""
         use = self.tokens / keep_tokens if keep_tokens > 0 else 2.0
         return max(use, self.messages / keep_messages) if keep_messages else use
 
 
 def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candidate]:
-    """Legal cuts with what they would keep, from the one that keeps least to the most.
+    """Yield legal cuts with the size of what they keep, smallest first.
 
-    Left out are those that keep more than `keep_tokens`, but for the one that keeps least.
+    Only the first may keep more than `keep_tokens`.
     """
     tokens = messages = 0
     next_shown: Entry | None = None
@@ -284,7 +293,7 @@ def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candida
 
 
 def _anchors(entries: Sequence[Entry]) -> list[Entry | None]:
-    """For each entry, the newest user message up to and with it."""
+    """Return for each entry the newest user message up to and including it."""
     anchors: list[Entry | None] = []
     newest: Entry | None = None
     for entry in entries:
@@ -294,87 +303,82 @@ def _anchors(entries: Sequence[Entry]) -> list[Entry | None]:
 
 
 def _shown(entries: Sequence[Entry]) -> list[Entry]:
-    if _are_plain(entries):
-        return list(entries)
-    return [entry for entry, ok in zip(entries, _layout(entries).shown, strict=True) if ok]
-
-
-def _are_plain(entries: Sequence[Entry]) -> bool:
-    """Whether all of them are; nearly always they are, and each context asks."""
-    for entry in entries:
-        message = entry.message
-        if message.role not in _PLAIN or message.tool_calls or message.__pydantic_extra__:
-            return False
-    return True
-
-
-def _is_plain(message: Message) -> bool:
-    """Whether it can neither call nor answer, and is shown."""
-    return message.role in _PLAIN and not message.tool_calls and not message.__pydantic_extra__
+    return [*compress(entries, _layout(entries).shown)]
 
 
 def _layout(entries: Sequence[Entry]) -> _Layout:
-    """Pair calls with results, newest unanswered call first where an id is used again."""
+    """Pair calls with results, and compute which entries can be shown.
+
+    These are complete groups, and entries with content beside calls and results. The part before
+    the newest question is computed once.
+    """
+    if not entries:
+        return _Layout([], [], None)
+    key = (id(entries[0].message),)
+    cached = _LAYOUTS.find(key)
+    if (
+        cached is not None
+        and cached.entries is entries
+        and len(cached.layout.shown) == len(entries)
+    ):
+        return cached.layout  # it is used several times for one context
+    shapes = shapes_of([entry.message for entry in entries])
+    before, settled = _Layout([], [], None), list[Shape]()
+    is_longer = cached is not None and len(cached.settled) <= len(shapes)
+    if cached is not None and is_longer and all(map(is_, cached.settled, shapes)):
+        before, settled = cached.before, cached.settled
+    newest = next((i for i in reversed(range(len(shapes))) if _is_users(shapes[i])), 0)
+    if newest > len(settled):
+        layout = before.with_more(_laid_out(entries, shapes, len(settled), newest))
+        if not (layout.pending or layout.orphans):  # no later entry is paired with an earlier one
+            before, settled = layout, shapes[:newest]
+    layout = before.with_more(_laid_out(entries, shapes, len(settled), len(shapes)))
+    return _LAYOUTS.put(key, _Known(entries, layout, settled, before)).layout
+
+
+def _laid_out(entries: Sequence[Entry], shapes: Sequence[Shape], begin: int, end: int) -> _Layout:
+    """Return the layout of a range of entries on their own."""
+    entries, shapes = entries[begin:end], shapes[begin:end]
+    shown = [shape.speaks for shape in shapes]
+    for place, shape in enumerate(shapes):
+        if shape.role in SYSTEM_ROLES and entries[place].message.is_system:
+            shown[place] = False
     group = list(range(len(entries)))
-    shown = [True] * len(entries)
-    if _are_plain(entries):
+    tools = [place for place, shape in enumerate(shapes) if shape.calls or shape.answers]
+    if not tools:
         return _Layout(shown, group, None)
-    waiting: dict[_CallId, int] = {}
-    missing: dict[int, set[_CallId]] = {}
-    last_user = -1
-    for i, entry in enumerate(entries):
-        message = entry.message
-        role = message.role
-        if not _is_plain(message):
-            views = message.views()
-            shown[i] = bool(views) and not message.is_system
-            role = role_of(message)
-            calls = [call for view in views for call in _calls(view)]
-            if calls:
-                missing[i] = set(calls)
-                waiting |= dict.fromkeys(calls, i)
-            for answer in filter(None, map(_answer, views)):
-                call = waiting.pop(answer, None)
-                if call is None:
-                    shown[i] = False
-                else:
-                    _join(group, group[call], i)
-                    missing[call].discard(answer)
-        if role == "user":
-            last_user = i
-    waits = [i for i, ids in missing.items() if ids]
-    if waits:
-        unanswered = {group[i] for i in waits}
-        shown = [ok and group[i] not in unanswered for i, ok in enumerate(shown)]
-    return _Layout(shown, group, min((i for i in waits if i > last_user), default=None))
+    answered = pairs(shapes)
+    _join(group, [(call[0], answer[0]) for answer, call in answered.items()])
+    answered_calls = set(answered.values())
+    pending_calls = [
+        place
+        for place in tools
+        for number in range(len(shapes[place].calls))
+        if (place, number) not in answered_calls
+    ]
+    incomplete = {group[place] for place in pending_calls}
+    paired = {place for place, _ in (*answered, *answered_calls)}
+    for place in paired:
+        shown[place] = shown[place] or group[place] not in incomplete
+    for place in tools if incomplete else ():
+        if group[place] in incomplete:
+            group[place] = place
+    users = (i for i in reversed(range(len(shapes))) if _is_users(shapes[i]))
+    last_user = next(users, -1)
+    first_open = min((i for i in pending_calls if i > last_user), default=None)
+    orphans = sum(len(shapes[place].answers) for place in tools) - len(answered)
+    return _Layout(shown, group, first_open, len(set(pending_calls)), orphans)
 
 
-def _join(group: list[int], call: int, answer: int) -> None:
-    """Put an answer into its call's group; what answers several calls makes these one group."""
-    first, second = sorted((call, group[answer]))
-    group[answer] = first
-    if second not in (first, answer):
-        group[second:answer] = [first if at == second else at for at in group[second:answer]]
-
-
-def _calls(view: dict[str, object]) -> list[_CallId]:
-    calls = view.get("tool_calls")
-    ids = [_call_id(call.get("id")) for call in calls] if isinstance(calls, list) else []
-    function = view.get("function_call")
-    if isinstance(function, dict):
-        ids.append(("function", str(function.get("name"))))
-    return ids
-
-
-def _answer(view: dict[str, object]) -> _CallId | None:
-    """Id of the call that a message answers; None for a message that is no answer."""
-    if view.get("role") == "tool":
-        found = _call_id(view.get("tool_call_id"))
-        return found if found != _NO_CALL else ("orphan", "")
-    if view.get("role") == "function":
-        return "function", str(view.get("name"))
-    return None
-
-
-def _call_id(value: object) -> _CallId:
-    return ("tool", value) if isinstance(value, str) else _NO_CALL
+def _join(group: list[int], joined: Sequence[tuple[int, int]]) -> None:
+    """Merge the groups of each pair of entries into one, named by its first entry."""
+    members: dict[int, list[int]] = {}
+    for left, right in joined:
+        first, second = group[left], group[right]
+        if first == second:
+            continue
+        first, second = min(first, second), max(first, second)
+        moved = members.pop(second, [second])
+        for place in moved:
+            group[place] = first
+        members.setdefault(first, [first]).extend(moved)

@@ -1,4 +1,4 @@
-"""Appending to a session: what is refused, and what becomes of the rest."""
+"""Append messages to a session, with checks, idempotency and redaction."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from agent_memory.core.messages import Message
-from agent_memory.core.once import (
+from agent_memory.core.idempotency import (
     Append,
     Appended,
     KeptKey,
@@ -19,9 +18,11 @@ from agent_memory.core.once import (
     key_of_import,
     key_of_message,
 )
+from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft
-from agent_memory.core.redacting import redacted
-from agent_memory.engine.gate import Gate
+from agent_memory.core.redaction import redacted
+from agent_memory.core.timestamps import IN_UTC, Zones
+from agent_memory.engine.append_queue import AppendQueue
 from agent_memory.engine.paging import is_there, read_of
 from agent_memory.errors import MessageTooLarge
 from agent_memory.stores.base import groups_appends
@@ -33,16 +34,16 @@ if TYPE_CHECKING:
     from agent_memory.engine.windows import Windows
     from agent_memory.stores.base import SessionStore
 
-_SHORT = 4_000  # characters; longer texts are better counted side by side
+_SHORT = 4_000  # characters; longer texts are tokenized in parallel instead
 _WIDEST = 6  # bytes of a character in JSON
-_FRAME = 2_000  # bytes of a flat message beside its content, names apart
+_FRAME = 2_000  # JSON bytes of a flat message without its content and names
 
 
 class Update(NamedTuple):
-    """What a caller gives; see `AgentMemory.update`, and `Append` for `own`."""
+    """The arguments of one append. See `AgentMemory.update`, and `Append` for `own`."""
 
     session_id: str
-    given: Sequence[Any]
+    messages: Sequence[Any]
     user_id: str | None
     key: WriteKey | str | None = None
     expected_end: int | None = None
@@ -50,21 +51,22 @@ class Update(NamedTuple):
 
 
 _Stored: TypeAlias = tuple["Head", "KeptKey | None"]
-"""The head after an append; and where all was appended before, what is kept of that."""
+"""The head after an append. For a retry, also the stored key of the first append."""
 
 
 class Appender:
-    """Appends what callers give.
+    """Appends messages.
 
     Args:
         store: The log.
         counter: Counts tokens.
-        windows: What was read of the log.
-        max_message_bytes: What one message may have, as JSON.
-        keep_keys: How long keys are known.
-        wait: In how many seconds to look at a session that a message of some time leaves nothing
-            to do for; a store that does not take that has it looked at at once.
-        redact: Takes out of texts what is not to be kept, if anything.
+        windows: The cache of windows.
+        max_message_bytes: The maximum size of a message as JSON.
+        keep_keys: How long idempotency keys are stored.
+        wait: Returns the seconds until a worker must look at a session whose newest message has
+            this time. A store that does not support this schedules the session immediately.
+        redact: Removes sensitive parts from texts, if set.
+        zones: The time zones of users.
     """
 
     def __init__(
@@ -76,13 +78,15 @@ class Appender:
         keep_keys: KeepKeys,
         wait: Callable[[datetime], float],
         redact: Callable[[str], str] | None = None,
+        zones: Zones = IN_UTC,
     ) -> None:
         self._store = store
+        self._zones = zones
         self._wait = wait if "within" in signature(store.append).parameters else None
         self._counter = counter
         self._grouping = store if groups_appends(store) else None
-        # with a server, all wait for answers at the same time
-        self._gate = None if store.remote else Gate(self._append, self._append_all)
+        # a remote store serves concurrent appends itself
+        self._queue = None if store.remote else AppendQueue(self._append, self._append_all)
         self._windows = windows
         self._max_message_bytes = max_message_bytes
         self._keep_keys: KeepKeys = keep_keys
@@ -91,42 +95,40 @@ class Appender:
     def append(
         self,
         session_id: str,
-        given: Sequence[Any],
+        messages: Sequence[Any],
         user_id: str | None,
         key: WriteKey | str | None = None,
         expected_end: int | None = None,
     ) -> tuple[Head, KeptKey | None]:
-        """Append messages, all of them or none; see `AgentMemory.update`.
+        """Append messages atomically. See `AgentMemory.update`.
 
         Returns:
-            The head as it is now; and where all was appended before, what is kept of that.
+            The current head. For a retry, also the stored key of the first append.
         """
-        update = Update(session_id, given, user_id, key, expected_end)
-        if self._gate is not None and is_brief(given):
-            return self._gate.made(update)
+        update = Update(session_id, messages, user_id, key, expected_end)
+        if self._queue is not None and is_brief(messages):
+            return self._queue.run(update)
         return self._append(update)
 
     def _append(self, update: Update) -> _Stored:
-        asked = self._asked(update)
-        within = {"within": asked.within} if asked.within else {}
-        if asked.once is None:
-            head = self._store.append(asked.session_id, asked.drafts, asked.user_id, **within)
-            self._windows.appended(head, asked.drafts)
+        request = self._request(update)
+        within = {"within": request.within} if request.within else {}
+        if request.once is None:
+            head = self._store.append(request.session_id, request.drafts, request.user_id, **within)
+            self._windows.appended(head, request.drafts)
             return head, None
         done = self._store.append_once(
-            asked.session_id, asked.drafts, asked.once, asked.user_id, **within
+            request.session_id, request.drafts, request.once, request.user_id, **within
         )
-        return self._done(asked, done)
+        return self._record(request, done)
 
     def append_all(
         self, updates: Sequence[Update], check: Callable[[str, str | None], None]
     ) -> list[_Stored | Exception] | None:
-        """Append for several callers in one transaction, each as `append` does it; what is refused
-        gives its error. None where the store has no such transactions: nothing was done.
+        """Append for several callers in one transaction, each as `append` does.
 
-        Args:
-            updates: What they give.
-            check: Refuses ids that are not usable.
+        A refused update returns its error. None if the store has no such transactions: then nothing
+        was appended.
         """
         return None if self._grouping is None else self._append_all(updates, check)
 
@@ -135,7 +137,7 @@ class Appender:
         updates: Sequence[Update],
         check: Callable[[str, str | None], None] = lambda session_id, user_id: None,
     ) -> list[_Stored | Exception]:
-        store, asked = self._grouping, dict[int, Append]()
+        store, requests = self._grouping, dict[int, Append]()
         found: dict[int, _Stored | Exception] = {}
         for place, update in enumerate(updates):
             try:
@@ -143,49 +145,50 @@ class Appender:
                 if store is None:
                     found[place] = self._append(update)
                 else:
-                    asked[place] = self._asked(update)
-            except Exception as error:  # noqa: BLE001 - whatever its messages are, the others go on
+                    requests[place] = self._request(update)
+            except Exception as error:  # noqa: BLE001 - a bad message must not stop the others
                 found[place] = error
-        done = [] if store is None else store.append_all(list(asked.values()))
-        for (place, one), result in zip(asked.items(), done, strict=True):
-            found[place] = result if isinstance(result, Exception) else self._done(one, result)
+        done = [] if store is None else store.append_all(list(requests.values()))
+        for (place, append), result in zip(requests.items(), done, strict=True):
+            found[place] = result if isinstance(result, Exception) else self._record(append, result)
         return [found[place] for place in range(len(updates))]
 
-    def _asked(self, update: Update) -> Append:
-        """What to ask of the store.
+    def _request(self, update: Update) -> Append:
+        """Check an update and return the request for the store.
 
         Raises:
-            InvalidInput: A message, the key or the end is not usable.
+            InvalidInput: A message, the key or the end is not valid.
         """
-        session_id, given, user_id, key, expected_end, own = update
-        drafts = self.drafts(given)
+        session_id, messages, user_id, key, expected_end, own = update
+        drafts = self.drafts(messages, session_id, user_id)
         if key is None and expected_end is None and not _have_ids(drafts):
             return Append(session_id, drafts, user_id, None, own, self._within(drafts))
         once = self._terms([draft.message for draft in drafts], key, expected_end)
         return Append(session_id, drafts, user_id, once, own, self._within(drafts))
 
     def _within(self, drafts: Sequence[Draft]) -> float:
-        """In how many seconds to look at a session."""
+        """Return the seconds until a worker must look at the session."""
         if not drafts or self._wait is None:
             return 0.0
         return self._wait(drafts[-1].message.created_at)
 
-    def _done(self, asked: Append, done: Appended) -> tuple[Head, KeptKey | None]:
-        if done.places:
-            self._windows.appended(done.head, [asked.drafts[place] for place in done.places])
-        return done.head, done.before
+    def _record(self, request: Append, result: Appended) -> tuple[Head, KeptKey | None]:
+        if result.places:
+            self._windows.appended(result.head, [request.drafts[place] for place in result.places])
+        return result.head, result.before
 
     def bring(
-        self, session_id: str, given: Sequence[tuple[str, Message]], user_id: str | None
+        self, session_id: str, messages: Sequence[tuple[str, Message]], user_id: str | None
     ) -> int:
-        """Append messages that come from elsewhere, each with what it is known by there: those that
-        are new, all of them or none. Such a name is known for as long as its key is kept.
+        """Append imported messages, each with its name in the source. Skip known names.
+
+        The new messages are appended atomically. A name is known as long as its key is stored.
 
         Returns:
-            How many were new.
+            The number of new messages.
         """
-        drafts = self.drafts([message for _, message in given])
-        ids = tuple(key_of_import(*one) for one in given)
+        drafts = self.drafts([message for _, message in messages], session_id, user_id)
+        ids = tuple(key_of_import(*one) for one in messages)
         once = Once(ids=ids, at=datetime.now(UTC))
         done = self._store.append_once(session_id, drafts, once, user_id)
         if done.places:
@@ -193,8 +196,9 @@ class Appender:
         return len(done.places)
 
     def stored(self, head: Head, key: WriteKey) -> list[Message] | None:
-        """The messages that were stored under a key, as far as the log has them; None where it is
-        not known, or the session is gone.
+        """Return the messages stored under a key, as far as the log still has them.
+
+        None if the key is unknown or the session is gone.
 
         Raises:
             Conflict: The key was used for other content.
@@ -203,10 +207,12 @@ class Appender:
         found = {one.name: one for one in self._store.keys(head.session_id, once.names)}
         if not found or not is_there(self._store, head):
             return None
-        kept = once.chosen(1, 0, found).before
-        if kept is None:
+        stored_key = once.chosen(1, 0, found).before
+        if stored_key is None:
             return None
-        log = read_of(self._store, head, after=kept.seq - 1, limit=kept.end - kept.seq + 1)
+        log = read_of(
+            self._store, head, after=stored_key.seq - 1, limit=stored_key.end - stored_key.seq + 1
+        )
         return [entry.message for entry in log]
 
     def _since(self, now: datetime) -> datetime | None:
@@ -215,10 +221,10 @@ class Appender:
     def _terms(
         self, messages: Sequence[Message], key: WriteKey | str | None, expected_end: int | None
     ) -> Once:
-        """On what terms to append.
+        """Return the idempotency terms of an append.
 
         Raises:
-            InvalidInput: The key or the end is not usable.
+            InvalidInput: The key or the end is not valid.
         """
         if expected_end is not None:
             check_end(expected_end)
@@ -231,23 +237,25 @@ class Appender:
             since=self._since(now),
         )
 
-    def drafts(self, given: Sequence[Any]) -> list[Draft]:
-        """What is to be appended.
+    def drafts(self, messages: Sequence[Any], session_id: str, user_id: str | None) -> list[Draft]:
+        """Return the drafts of messages to append.
 
         Raises:
-            InvalidMessage: One of them is no message.
-            MessageTooLarge: One of them is larger than `max_message_bytes`.
+            InvalidMessage: A value is not a message.
+            MessageTooLarge: A message is larger than `max_message_bytes`.
         """
-        messages: list[Message] = []
-        for each in given:
-            messages += Message.all_of(each)
+        if self._zones.by_user and user_id is None:
+            head = self._store.head(session_id)
+            user_id = head.user_id if head is not None else None
+        zone = self._zones.of(user_id)
+        messages = [one for each in messages for one in Message.all_of(each, zone)]
         for message in messages:
             check_size(message, self._max_message_bytes)
         return drafts_of(messages, self._counter, self._redact)
 
 
 def _have_ids(drafts: Sequence[Draft]) -> bool:
-    for draft in drafts:  # in this order: nearly all messages have nothing extra
+    for draft in drafts:  # check `extra` first: nearly all messages have none
         extra = draft.message.model_extra
         if extra and key_of_message(draft.message) is not None:
             return True
@@ -259,7 +267,7 @@ def drafts_of(
     counter: TokenCounter,
     redact: Callable[[str], str] | None = None,
 ) -> list[Draft]:
-    """Messages as they are to be kept, with what they cost."""
+    """Return the messages to store, redacted, with their token counts."""
     if redact is not None:
         messages = [redacted(message, redact) for message in messages]
     count, encoding = counter.message, counter.encoding
@@ -267,18 +275,14 @@ def drafts_of(
 
 
 def check_size(message: Message, most: int) -> None:
-    """Refuse a message that is larger than any may be.
-
-    Args:
-        message: What is to be appended.
-        most: Its bytes, as JSON.
+    """Refuse a message whose JSON is larger than `most` bytes.
 
     Raises:
         MessageTooLarge: It is larger.
     """
     content = message.content
     if type(content) is str and len(content) * _WIDEST < most - _FRAME and message.is_flat:
-        return  # so that no short text is made JSON twice
+        return  # avoids encoding short texts as JSON twice
     size = len(message.to_json().encode())
     if size > most:
         raise MessageTooLarge(
@@ -287,11 +291,11 @@ def check_size(message: Message, most: int) -> None:
         )
 
 
-def is_brief(given: Sequence[Any]) -> bool:
-    """Whether it is one message, of a kind that runs no code of others, and little of ours."""
-    if len(given) != 1:
+def is_brief(messages: Sequence[Any]) -> bool:
+    """Return whether this is one short message that is parsed fast and without foreign code."""
+    if len(messages) != 1:
         return False
-    message = given[0]
+    message = messages[0]
     if type(message) is dict:
         content = message.get("content")
         plain = "tool_calls" not in message

@@ -1,4 +1,4 @@
-"""Putting the parts of a memory together, from its configuration."""
+"""Assembly of a memory's parts from its configuration."""
 
 from __future__ import annotations
 
@@ -10,47 +10,42 @@ from functools import partial
 
 from agent_memory.config.settings import NOTES, AgentMemoryConfig
 from agent_memory.core.context import BlockInfo
-from agent_memory.core.kinds import find_kind
 from agent_memory.core.limits import text_of
 from agent_memory.core.packing import Packer
+from agent_memory.core.plugins import find_kind
 from agent_memory.core.receipts import Part
 from agent_memory.core.records import Head, Scope
 from agent_memory.engine.edit.delete import Deletion
 from agent_memory.engine.edit.edit import Editor
 from agent_memory.engine.edit.receipts import Deleted, Receipts
 from agent_memory.engine.edit.repair import Repair
-from agent_memory.engine.edit.tombstones import Tombstones
 from agent_memory.engine.guard import Guard
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.message_pages import MessagePages
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.pins import Pins
 from agent_memory.engine.processing.absorb import BATCH_TOKENS, Absorber
-from agent_memory.engine.processing.backlog import Backlog
 from agent_memory.engine.processing.compaction import Compaction
-from agent_memory.engine.processing.dead_letters import DeadLetters
+from agent_memory.engine.processing.failures import DeadLetters
+from agent_memory.engine.processing.heartbeats import Backlog, Heartbeats
 from agent_memory.engine.processing.replay import Replay
 from agent_memory.engine.processing.retention import Retention
 from agent_memory.engine.processing.session_work import SessionWork
-from agent_memory.engine.processing.signs import Signs
 from agent_memory.engine.processing.worker import Housekeeping, OnDone, Worker
+from agent_memory.engine.reading import MessagePages
 from agent_memory.engine.recall.contexts import Contexts
 from agent_memory.engine.recall.fan_out import FanOut
-from agent_memory.engine.recall.log import LogBlock
-from agent_memory.engine.recall.merged import Search
-from agent_memory.engine.recall.prompts import Recalls
-from agent_memory.engine.recall.sent import SentContexts
-from agent_memory.engine.services import Services
+from agent_memory.engine.recall.merged_search import LogBlock, Search
+from agent_memory.engine.recall.prompt_log import Recalls, SentContexts
+from agent_memory.engine.services import Services, warm_up
 from agent_memory.engine.sharing.authorship import Authors
-from agent_memory.engine.sharing.grants import Grants
-from agent_memory.engine.sharing.redaction import Redaction
+from agent_memory.engine.sharing.shares import Grants, Redaction
 from agent_memory.engine.stats import BlockStats, Counted, Stats
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.values.key_values import Cache, KeyValues
-from agent_memory.engine.warming import warm_up
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, FactBlock, ManualBlock, NoteBlock
+from agent_memory.ltm_blocks.registry import Tombstones, register_elsewhere
 from agent_memory.models.embedders import is_remote
 from agent_memory.stores.base import Store
 
@@ -59,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """What an `AgentMemory` delegates to, by the name of the job."""
+    """The parts of an `AgentMemory`."""
 
     guard: Guard
     contexts: Contexts
@@ -71,7 +66,7 @@ class Components:
     blocks: dict[str, Block]
     default_notes: NoteBlock
     records: SystemRecords
-    signs: Signs
+    signs: Heartbeats
     recalls: Recalls
     grants: Grants
     authors: Authors
@@ -91,20 +86,20 @@ class Components:
     values: Cache
     pins: Pins
     lacking_models: dict[str, str]
-    """What to say of each block that absorbs nothing, since it has no model."""
+    """The warning for each block that absorbs nothing because it has no model."""
 
     @property
     def all_blocks(self) -> dict[str, Block]:
-        """The configured blocks by name, and where notes are kept whatever is configured."""
+        """The configured blocks by name, and the block of notes, which always exists."""
         return {**self.blocks, self.default_notes.name: self.default_notes}
 
     def block(self, kind: str) -> Block:
-        """The first block of a kind; or else the block that is named so.
+        """Return the first block of a kind, or else the block with that name.
 
-        Of the kind "notes" it is the block that takes notes, whatever its kind.
+        For the kind "notes", return the block that stores notes, whatever its kind.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: There is no such block.
         """
         text_of("kind", kind)
         if kind == NOTES:
@@ -119,11 +114,11 @@ class Components:
 
     @property
     def fact_blocks(self) -> list[FactBlock]:
-        """The configured blocks that keep facts."""
-        return [one for one in self.blocks.values() if isinstance(one, FactBlock)]
+        """The configured blocks that store facts."""
+        return [block for block in self.blocks.values() if isinstance(block, FactBlock)]
 
     def needed_fact_blocks(self) -> list[FactBlock]:
-        """The same.
+        """Return the configured blocks that store facts.
 
         Raises:
             ConfigError: There is none.
@@ -133,7 +128,7 @@ class Components:
         return self.fact_blocks
 
     def stats(self) -> Stats:
-        """See `AgentMemory.stats`."""
+        """Return the statistics. See `AgentMemory.stats`."""
         counts, absorbing = self.store.counts(), self.absorber.blocks
         letters = self.dead_letters
         errors = {**self.absorber.failures.of_blocks(now=True), **self.lacking_models}
@@ -161,17 +156,17 @@ class Components:
         )
 
     def counted(self) -> Counted:
-        """What this process counted since it began; asks no store."""
+        """Return the metrics of this process, without a store call."""
         usage, prompts = self.services.ledger.by_purpose(), self.contexts.prompts.snapshot()
         return Counted(usage, prompts, self.recalls.snapshot())
 
     @property
     def repair(self) -> Repair:
-        """Puts right what is damaged in the store."""
+        """The repair of damaged records in the store."""
         return Repair(self.store, self.leases, self.absorber, self.deletion, self.windows)
 
     def worker(self, threads: int, on_done: OnDone | None = None, *, polls: bool = True) -> Worker:
-        """A worker over this store, not started; see `Worker`."""
+        """Return a worker for this store that is not started yet. See `Worker`."""
         jobs = list(self.absorber.blocks)
         jobs += [job for job in (self.retention.job, self.services.spending.job) if job]
         resume, beat = self.deletion.resume, self.signs.beat
@@ -179,11 +174,17 @@ class Components:
         return Worker(self.store, self.work, housekeeping.run, threads, on_done, polls)
 
     def warm_up(self, config: AgentMemoryConfig, scope: Scope | None = None) -> None:
-        """See `AgentMemory.warm_up`."""
+        """Load slow parts in advance. See `OpenMemory.warm_up`."""
         asks_models = config.model or config.language_models or is_remote(config.embedding)
         counter = self.services.resources.counter
         blocks = self.all_blocks.values()
-        warm_up(counter, blocks, asks_models=bool(asks_models), scope=scope)
+        warm_up(
+            counter,
+            blocks,
+            asks_models=bool(asks_models),
+            scope=scope,
+            closed=lambda: self.guard.closed,
+        )
 
     def close(self) -> None:
         """Release connections."""
@@ -198,32 +199,32 @@ def _lacking(kind: str) -> ConfigError:
 
 
 def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
-    """Open the store, bind the blocks, and wire the parts.
+    """Open the store, bind the blocks, and connect the parts.
 
     Args:
         config: The settings.
-        only: Name of a block, to leave the others out.
+        only: The name of the only block to bind. None for all.
 
     Raises:
-        ConfigError: A block cannot work with these settings; nothing stays open.
+        ConfigError: A block cannot work with these settings. Nothing stays open.
         StoreError: The store cannot be opened.
     """
     services = Services(config)
     resources = services.resources
     store = resources.store
     bound: dict[str, Block] = {}
-    with ExitStack() as opened:  # where something fails on the way, nothing stays open
+    with ExitStack() as opened:  # if a step fails, nothing stays open
         opened.callback(services.close)
         for block in config.all_blocks:
             if only in (None, block.name):
-                bound[block.name] = one = block.bind(resources)
-                opened.callback(one.close)
+                bound[block.name] = bound_block = block.bind(resources)
+                opened.callback(bound_block.close)
         grants = Grants(store)
         grants.begin(config.shares)
         opened.pop_all()
     blocks, strategy = list(bound.values()), config.strategy
     records, leases = SystemRecords(store), Leases(store)
-    signs, recalls = Signs(records), Recalls()
+    signs, recalls = Heartbeats(records), Recalls()
     dead_letters, tombstones = DeadLetters(store, config.absorb_attempts), Tombstones(store)
     windows, cache = Windows(store), Cache(len)
     absorber = Absorber(
@@ -265,6 +266,9 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
     there = bound.get(note_block.name)
     default_notes = there if isinstance(there, NoteBlock) else note_block.bind(resources)
     everything = list({**bound, default_notes.name: default_notes}.values())
+    elsewhere = [block.name for block in everything if block.store is not None]
+    for name in elsewhere:
+        register_elsewhere(store, name)
     manual_blocks = [block for block in everything if isinstance(block, ManualBlock)]
     searched = [block for block in everything if block.searched]
     eager = [block.name for block in blocks if block.recalls_pending]
@@ -294,14 +298,14 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
     searcher = FanOut(config.recall_timeout, blocks=searched, store_id=config.namespace)
 
     lacking = {name: one for name, one in config.lacking_models.items() if name in bound}
-    for told in lacking.values():
-        logger.warning("%s", told)
+    for message in lacking.values():
+        logger.warning("%s", message)
 
     def troubles(head: Head | None) -> list[str]:
         failing = absorber.failures.troubles(besides=lacking)
         reached = spending.reached(None if head is None else head.user_id)
-        told = [] if reached is None else [reached]
-        return [*lacking.values(), *failing, *told, *compaction.troubles(head)]
+        message = [] if reached is None else [reached]
+        return [*lacking.values(), *failing, *message, *compaction.troubles(head)]
 
     editor = Editor(store, leases, absorber, dead_letters, tombstones, windows, sent)
     redaction = Redaction(store, editor, grants, authors)
@@ -344,6 +348,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
             sent,
             recalls,
             pins.of,
+            compaction.cleared,
         ),
         sent=sent,
         search=Search(guard, store, resources.counter, searcher, recalls),
@@ -375,6 +380,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
             services.keys,
             _out_of_reach(config),
             config.store == "memory://",
+            elsewhere,
         ),
         values=cache,
         pins=pins,
@@ -383,8 +389,8 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
 
 
 def _out_of_reach(config: AgentMemoryConfig) -> list[Part]:
-    """What no deletion reaches: providers that texts were sent to."""
+    """Return the places that no deletion reaches: providers that received texts."""
     embedders = [config.embedding] if config.embedding and is_remote(config.embedding) else []
-    asked = sorted({*config.language_models, *embedders})
-    told = "What was sent to it is kept as its provider says."
-    return [Part(f"model {name!r}", "not supported", told) for name in asked]
+    models = sorted({*config.language_models, *embedders})
+    note = "The provider decides how long it stores the texts that it received."
+    return [Part(f"model {name!r}", "not supported", note) for name in models]

@@ -1,4 +1,4 @@
-"""Letting what fails rest, longer each time, so that an outage does not slow every call."""
+"""Backoff: growing pauses after failures, so that an outage does not slow every call."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Hashable
 from time import monotonic
 
 LONGEST_REST = 300.0
-"""Seconds after which what keeps failing is tried again at the latest."""
+"""The maximum pause in seconds."""
 
 
 class Backoff:
-    """Remembers what failed, and until when it rests.
+    """Counts failures, and when the next attempt is due.
 
-    After one failure the next call tries again at once; after that it rests 4, 8, 16 ... seconds.
+    After one failure the next call tries again immediately. After that, it rests 4, 8, 16 ...
+    seconds.
     """
 
     def __init__(self) -> None:
@@ -20,24 +21,24 @@ class Backoff:
         self._until: dict[Hashable, float] = {}
 
     def ready(self, *names: Hashable) -> bool:
-        """Whether all of them may be tried now."""
+        """Return whether all of these may be tried now."""
         return not self.seconds(*names)
 
     def seconds(self, *names: Hashable) -> float:
-        """How long to wait until all of them may be tried; 0 for now."""
+        """Return the seconds until all of these may be tried. 0 for now."""
         return max(0.0, max(self._until.get(name, 0.0) for name in names) - monotonic())
 
     def idle(self, name: Hashable) -> bool:
-        """Whether it has no failure since it last worked."""
+        """Return whether there was no failure since the last success."""
         return name not in self._failures
 
     def failed(self, name: Hashable) -> None:
-        """It failed: let it rest, unless this was the first time."""
+        """Count a failure. From the second one on, there is a pause."""
         failures = self._failures[name] = self._failures.get(name, 0) + 1
         if failures > 1:
             self._until[name] = monotonic() + min(2.0 ** min(failures, 60), LONGEST_REST)
 
     def succeeded(self, name: Hashable) -> None:
-        """It worked: forget its failures."""
+        """Reset the failures."""
         self._failures.pop(name, None)
         self._until.pop(name, None)

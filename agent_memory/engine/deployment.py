@@ -1,4 +1,4 @@
-"""`Deployment`: one file that describes several stores, each with settings of its own."""
+"""`Deployment`: one file that describes several stores, each with its own settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agent_memory.errors import AgentMemoryError, ConfigError
 
 STORES = "stores"
 ONLY = "default"
-"""What the one store of a file without a table of stores is called."""
+"""The name of the store in a file without a table of stores."""
 
 _NAME = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 
@@ -34,12 +34,12 @@ _NAME = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 class Deployment:
     """Several stores, described together.
 
-    A file has the fields of `AgentMemoryConfig` at its top, as defaults for all, and a table
-    `[stores.NAME]` for each store, whose fields replace those at the top. A file without such a
-    table is a deployment of one store, named "default".
+    A file has the fields of `AgentMemoryConfig` at its top, as defaults for all stores. A table
+    `[stores.NAME]` for each store overrides them. A file without such a table is a deployment of
+    one store, named "default".
 
     Attributes:
-        stores: The settings of each store, by its name; `AgentMemory` opens one.
+        stores: The settings of each store, by its name. `AgentMemory` opens one.
     """
 
     stores: Mapping[str, AgentMemoryConfig]
@@ -48,26 +48,27 @@ class Deployment:
     def from_file(cls, path: str | Path, **fields: Any) -> Self:
         """Read a TOML, YAML or JSON file.
 
-        The environment wins over it: `AGENT_MEMORY_<FIELD>` for all stores, and over that
-        `AGENT_MEMORY_STORES__<NAME>__<FIELD>` for one, with "_" for "-" in its name.
+        Environment variables override it: `AGENT_MEMORY_<FIELD>` for all stores, and with a higher
+        priority `AGENT_MEMORY_STORES__<NAME>__<FIELD>` for one, with "_" for "-" in its name.
 
         Args:
             path: The file.
-            **fields: Fields of all stores, over file and environment.
+            **fields: Fields of all stores, which override file and environment.
 
         Raises:
-            ConfigError: The file cannot be read, is none of these formats, or a setting cannot
-                work; a note names the store.
-            pydantic.ValidationError: A field is unknown or its value bad; a note names the store.
+            ConfigError: The file cannot be read, has another format, or a setting cannot work. A
+                note names the store.
+            pydantic.ValidationError: A field is unknown or its value is invalid. A note names the
+                store.
         """
         tables = store_tables(read_settings(path))
         return cls({name: store_config(name, table, **fields) for name, table in tables.items()})
 
     def open(self) -> Memories:
-        """Open the memories of all stores; if one fails, those that were opened are closed.
+        """Open the memories of all stores. If one fails, the opened ones are closed.
 
         Raises:
-            ConfigError: As `AgentMemory`; a note names the store.
+            ConfigError: As for `AgentMemory`. A note names the store.
             StoreError: A store cannot be opened.
         """
         with ExitStack() as opened:
@@ -82,7 +83,7 @@ class Deployment:
 
 
 class Memories(Mapping[str, AgentMemory]):
-    """The open memories of a deployment, by the names of its stores; a context manager.
+    """The open memories of a deployment, by the names of its stores. A context manager.
 
     Args:
         memories: The memories.
@@ -112,15 +113,15 @@ class Memories(Mapping[str, AgentMemory]):
         self.close()
 
     def close(self) -> None:
-        """Close all of them, whatever becomes of one. Idempotent."""
+        """Close all memories, even if one of them fails to close. Idempotent."""
         self._closing.close()
 
 
 def store_tables(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings that a file gives each store: those at its top, and the store's own over them.
+    """Return the settings of each store in a file, with those at the top as defaults.
 
     Raises:
-        ConfigError: `stores` is no table of tables, is empty, or a name is unusable.
+        ConfigError: `stores` is not a table of tables, is empty, or a name is not valid.
     """
     top = {name: value for name, value in table.items() if name != STORES}
     if STORES not in table:
@@ -135,7 +136,7 @@ def store_tables(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def store_problem(name: object, own: object) -> str | None:
-    """What is wrong with a store's name, or with what stands under it; None for nothing."""
+    """Return the problem of a store's name or of its settings. None if there is none."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return 'A store\'s name has letters and digits, with single "-" or "_" between them.'
     if not isinstance(own, dict):
@@ -144,16 +145,16 @@ def store_problem(name: object, own: object) -> str | None:
 
 
 def store_prefix(name: str) -> str:
-    """What the environment variables of one store begin with."""
+    """Return the prefix of the environment variables of one store."""
     return f"{PREFIX}{STORES}{NESTED}{name.replace('-', '_')}{NESTED}".upper()
 
 
 def store_config(name: str, table: dict[str, Any], **fields: Any) -> AgentMemoryConfig:
-    """The settings of one store: the fields given, over the environment, over its file's.
+    """Return the settings of one store, from fields, environment and file, in this priority.
 
     Raises:
-        ConfigError: As `Deployment.from_file`.
-        pydantic.ValidationError: The same.
+        ConfigError: As for `Deployment.from_file`.
+        pydantic.ValidationError: As for `Deployment.from_file`.
     """
     try:
         own = from_environment(AgentMemoryConfig, store_prefix(name))

@@ -1,4 +1,4 @@
-"""What every call asks first: is the memory open, are the ids usable, is the session the user's."""
+"""Checks before every call: the memory is open, the ids are valid, the session is the user's."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from agent_memory.errors import Damaged, InvalidInput, MemoryClosed
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.log import check_owner
 
-Whose = Literal["own", "deleting", "another's", "nobody's"]
+Ownership = Literal["own", "deleting", "another's", "nobody's"]
 
 
 class Guard:
-    """Refuses calls that nobody may make.
-
-    Args:
-        store: Where sessions say whose they are.
+    """Checks calls and raises if they are not allowed.
 
     Attributes:
         closed: Whether the memory is closed, so that every call is refused.
@@ -28,11 +25,11 @@ class Guard:
         self.closed = False
 
     def check(self, session_id: str | None, user_id: str | None) -> None:
-        """Refuse unusable ids, and calls after `close`.
+        """Check ids, and that the memory is open.
 
         Raises:
             MemoryClosed: The memory is closed.
-            InvalidId: An id that is named is not usable.
+            InvalidId: An id is not valid.
         """
         if self.closed:
             raise MemoryClosed("This memory was closed. Open a new AgentMemory.")
@@ -42,22 +39,22 @@ class Guard:
             check_id("user_id", user_id)
 
     def check_session(self, session_id: str, user_id: str | None) -> None:
-        """As `check`, for a call that is about one session, whatever else is named.
+        """Check the ids of a call that requires a session.
 
         Raises:
-            InvalidId: No session is named, or an id is not usable.
+            InvalidId: No session is named, or an id is not valid.
         """
         self.check(None, user_id)
         check_id("session_id", session_id)
 
     def admit(self, session_id: str | None, user_id: str | None) -> None:
-        """As `check`; where both are named, refuse a session of another user too.
+        """Check ids, and if both are named, that the session does not belong to another user.
 
-        Whose it is may be all that can be read of a session: it can be deleted then.
+        A damaged session passes if its owner can still be read, so that it can be deleted.
 
         Raises:
             SessionOfAnotherUser: The session belongs to another user.
-            Damaged: Whose it is cannot be read.
+            Damaged: The owner of the session cannot be read.
         """
         self.check(session_id, user_id)
         if session_id is not None and user_id is not None:
@@ -69,7 +66,7 @@ class Guard:
                 self._owned(error.damage.head, user_id)
 
     def owned(self, session_id: str, user_id: str | None) -> Head | None:
-        """The head of a session, whose ids are checked; None where there is no such session.
+        """Return the head of a session whose ids are checked. None if there is no such session.
 
         Raises:
             SessionOfAnotherUser: The session belongs to another user than the one named.
@@ -82,20 +79,20 @@ class Guard:
         check_owner(head, user_id)
         return head
 
-    def whose(self, session_id: str, user_id: str) -> Whose:
-        """Whose a session is, for callers to whom what is another's is like what does not exist.
+    def ownership(self, session_id: str, user_id: str) -> Ownership:
+        """Return who owns a session, for callers that must not learn of other users' sessions.
 
-        What belongs to no user is the library's, and so another's: whoever named it first would
-        take it over. "nobody's" is what does not exist.
+        A session without a user counts as another user's. Otherwise the first caller that names it
+        would take it over. "nobody's" means that there is no such session.
 
         Raises:
-            InvalidId: An id is not usable.
-            Damaged: It is the user's, and cannot be read.
+            InvalidId: An id is not valid.
+            Damaged: The session is the user's, and cannot be read.
         """
         self.check_session(session_id, user_id)
         try:
             head = self._store.head(session_id)
-        except Damaged as error:  # that it is damaged says that it is there
+        except Damaged as error:  # the session exists
             known = error.damage.head if error.damage is not None else None
             if known is not None and known.user_id == user_id:
                 raise
@@ -107,10 +104,10 @@ class Guard:
         return "deleting" if head.deleting else "own"
 
     def scope(self, user_id: str | None, session_id: str | None) -> Scope:
-        """Whose memory a call is about: a user's, or that of a session, whose user it then is.
+        """Return the scope of a call: the user's, or the session's with its user.
 
         Raises:
-            InvalidInput: Neither is named, or an id is not usable.
+            InvalidInput: Neither is named, or an id is not valid.
             SessionOfAnotherUser: The session belongs to another user.
         """
         self.check(session_id, user_id)
@@ -121,6 +118,6 @@ class Guard:
 
 
 def scope_of(head: Head | None, user_id: str | None, session_id: str | None) -> Scope:
-    """A session's scope: that of the user it belongs to, once it does, else of the one named."""
+    """Return a session's scope, with the user it belongs to, or else the named one."""
     owner = head.user_id if head is not None and head.user_id is not None else user_id
     return Scope(owner, session_id)

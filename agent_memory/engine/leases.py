@@ -1,5 +1,7 @@
-"""One worker a session, and one at a time at what has a name: in the store, for short times, so
-that a dead worker's soon run out."""
+"""Leases on sessions and named locks: one worker at a time.
+
+They are short and stored in the store, so a dead worker's lease expires soon.
+"""
 
 from __future__ import annotations
 
@@ -23,39 +25,35 @@ _MOST_PAUSE_SECONDS = 0.2
 
 
 class Unheld(Enum):
-    """Why a session's lease could not be had."""
+    """The reason why a session's lease was not available."""
 
     GONE = "there is no such session"
-    BUSY = "another worker did not give it back"
+    BUSY = "another worker did not release it"
 
 
 class Leases:
-    """Takes leases on sessions and renews them while the work goes on.
-
-    Args:
-        store: Where they are kept.
-    """
+    """Takes leases on sessions and renews them during the work."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
     @contextmanager
     def hold(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | None]:
-        """As `take`, for callers who go on alike whyever the lease could not be had: None then."""
+        """Hold a lease like `take`, but yield None for every reason of failure."""
         with self.take(session_id, waiting=waiting) as taken:
             yield None if isinstance(taken, Unheld) else taken
 
     @contextmanager
     def take(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | Unheld]:
-        """Hold a session's lease, however long the work takes; it is renewed meanwhile.
+        """Hold a session's lease and renew it until the work is done.
 
         Args:
-            session_id: The session; one that does not exist (any more) has no lease to be had.
-            waiting: Wait a minute for another worker to give it back.
+            session_id: The session. A session that does not exist has no lease.
+            waiting: Wait up to a minute for another worker to release it.
 
         Yields:
-            The lease, to be handed on with every write; or why it could not be had. Of a session
-            that is gone nothing else is known: it may have begun anew by now.
+            The lease, to pass to every write, or the reason of failure. After `GONE`, nothing is
+            known about the session: it may exist again.
         """
         lease = Lease(session_id, uuid4().hex)
         deadline = monotonic() + waiting * _WAIT_SECONDS
@@ -71,73 +69,67 @@ class Leases:
             with _renewed(lambda: self.renew(lease)):
                 yield lease
         finally:
-            with suppress(StoreError):  # the work is done; the lease runs out by itself
+            with suppress(StoreError):  # the work is done, and the lease expires by itself
                 self._store.release(session_id, lease.owner)
 
     def renew(self, lease: Lease) -> bool:
-        """Whether the lease is still held; asking renews it.
+        """Renew a lease and return whether it is still held.
 
-        One that another worker has had meanwhile, even if he gave it back, is not taken again: what
-        this worker knows of the session is of before.
+        A lease that another worker held meanwhile is not taken again, even if it is free: this
+        worker's data of the session is outdated.
         """
         return self._store.lease(lease.session_id, lease.owner, LEASE_SECONDS, renew=True)
 
 
-def busy(session_id: str, told: str) -> StoreUnavailable:
-    """What to raise where another worker did not give a session's lease back.
+def busy(session_id: str, consequence: str) -> StoreUnavailable:
+    """Return the error for a lease that another worker did not release.
 
-    Args:
-        session_id: The session.
-        told: What that means for the caller, and what to do.
+    `consequence` says what was not done, and what to do.
     """
     return StoreUnavailable(
-        f"Session {session_id!r} is being absorbed and did not let go within {_WAIT_SECONDS:g} s. "
-        f"{told}"
+        f"Another worker did not release session {session_id!r} within {_WAIT_SECONDS:g} s. "
+        f"{consequence}"
     )
 
 
 class Locks:
-    """Takes named locks.
-
-    Args:
-        store: Where they are kept.
-    """
+    """Takes named locks."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Hold a lock, however long the work takes; it is renewed meanwhile.
+        """Hold a lock and renew it until the work is done.
 
         Raises:
-            StoreUnavailable: Another worker did not give it back for a minute.
+            StoreUnavailable: Another worker did not release it within a minute.
         """
         owner = uuid4().hex
         deadline, pause = monotonic() + _WAIT_SECONDS, _POLL_SECONDS
         while not self._store.lock(name, owner, LEASE_SECONDS):
             if monotonic() >= deadline:
                 raise StoreUnavailable(
-                    f"Another worker holds what this one waits for, since {_WAIT_SECONDS:g} "
-                    "seconds. It is tried again later."
+                    f"Another worker has held a lock for more than {_WAIT_SECONDS:g} s. The work "
+                    "will be tried again later."
                 )
-            sleep(pause)  # a model may be asked meanwhile, which takes seconds
+            sleep(pause)  # the holder may call a model, which takes seconds
             pause = min(2 * pause, _MOST_PAUSE_SECONDS)
         try:
             with _renewed(lambda: self._store.lock(name, owner, LEASE_SECONDS, renew=True)):
                 yield
         finally:
-            with suppress(StoreError):  # the work is done; the lock runs out by itself
+            with suppress(StoreError):  # the work is done, and the lock expires by itself
                 self._store.unlock(name, owner)
 
 
 def _renewed(renew: Callable[[], bool]) -> AbstractContextManager[None]:
-    """Renew what is held, until the work is done or it is another's."""
+    """Renew a lease or lock until the work is done or the lease is lost."""
 
     def keep() -> bool:
         try:
             return renew()
-        except StoreError:  # if that lasts, the worker notices when it writes
+        except StoreError:  # if the outage lasts, the worker's next write fails
             return True
 
     return repeated("lease", _BEAT_SECONDS, keep)

@@ -1,4 +1,4 @@
-"""Sessions as callers list them: with when each was spoken in last, and what it is called."""
+"""Lists of sessions, with the time of the newest message and the metadata of each."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from agent_memory.stores.base import Store
 _NAME = "metadata"
 _AT_ONCE = 500
 _NOBODY = "_"
-"""A block that has absorbed nothing: past its cursor lies the whole log."""
+"""The name of no block, whose cursor is 0 everywhere: the tail past it is the whole log."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserSize:
-    """A user, and how much was said.
+    """A user and the size of their sessions.
 
     Attributes:
         user_id: The user.
-        sessions: How many sessions there are of theirs.
-        messages: How many messages were stored in these.
+        sessions: The number of their sessions.
+        messages: The number of messages stored in these.
     """
 
     user_id: str
@@ -38,7 +38,7 @@ class UserSize:
 
 
 def users_of(heads: Iterable[Head]) -> list[UserSize]:
-    """The users of sessions, by id; shared namespaces are none."""
+    """Return the users of sessions, by id. Shared namespaces are left out."""
     sizes: dict[str, list[int]] = {}
     for head in heads:
         if head.user_id is not None and _is_listed(head):
@@ -47,28 +47,25 @@ def users_of(heads: Iterable[Head]) -> list[UserSize]:
 
 
 class Listing:
-    """Lists sessions, and keeps what each is called.
-
-    Args:
-        store: Where they are.
-        values: Gives the values of a scope's session.
-    """
+    """Lists sessions, and stores their metadata."""
 
     def __init__(self, store: Store, values: Callable[[Scope], KeyValues]) -> None:
         self._store = store
         self._values = values
 
-    def told(self, heads: Sequence[Head]) -> list[Head]:
-        """The heads, each with the time of its newest message, and its metadata; one that is gone
-        by now as it began."""
-        newest = self._newest_of(heads)
-        return [self._told(head, newest.get(head.session_id)) for head in heads]
+    def completed(self, heads: Sequence[Head]) -> list[Head]:
+        """Return the heads with the time of the newest message and the metadata.
 
-    def _told(self, head: Head, newest: Entry | None) -> Head:
+        A session that is gone meanwhile has its creation time and no metadata.
+        """
+        newest = self._newest_of(heads)
+        return [self._completed(head, newest.get(head.session_id)) for head in heads]
+
+    def _completed(self, head: Head, newest: Entry | None) -> Head:
         metadata = self._metadata(head.session_id)
         grown = newest is not None and (newest.seq, newest.total) != (head.end, head.total)
         if (grown or metadata) and not is_there(self._store, head):
-            newest, metadata = None, {}  # of another's, perhaps, which has the id since
+            newest, metadata = None, {}  # they may belong to a new session with the same id
         return replace(head, updated_at=_time_of(head, newest), metadata=metadata)
 
     def page(
@@ -79,25 +76,25 @@ class Listing:
         prefix: str | None,
         newest: bool,
     ) -> list[Head]:
-        """A page of sessions; see `AgentMemory.sessions`."""
+        """Return a page of sessions. See `AgentMemory.sessions`."""
         limit, after = how_many("limit", limit), marker(after)
         if prefix:
             check_id("prefix", prefix)
         if newest:
             return self._newest(user_id, limit, after, prefix)
         if prefix is None:
-            return self.told(page_of(self._store, user_id, limit=limit, after=after))
+            return self.completed(page_of(self._store, user_id, limit=limit, after=after))
         found = self._of_prefix(user_id, text_of("prefix", prefix), after)
-        return self.told([head for head, _ in zip(found, range(limit), strict=False)])
+        return self.completed([head for head, _ in zip(found, range(limit), strict=False)])
 
     def describe(self, session_id: str, scope: Scope, metadata: dict[str, Any]) -> None:
-        """Keep what a session is called, in place of what was kept; it begins if need be."""
+        """Replace a session's metadata. A session that does not exist is created."""
         if not isinstance(metadata, dict):
-            raise InvalidInput("The metadata is no dict. Give one of plain JSON.")
+            raise InvalidInput("The metadata is not a dict. Give a dict of plain JSON.")
         self._values(replace(scope, session_id=session_id)).put((), _NAME, metadata)
 
     def _newest_of(self, heads: Sequence[Head]) -> dict[str, Entry]:
-        """The newest message of each that has one."""
+        """Return the newest message of each session that has one."""
         found: dict[str, Entry] = {}
         for at in range(0, len(heads), _AT_ONCE):
             ids = [head.session_id for head in heads[at : at + _AT_ONCE]]
@@ -108,7 +105,7 @@ class Listing:
     def _metadata(self, session_id: str) -> dict[str, Any]:
         found = self._values(Scope(None, session_id)).get((), _NAME)
         value = None if found is None else found.value
-        return value if isinstance(value, dict) else {}  # anybody may put there what they like
+        return value if isinstance(value, dict) else {}  # a caller may store other values there
 
     def _of_prefix(self, user_id: str | None, prefix: str, after: str | None) -> Iterator[Head]:
         if after is None or after < prefix:
@@ -137,11 +134,11 @@ class Listing:
                 "There is no session of that id to go on after. Begin anew, without `after`."
             )
         older = [head for head in found if last is None or age(head) < last]
-        return self.told(nlargest(limit, older, key=age))
+        return self.completed(nlargest(limit, older, key=age))
 
 
 def _time_of(head: Head, newest: Entry | None) -> datetime:
-    """When a session was spoken in last."""
+    """Return the time of the newest message, or of the creation."""
     return head.created_at if newest is None else newest.created_at
 
 

@@ -11,34 +11,33 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from agent_memory.config.settings import NOTES
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.explanation import Explanation
+from agent_memory.core.idempotency import check_end
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import at_most, check_callable, how_many, place_in_log, text_of
 from agent_memory.core.memory_spans import of_many, of_messages, of_nothing, traced
 from agent_memory.core.messages import Message
-from agent_memory.core.once import check_end
+from agent_memory.core.prompt_log import SentContext
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope, empty_head
-from agent_memory.core.sent import SentContext
 from agent_memory.core.turns import Turn
 from agent_memory.engine.append import drafts_of
-from agent_memory.engine.loop.telling import Telling
-from agent_memory.engine.loop.turns import Turns
+from agent_memory.engine.loop.turns import TurnHooks, Turns
 from agent_memory.engine.opened import OpenMemory
 from agent_memory.engine.paging import newest_of, read_of
 from agent_memory.engine.pins import check_seq
 from agent_memory.engine.processing.absorb import check_block
 from agent_memory.engine.recall.contexts import checked_budget
 from agent_memory.engine.recall.explain import Explainer
-from agent_memory.engine.recall.filtering import Filter
+from agent_memory.engine.recall.merged_search import Filter
 from agent_memory.engine.session import Session
 from agent_memory.engine.sharing.shares import Share
 from agent_memory.engine.stats import Progress, Stats
 from agent_memory.engine.user import User
 from agent_memory.engine.values.key_values import KeyValues
-from agent_memory.errors import InvalidBudget, InvalidInput
+from agent_memory.errors import InvalidBudget, InvalidInput, SessionDeleting
 
 if TYPE_CHECKING:
-    from agent_memory.engine.loop.offering import GivenTool
+    from agent_memory.engine.loop.rounds import GivenTool
     from agent_memory.ltm_blocks.notes import Note, Notes
     from agent_memory.models.embedders.base import Embedder
 
@@ -54,28 +53,28 @@ def _namespace(memory: AgentMemory) -> str:
 class AgentMemory(OpenMemory):
     """Memory of an agent: sessions within a token budget, long-term blocks per user.
 
-    Give a configuration, or its fields: `AgentMemory(max_tokens=8000, model="openai/gpt-4o-mini")`.
-    Share one between threads; use it as a context manager, or call `close`.
+    Pass a configuration or its fields: `AgentMemory(max_tokens=8000, model="openai/gpt-4o-mini")`.
+    Threads may share one instance. Use it as a context manager, or call `close`.
 
-    A session belongs to the first user named for it. Every call that names a user raises
-    `SessionOfAnotherUser` for a session of another one, and does nothing.
+    A session belongs to the first user named for it. Every call that names another user raises
+    `SessionOfAnotherUser` and changes nothing.
 
     Args:
-        config: All settings; None takes the defaults: one SQLite file, no model, a `VectorMemory`.
-            A path or a URL says where memory is kept: `AgentMemory("me.db")`. The address of a
-            service, `AgentMemory("https://...", api_key=...)`, gives a `RemoteMemory`.
-        **fields: Fields of `AgentMemoryConfig`, over those of `config`; for a service, what
-            `RemoteMemory` takes.
+        config: All settings. None takes the defaults: one SQLite file, no model, a `VectorMemory`.
+            A path or a URL names the store: `AgentMemory("me.db")`. The address of a service,
+            `AgentMemory("https://...", api_key=...)`, returns a `RemoteMemory`.
+        **fields: Fields of `AgentMemoryConfig`, which override those of `config`. For a service,
+            the arguments of `RemoteMemory`.
 
     Attributes:
         config: The settings.
         blocks: The configured long-term blocks, by name.
-        components: What it delegates to. For this package's own faces; it may change at any time.
+        components: Internal parts, for this package's own interfaces. They may change at any time.
 
     Raises:
-        ConfigError: The configuration cannot work: an unknown store, a missing extra, vectors of
-            another dimension.
-        pydantic.ValidationError: A field is unknown or its value bad.
+        ConfigError: The configuration cannot work: an unknown store, a missing extra, or stored
+            vectors of another dimension.
+        pydantic.ValidationError: A field is unknown or its value is invalid.
         StoreError: The store cannot be opened.
     """
 
@@ -95,49 +94,53 @@ class AgentMemory(OpenMemory):
         key: str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """Append a message of any size, or a list of them atomically; make room where the window
+        """Append a message of any size, or a list of them atomically. Shorten the window if it
         overflows.
 
-        With `overflow_mode="background"` the room is made after this returns.
+        With `overflow_mode="background"` the window is shortened after this call returns.
 
         Args:
             session_id: The conversation.
-            message: An OpenAI chat dict, a `Message`, an object with `model_dump()`, a response of
-                OpenAI's Responses API (for its output items), or a list of these. A system message
-                replaces the session's system message.
+            message: Text, a dict in the shape of OpenAI's, Anthropic's, Gemini's or Bedrock's API
+                or of LangChain, an object or a whole response of their SDKs, a `Message`, or a list
+                of these. A system message replaces the session's system message. Messages at the
+                start of a list that come from the session's last `get` are already stored and are
+                skipped.
             user_id: The user it belongs to.
-            key: Names this write in its session, such as a UUID. A retry with the same key and the
-                same messages stores nothing. So it is without a key with each message that carries
-                an `id`: of a list, only those are stored whose ids are new.
-            expected_end: Append only if the log still ends at this seq: the `end` of the head that
-                you know, 0 for a new session.
+            key: An idempotency key for this write in its session, such as a UUID. A retry with the
+                same key and the same messages stores nothing. Messages with an `id` are
+                deduplicated without a key: only new ids are stored.
+            expected_end: Append only if the log still ends at this seq: the `end` of the last known
+                head, 0 for a new session.
 
         Returns:
-            The session's head afterwards. The messages are durable, whatever became of making room.
-            For a retry, with the `end` and `total` that it had after the first.
+            The session's head afterwards. The messages are durable, even if shortening the window
+            failed. A retry returns the `end` and `total` of the first call.
 
         Raises:
-            InvalidInput: An id or a message is not usable, or a message is larger than
-                `max_message_bytes`; nothing was stored.
-            Conflict: The key, or an id, was used for other content; or the log does not end at
+            InvalidInput: An id or a message is not valid, or a message is larger than
+                `max_message_bytes`, or contains recalls or the summary of an older context.
+                Nothing was stored.
+            Conflict: The key or an id was used for other content, or the log does not end at
                 `expected_end`. Nothing was stored.
-            StoreError: The store failed; nothing was stored.
+            StoreError: The store failed. Nothing was stored.
         """
         self._guard.check_session(session_id, user_id)
-        given = message if isinstance(message, list | tuple) else [message]
-        if not given:
+        messages: Sequence[Any] = message if isinstance(message, list | tuple) else [message]
+        messages = self.components.contexts.new_in(session_id, messages)
+        if not messages:
             head = self._guard.owned(session_id, user_id) or empty_head(
                 session_id, user_id, datetime.now(UTC)
             )
             if expected_end is not None:
                 check_end(expected_end, head.end)
             return head
-        return self._updated(
-            *self.components.deletion.retried(
-                session_id,
-                lambda: self._appender.append(session_id, given, user_id, key, expected_end),
-            )
-        )
+        append = partial(self._appender.append, session_id, messages, user_id, key, expected_end)
+        try:
+            stored = append()
+        except SessionDeleting:
+            stored = self.components.deletion.retried(session_id, append)
+        return self._updated(*stored)
 
     def get(
         self,
@@ -149,29 +152,30 @@ class AgentMemory(OpenMemory):
         format: str | None = None,
         window: Sequence[Any] | None = None,
     ) -> MemoryContext:
-        """The window, plus what the blocks recall for `message`; never above the budget.
+        """Return the window, plus the records that blocks recall for `message`, within the budget.
 
-        What is too long for it is shown in part, and says so; `warnings` name what of the newest
-        turn that befell.
+        Long messages are shortened and marked. `warnings` lists the messages of the newest turn
+        that were shortened.
 
         Args:
-            session_id: The conversation; one that does not exist yet gives recalls only.
-            message: Text or a message to recall for. It is not stored; `to_messages()` ends with
-                it, where a user says it. None recalls for the newest user message of the window.
-            user_id: The user, needed where the session does not exist yet.
+            session_id: The conversation. A session that does not exist yet has recalls only.
+            message: Text or a message to recall for. It is not stored. If it is a user's message,
+                `to_messages()` ends with it. None recalls for the window's newest user message.
+            user_id: The user. Required if the session does not exist yet.
             max_tokens: A smaller budget than the configured one, for this call.
-            format: In which format `to_messages()` gives it, such as "openai.responses" or
-                "anthropic.messages"; None for OpenAI's chat. The provider's own items are in it as
-                they are, from its newest compaction on.
-            window: What to show in the place of the session's window: messages as a framework is
-                about to send them, its own turn so far among them, each as `update` takes it. They
-                are not stored. The system message is the one among them, if any. What the session's
-                window holds is taken as shown by them, and not recalled.
+            format: The provider for `to_arguments()` and `to_messages()`: "openai.chat",
+                "openai.responses", "anthropic.messages", "google.contents", "bedrock.converse" or
+                "langchain". None means OpenAI's chat. The provider's own items are included
+                unchanged, from its newest compaction on.
+            window: Messages to show instead of the session's window, such as those a framework is
+                about to send, with its current turn. Each is a message as `update` takes it. They
+                are not stored. Only a system message among them is shown. Messages of the session's
+                window count as shown and are not recalled.
 
         Raises:
-            InvalidInput: An id, a message or the format is not usable.
-            InvalidBudget: `max_tokens` is no number of tokens.
-            StoreError: The session store failed. Blocks that fail are named in `warnings`.
+            InvalidInput: An id, a message or the format is not valid.
+            InvalidBudget: `max_tokens` is not a positive number of tokens.
+            StoreError: The session store failed. Failed blocks are listed in `warnings`.
         """
         return self._contexts.get(session_id, message, user_id, max_tokens, format, window)
 
@@ -190,30 +194,29 @@ class AgentMemory(OpenMemory):
         least: float | None = None,
         entries: bool = False,
     ) -> list[Recall]:
-        """What blocks recall, and what was noted, merged best first, without a window.
+        """Return the records and notes that match a query, best first, without a window.
 
-        What was said a moment ago is found too, in whatever session. Where no block recalls
-        messages, the log is searched by its words: what is not absorbed yet, or, where nothing
-        absorbs, the newest 5,000 messages.
+        The newest messages of all sessions are included. If no block recalls messages, the words of
+        the log are searched: pending messages, or the newest 5,000 if no block absorbs.
 
         Args:
-            query: What to look for.
-            user_id: Whose memory to search; without user and session, what holds for everyone.
-            session_id: Only what comes from this session, what was noted outright, and what holds
-                for everyone.
-            limit: At most this many.
-            blocks: Only what these blocks recall, by their names; "log" for the log's words. A
-                warning tells of a name that no block has.
-            roles: Only what comes from messages of these roles.
-            since: Only what was said then or later, as a date (UTC) or with a time zone.
-            until: Only what was said before.
-            where: What the metadata of the messages must have, as for `KeyValues.search`.
-            least: Only what has this score. With one, nothing is left out for bearing little on the
-                query: 0 gives the nearest, however far, but for what has nothing in common with it.
-            entries: Whether each recall brings the messages that it comes from.
+            query: The text to search for.
+            user_id: The user whose memory is searched. Without user and session, only records for
+                everyone are searched.
+            session_id: Only records from this session, notes, and records for everyone.
+            limit: The maximum number of results.
+            blocks: Only records of these blocks, by name. "log" is the search in the log. An
+                unknown name logs a warning.
+            roles: Only records from messages of these roles.
+            since: Only messages of this time or later, as a date (UTC) or with a time zone.
+            until: Only messages before this time.
+            where: Conditions on the messages' metadata, as for `KeyValues.search`.
+            least: The minimum score. If it is set, the relevance floor is off: 0 returns the
+                nearest records, except those that share nothing with the query.
+            entries: Whether each recall includes its source messages.
 
         Raises:
-            InvalidInput: The query is no text, the limit no number, or something else not usable.
+            InvalidInput: The query is not text, the limit is not a number, or a filter is invalid.
         """
         only = Filter.of(blocks, roles, since, until, where, least, entries)
         found, _ = self.components.search.run(query, user_id, session_id, limit, only)
@@ -222,16 +225,18 @@ class AgentMemory(OpenMemory):
     def explain(
         self, question: str, *, user_id: str | None = None, session_id: str | None = None
     ) -> Explanation:
-        """What would be recalled for a question, what is left out, and why: below a floor, no room,
-        superseded, given up, waiting, another user's. `print` shows it whole.
+        """Return the records that a question would recall, and the others with the reason.
+
+        Reasons are: below a floor, no room, superseded, given up, pending, or another user's data.
+        `print` shows it in full.
 
         Args:
             question: The question.
-            user_id: Who asks.
-            session_id: In which chat; None for a new one.
+            user_id: The user who asks.
+            session_id: The session in which it is asked. None for a new one.
 
         Raises:
-            InvalidInput: Nobody is named, or an id is not usable.
+            InvalidInput: Neither a user nor a session is named, or an id is not valid.
         """
         if user_id is None and session_id is None:
             raise InvalidInput("Say whose memory: give a user_id, or a session_id.")
@@ -249,23 +254,23 @@ class AgentMemory(OpenMemory):
         at: datetime | date | None = None,
         key: str | None = None,
     ) -> Note:
-        """Put something down outright, as a note: no message, no model. `get` and `search` find it
-        from now on. One that says the same in the same words is not written twice.
+        """Store a text as a note, without a message and without a model.
 
-        With `blocks=[]` only `search` finds it.
+        `get` and `search` find it immediately. A note with the same words is not stored twice. With
+        `blocks=[]` only `search` finds it.
 
         Args:
-            text: What to remember: best one fact, in a whole sentence.
-            user_id: Whose memory.
-            session_id: The session in which it was said, if any: it goes with it. Needed for a
-                session without a user, whose memory is its own.
-            at: When it was said to hold, as a date (UTC) or with a time zone; None for now.
-            key: Names this write, where it may be retried in other words.
+            text: The text to remember, ideally one fact in a full sentence.
+            user_id: The user whose memory it is.
+            session_id: The session of the note, if any. It is deleted with the session. Required
+                for a session without a user, which has its own memory.
+            at: The time from which it holds, as a date (UTC) or with a time zone. None for now.
+            key: An idempotency key, for a retry that may use other words.
 
         Raises:
-            InvalidInput: It is empty or too long, there are too many notes, nobody is named, or
-                `at` has no time zone. Nothing was stored.
-            Conflict: The key was used for a note that is there, and says something else.
+            InvalidInput: The text is empty or too long, there are too many notes, neither a user
+                nor a session is named, or `at` has no time zone. Nothing was stored.
+            Conflict: The key was used for a stored note with another text.
             SessionOfAnotherUser: The session belongs to another user.
         """
         scope = self._guard.scope(user_id, session_id)
@@ -280,17 +285,18 @@ class AgentMemory(OpenMemory):
         limit: int | None = None,
         last: int | None = None,
     ) -> list[Entry]:
-        """The log, past the window too: entries with seq above `after`, in order.
+        """Return the log's entries with a seq above `after`, in order, including those that left
+        the window.
 
         Args:
             session_id: The conversation.
-            user_id: The user whose it has to be.
-            after: Only what follows this seq.
-            limit: At most so many, from there on.
-            last: At most so many of the newest, in place of `limit`.
+            user_id: The user it must belong to.
+            after: Only entries after this seq.
+            limit: The maximum number of entries, from there on.
+            last: The maximum number of newest entries, in place of `limit`.
 
         Raises:
-            InvalidInput: Both `limit` and `last` are given, or one of the three is no such number.
+            InvalidInput: Both `limit` and `last` are set, or a number is not valid.
         """
         self._guard.check_session(session_id, user_id)
         if last is not None and limit is not None:
@@ -312,21 +318,23 @@ class AgentMemory(OpenMemory):
         after: int = 0,
         limit: int | None = None,
     ) -> list[SentContext]:
-        """What models were sent in a session: each context that `get`, a turn or a round of its
-        tools made, oldest first. It needs `keep_contexts=True` in the settings from then on.
+        """Return the contexts that models were sent in a session, oldest first.
 
-        Of a context that was made for a session before its first message only the latest is kept,
-        by the process that stores the message; so of one that was made for a user in a session
-        that is nobody's, once it is the user's.
+        These are the contexts of `get`, of turns and of their tool rounds. They are stored from the
+        moment `keep_contexts=True` is set.
+
+        Limitations: Before a session's first message, only the latest context is stored, by the
+        process that stores the message. The same holds for a user's context in a session without a
+        user, until the session belongs to the user.
 
         Args:
             session_id: The conversation.
-            user_id: The user whose it has to be.
-            after: Only of turns that begin after this seq.
-            limit: Of at most so many turns.
+            user_id: The user it must belong to.
+            after: Only turns that begin after this seq.
+            limit: The maximum number of turns.
 
         Raises:
-            InvalidInput: An id, `after` or `limit` is not usable.
+            InvalidInput: An id, `after` or `limit` is not valid.
         """
         self._guard.check_session(session_id, user_id)
         after, limit = place_in_log("after", after), at_most("limit", limit)
@@ -334,29 +342,31 @@ class AgentMemory(OpenMemory):
 
     @traced("delete_memory", _namespace, of_many)
     def pop(self, session_id: str, count: int = 1, *, user_id: str | None = None) -> list[Message]:
-        """Take the newest messages back, with the records derived from them.
+        """Remove the newest messages and the records derived from them.
 
         Returns:
-            The messages taken, oldest first; fewer than `count` where there are no more.
+            The removed messages, oldest first. Fewer than `count` if the log has fewer.
 
         Raises:
-            InvalidInput: `count` is no number of messages.
+            InvalidInput: `count` is not a positive number.
         """
         self._guard.check_session(session_id, user_id)
         return self.components.editor.pop(session_id, how_many("count", count), user_id)
 
     def prune(self, session_id: str, max_tokens: int, *, user_id: str | None = None) -> Head:
-        """Have the strategy cut the session's window down to so many tokens of turns, now, though
-        it has room. What leaves goes on as ever: into the summary, to blocks. The log stays whole.
+        """Cut the session's window to `max_tokens` tokens of turns now, even if it has room.
+
+        Messages that leave the window go to the summary and to blocks as usual. The log is not
+        changed.
 
         Returns:
-            The head afterwards; its `window_tokens` are no more than `max_tokens`, but for the
-            newest step with its question, which stays.
+            The head afterwards. Its `window_tokens` are at most `max_tokens`, unless the newest
+            step and its question alone are larger.
 
         Raises:
-            InvalidBudget: `max_tokens` is no number of tokens.
-            InvalidInput: There is no such session.
-            StoreUnavailable: A worker did not let go of it; nothing was changed.
+            InvalidBudget: `max_tokens` is not a positive number of tokens.
+            InvalidInput: The session does not exist.
+            StoreUnavailable: A worker did not release the session. Nothing was changed.
         """
         most = checked_budget(max_tokens)
         self._guard.check_session(session_id, user_id)
@@ -369,12 +379,13 @@ class AgentMemory(OpenMemory):
         return head or empty_head(session_id, user_id, datetime.now(UTC))
 
     def pin(self, session_id: str, seq: int, *, user_id: str | None = None) -> None:
-        """Have a message stay in the window, by its number in the log, with its question and what a
-        call cannot do without. It comes back where it had left. What is pinned takes half of the
-        window at most: beyond that the oldest leave as others do. Idempotent.
+        """Keep a message in the window, with its question and the tool calls it depends on.
+
+        A message that had left the window returns to it. Pinned messages take at most half of the
+        window: beyond that, the oldest leave as usual. Idempotent.
 
         Raises:
-            InvalidInput: The log has no such message.
+            InvalidInput: The log has no message with this seq.
         """
         seq = check_seq(seq)
         self._guard.check_session(session_id, user_id)
@@ -384,7 +395,7 @@ class AgentMemory(OpenMemory):
         self.components.pins.pin_message(head, seq)
 
     def unpin(self, session_id: str, seq: int, *, user_id: str | None = None) -> None:
-        """Have a message leave the window as others do, with the next cut. Idempotent."""
+        """Let a pinned message leave the window with the next cut. Idempotent."""
         seq = check_seq(seq)
         self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
@@ -399,30 +410,33 @@ class AgentMemory(OpenMemory):
         *,
         user_id: str | None = None,
     ) -> Head:
-        """Have a session's log be what a function makes of it, in one step.
+        """Replace a session's log with the result of a function, atomically.
 
             memory.edit("s-1", lambda log: log[10:])  # without its ten oldest
             memory.edit("s-1", lambda log: [*log[:-1], corrected])
 
-        Readers see the log as it was, or as it is then. From the first message that is another,
-        numbers are given anew, and blocks forget and absorb again. The session begins if need be.
+        Readers see the old log or the new one. Entries are renumbered from the first changed
+        message on. Blocks forget those messages and absorb them again. A session that does not
+        exist is created.
 
         Args:
             session_id: The conversation.
-            change: Given the entries that the log has, gives what it is to have: entries, or
-                messages as `update` takes them. It is asked anew where somebody else came first,
-                so it must do nothing else.
+            change: Takes the current entries and returns the new ones: entries, or messages as
+                `update` takes them. It is called again after a concurrent write, so it must have no
+                side effects.
             user_id: The user it belongs to.
 
         Returns:
             The head afterwards.
 
         Raises:
-            InvalidInput: A message is not usable, or `change` is no function; nothing was changed.
+            InvalidInput: A message is not valid, or `change` is not a function. Nothing was
+                changed.
             SessionOfAnotherUser: The session belongs to another user.
-            UnsupportedOperation: Nothing is left, of a log whose messages a `retention` has
-                removed: delete it.
-            StoreError: The store failed, or a worker did not let go; nothing was changed.
+            UnsupportedOperation: The new log is empty, and a `retention` has removed messages.
+                Delete the session instead.
+            StoreError: The store failed, or a worker did not release the session. Nothing was
+                changed.
         """
         self._guard.check_session(session_id, user_id)
         counter = self.components.services.resources.counter
@@ -433,21 +447,21 @@ class AgentMemory(OpenMemory):
         return self._settle(head)
 
     def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn:
-        """What to send a model: the context for a turn, with the turn at its end. Stores nothing.
+        """Return the context for a turn, with the turn at its end. Stores nothing.
 
         Args:
             session_id: The conversation.
             message: The turn so far: the question as text or as a message, or a list of messages,
-                such as the question, an assistant message with calls of tools, and their results.
-            user_id: The user, needed where the session does not exist yet.
+                such as the question, an assistant message with tool calls, and their results.
+            user_id: The user. Required if the session does not exist yet.
 
         Returns:
-            The turn; its `messages` are for any chat API, within `max_tokens`. Of the context
-            recalls and the oldest turns give way to the turn. What of the turn itself is too long
-            is shown in part; the turn's `asked` has it whole.
+            The turn. Its `messages` suit any chat API and are within `max_tokens`. The turn has
+            priority over recalls and the oldest turns. Long messages of the turn itself are
+            shortened. The turn's `asked` holds them in full.
 
         Raises:
-            InvalidMessage: Nothing is asked, or a call of a tool has no result.
+            InvalidMessage: There is no question, or a tool call has no result.
         """
         return self.turns.before(session_id, message, user_id)
 
@@ -459,39 +473,39 @@ class AgentMemory(OpenMemory):
         key: str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """Store a turn with its answer, all of it or nothing.
+        """Store a turn with its answer, atomically.
 
-        What `regenerate` gave is put in the place of the old answer.
+        A turn of `regenerate` replaces the old answer.
 
         Args:
-            turn: What `before_turn` or `regenerate` gave.
-            answer: What the model said, as text or in any form that `update` takes; or a list, in
-                order: assistant messages with calls of tools, their results, the answer.
-            key: As for `update`. What `regenerate` gave needs none: an answer that is in its place
-                already is not put there twice.
+            turn: The turn of `before_turn` or `regenerate`.
+            answer: The model's answer, as text or in any form that `update` takes. Or a list in
+                order: assistant messages with tool calls, their results, the answer.
+            key: As for `update`. A turn of `regenerate` needs none: storing the same answer twice
+                changes nothing.
             expected_end: As for `update`, for a new turn.
 
         Raises:
-            InvalidMessage: The turn does not end with an answer, or a call has no result, or a
-                result no call. Nothing was stored.
-            InvalidInput: The session went on since `regenerate`. Nothing was stored.
+            InvalidMessage: The turn does not end with an answer, a call has no result, or a result
+                has no call. Nothing was stored.
+            InvalidInput: The session has new messages since `regenerate`. Nothing was stored.
             Conflict: As for `update`. Nothing was stored.
         """
         return self.turns.after(turn, answer, key, expected_end)
 
     def regenerate(self, session_id: str, *, user_id: str | None = None) -> Turn:
-        """What to send a model for another answer to the session's newest question. Stores nothing.
+        """Return the context for another answer to the session's newest question. Stores nothing.
 
-        The context is that of before the question: the answer that it has by now, the calls of
-        tools between them, and what blocks derived from these are not in it. Give the new answer to
-        `after_turn`, which puts it in the old one's place, in one step; until then the old one
-        stays. A question that has no answer yet is simply asked.
+        The context is the one before the question. It excludes the current answer, its tool calls,
+        and records derived from these. Pass the new answer to `after_turn`, which replaces the old
+        one atomically. Until then the old answer stays. A question without an answer is asked as
+        usual.
 
         Raises:
-            InvalidInput: The session has no message of a user.
+            InvalidInput: The session has no user message.
         """
         turn = self._regenerating.turn(session_id, user_id)
-        self.turns.told(turn, None)
+        self.turns.notify(turn, None)
         return turn
 
     def completion(
@@ -509,46 +523,48 @@ class AgentMemory(OpenMemory):
         expected_end: int | None = None,
         **options: Any,
     ) -> Any:
-        """Recall, ask the model, run its tools, and store the turn once the answer is there.
+        """Recall, call the model, run its tools, and store the turn when the answer is complete.
 
-        Whatever fails or is broken off on the way, nothing is stored.
+        If a step fails or is interrupted, nothing is stored.
 
         Args:
             session_id: The conversation.
             message: As for `before_turn`.
-            user_id: The user, needed where the session does not exist yet.
+            user_id: The user. Required if the session does not exist yet.
             model: Another litellm model than the configured one.
-            tools: What the model may call. Schemas of the memory's own tools (see `tools`) are run
-                for this session and user; functions are called with checked arguments, and what
-                they raise is raised, but for `ToolRefused`, which the model reads. A call of any
-                other schema is handed back: see below.
-            stream: Give litellm's chunks as they arrive, of all rounds.
-            max_rounds: How often tools may be run; then the model has to answer without.
-            key: Names this turn in its session. Asked again with the same key and question, once
-                the turn is stored, no model is asked: the answer of then is given.
+            tools: Tools that the model may call. Schemas of the memory's own tools (see `tools`)
+                run for this session and user. Functions are called with checked arguments. Their
+                exceptions are raised, except `ToolRefused`, which the model reads. A call of any
+                other schema is returned to the caller: see below.
+            stream: Return litellm's chunks as they arrive, of all rounds.
+            max_rounds: The maximum number of tool rounds. After that, the model must answer.
+            key: An idempotency key for this turn. If the turn is stored, a retry with the same key
+                and question returns the stored answer and calls no model.
             expected_end: As for `update`.
-            **options: What else litellm is to send: `temperature`, `response_format`, ...
+            **options: Further arguments for litellm: `temperature`, `response_format`, ...
 
         Returns:
-            litellm's `ModelResponse`, or with `stream` an iterator of its chunks. Where it calls
-            tools that the caller has to run, nothing is stored yet: go on with
+            litellm's `ModelResponse`, or with `stream` an iterator of its chunks. If it calls
+            tools that the caller must run, nothing is stored yet. Continue with
             `completion(session_id, [question, response, *results], ...)`.
 
         Raises:
-            InvalidInput: The turn so far, a tool or an option is not usable.
-            Conflict: The key was used for another question, or the log does not end at
-                `expected_end` once the answer is there; or the answer was taken out of the log.
+            InvalidInput: The turn so far, a tool or an option is not valid.
+            Conflict: The key was used for another question, the log does not end at
+                `expected_end` when the answer is complete, or the stored answer was removed.
             ModelRequired: No model is configured or named.
             ModelError: The model failed.
         """
         ask = self.turns.complete
-        given = {"tools": tools, "stream": stream, "max_rounds": max_rounds, **options}
-        given |= {"key": key, "expected_end": expected_end}
-        return ask(session_id, message, user_id=user_id, model=model, **given)
+        arguments = {"tools": tools, "stream": stream, "max_rounds": max_rounds, **options}
+        arguments |= {"key": key, "expected_end": expected_end}
+        return ask(session_id, message, user_id=user_id, model=model, **arguments)
 
     def tools(self, session_id: str, *, user_id: str | None = None) -> list[dict[str, Any]]:
-        """What a model may ask of the memory, in OpenAI's form: `memory_read`,
-        `memory_read_message`, `memory_write`, `memory_forget`, and what each block offers.
+        """Return the schemas of the memory's tools, in OpenAI's form.
+
+        These are `memory_read`, `memory_read_message`, `memory_write`, `memory_forget`, and the
+        tools of each block.
 
         Raises:
             ConfigError: Two tools have the same name.
@@ -564,24 +580,25 @@ class AgentMemory(OpenMemory):
         user_id: str | None = None,
         key: str | None = None,
     ) -> str:
-        """Do what a model asked for; the text is the tool's result, for the model to read.
+        """Run a tool call of a model and return the tool's result, as text for the model.
 
-        What it asked for in vain comes back as a text that tells it what to do; so does an outage
-        of the store, which is logged.
+        A failed call returns a text that tells the model what to do. An outage of the store does
+        the same and is logged.
 
         Args:
-            session_id: The session at hand.
-            name: The tool's name, as the model gave it.
-            arguments: Its arguments: a mapping, or JSON as models send it.
-            user_id: The user, needed where the session does not exist yet.
-            key: Names this call, where it may be retried: `memory_write` notes once for it. Tools
+            session_id: The current session.
+            name: The tool's name, as in the model's call.
+            arguments: The arguments: a mapping, or JSON as models send it.
+            user_id: The user. Required if the session does not exist yet.
+            key: An idempotency key for this call: a retried `memory_write` stores one note. Tools
                 of blocks find it in the scope.
         """
         return self._toolbox.call(session_id, name, arguments, user_id, key)
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
-        """Say that a conversation is over for now: what is pending is absorbed, what was kept for
-        its time only (`WorkingMemory`) is cleared. The log stays, and it may go on.
+        """Close a conversation for now: absorb its pending messages and clear `WorkingMemory`.
+
+        The log stays, and the conversation may continue.
         """
         self._guard.check_session(session_id, user_id)
         scope = self._guard.scope(user_id, session_id)
@@ -597,15 +614,15 @@ class AgentMemory(OpenMemory):
         user_id: str | None = None,
         progress: Callable[[Progress], object] | None = None,
     ) -> list[Absorbed]:
-        """Absorb whatever is pending, now: of one session, of one user's, or of all. Idempotent.
+        """Absorb all pending messages of one session, of one user, or of all. Idempotent.
 
-        A stand-in summary is redone too, where the model is back. Of many, a session that is
-        damaged in the store is passed over, with a warning.
+        A fallback summary is replaced if the model is available again. Among several sessions, a
+        damaged one is skipped with a warning.
 
         Args:
             session_id: Only this session.
             user_id: Only sessions of this user.
-            progress: Of many sessions, called after each.
+            progress: Called after each session, if there are several.
         """
         if progress is not None:
             check_callable("progress", progress)
@@ -616,14 +633,14 @@ class AgentMemory(OpenMemory):
 
     @traced("delete_memory", _namespace, of_nothing)
     def delete(self, session_id: str, *, user_id: str | None = None) -> Receipt:
-        """Remove the session's log and head, and every record that blocks derived from it.
+        """Delete the session's log and head, and every record that blocks derived from it.
 
-        Idempotent; a deletion that was interrupted is resumed by the next call for the session.
-        Blocks that are no longer configured are deleted from too, in this memory's own store.
-        `import_session` does not bring it back unless told to.
+        Idempotent. The next call for the session resumes an interrupted deletion. Blocks that are
+        no longer configured are deleted from too, in this memory's own store. `import_session`
+        restores a deleted session only on request.
 
         Returns:
-            What became of each place; see `Receipt`.
+            The result of each place: see `Receipt`.
         """
         self._guard.check_session(session_id, user_id)
         self._guard.admit(session_id, user_id)
@@ -633,18 +650,19 @@ class AgentMemory(OpenMemory):
 
     @traced("delete_memory", _namespace, of_nothing)
     def delete_user(self, user_id: str) -> Receipt:
-        """The same for all of a user's sessions and records."""
+        """Delete all sessions and records of a user, as `delete` does for a session."""
         check_id("user_id", user_id)
         self._guard.check(None, user_id)
         parts = self.components
         return parts.receipts.of_deletion("user", user_id, parts.deletion.user(user_id))
 
     def checkpoint(self, session_id: str, *, user_id: str | None = None) -> Receipt:
-        """A receipt for everything up to the newest message: it is durable, so that a host may cut
-        it out of its own context.
+        """Return a receipt for all messages up to the newest one.
+
+        The messages are durable, so a host may remove them from its own context.
 
         Raises:
-            InvalidInput: There is no such session.
+            InvalidInput: The session does not exist.
         """
         self._guard.check(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
@@ -662,92 +680,95 @@ class AgentMemory(OpenMemory):
         prefix: str | None = None,
         newest: bool = False,
     ) -> list[Head]:
-        """A page of sessions in order of their ids, each with `updated_at` and `metadata`.
+        """Return a page of sessions in order of their ids, each with `updated_at` and `metadata`.
 
-        Those of shared namespaces are not among them: see `Share.sessions`.
+        Sessions of shared namespaces are not included: see `Share.sessions`.
 
         Args:
             user_id: Only this user's.
-            limit: At most so many.
-            after: Only those after the session of this id, in the order that is asked for.
-            prefix: Only those whose ids begin so.
-            newest: The one that was spoken in last first. That looks at all of them.
+            limit: The maximum number of sessions.
+            after: Only sessions after the session of this id, in the requested order.
+            prefix: Only sessions whose ids start with this.
+            newest: Sort by the newest message first. This reads all heads.
 
         Raises:
-            InvalidInput: `limit` is no number, or `after` no id; or, of the newest, no session's.
+            InvalidInput: `limit` is not a number, or `after` is not an id. With `newest`, `after`
+                is not the id of a session.
         """
         self._guard.check(None, user_id)
         return self._listing.page(user_id, limit, after, prefix, newest)
 
     def head(self, session_id: str, *, user_id: str | None = None) -> Head | None:
-        """How a session stands: its end, its window, its `updated_at` and `metadata`; None where
-        there is none.
-        """
+        """Return a session's head with `updated_at` and `metadata`. None if it does not exist."""
         self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
-        return None if head is None else self._listing.told([head])[0]
+        return None if head is None else self._listing.completed([head])[0]
 
     def describe(
         self, session_id: str, metadata: dict[str, Any], *, user_id: str | None = None
     ) -> None:
-        """Keep what a session is called, as `sessions` and `head` tell it: a title, tags, whatever
-        plain JSON holds. It takes the place of what was kept, and goes with the session, which
-        begins if need be.
+        """Store a session's metadata, which `sessions` and `head` return: a title, tags, any JSON.
+
+        It replaces the stored metadata and is deleted with the session. A session that does not
+        exist is created.
 
         Raises:
-            InvalidInput: It is no dict that JSON would give back exactly. Nothing was kept.
+            InvalidInput: It is not a dict that JSON reproduces exactly. Nothing was stored.
             SessionOfAnotherUser: The session belongs to another user.
         """
         self._guard.check_session(session_id, user_id)
         self._listing.describe(session_id, self._guard.scope(user_id, session_id), metadata)
 
     def session(self, session_id: str, user_id: str | None = None) -> Session:
-        """The calls for one conversation, with the ids bound."""
+        """Return the calls for one conversation, with the ids bound."""
         self._guard.check_session(session_id, user_id)
         return Session(self, session_id, user_id)
 
     def user(self, user_id: str) -> User:
-        """What is known of a user, and kept for them: facts, notes, files, skills, places."""
+        """Return the calls for one user: facts, notes, files, skills, places."""
         check_id("user_id", user_id)
         self._guard.check(None, user_id)
         return User(self, user_id)
 
     def values(self, user_id: str | None = None, *, embedder: Embedder | None = None) -> KeyValues:
-        """Values by namespace and key, beside what conversations are: settings, states of an agent,
-        whatever JSON gives back. A user's go with the user.
+        """Return values by namespace and key, independent of conversations.
+
+        Examples are settings or the state of an agent: any value that JSON reproduces. A user's
+        values are deleted with the user.
 
         Args:
-            user_id: Whose; None for what is nobody's.
-            embedder: What gives texts a meaning; the memory's own by default.
+            user_id: The owner. None for values without an owner.
+            embedder: Embeds the texts. By default the memory's own embedder.
         """
         self._guard.check(None, user_id)
         return self._values(Scope(user_id, None), embedder)
 
     def share(self, name: str) -> Share:
-        """A namespace that several agents read and write, each as far as it was granted.
+        """Return a namespace that several agents read and write, according to their grants.
 
-        There is one of a name in a store, for all processes, and in this memory one object. Nothing
-        is written until something is granted. `name` has 1 to 64 characters.
+        A name stands for one share per store, in all processes, and for one object per memory.
+        Nothing is written before the first grant. `name` has 1 to 64 characters.
 
         Raises:
-            InvalidId: The name is not usable.
+            InvalidId: The name is not valid.
         """
         self._guard.check(None, None)
         return self._shares.of(self, name)
 
     def open(self, kind: str) -> Any:
-        """The handle of a kind of block on what is everybody's, such as `open("skills")`.
+        """Return the handle of a kind of block for data of everyone, such as `open("skills")`.
 
         Raises:
-            ConfigError: No block of that kind is configured, or it offers no handle.
-            InvalidInput: Nothing that it keeps is everybody's.
+            ConfigError: No block of that kind is configured, or it has no handle.
+            InvalidInput: The block stores no data for everyone.
         """
         self._guard.check(None, None)
         return self._open(kind, Scope())
 
     def replay(self, block: str) -> Iterator[Progress]:
-        """Rebuild one block, by its name, from the log, session by session, while other calls go
-        on; progress after each. One that was interrupted goes on where it stopped.
+        """Rebuild one block from the log, session by session, and yield the progress after each.
+
+        Other calls continue meanwhile. An interrupted replay resumes at its last session.
 
         Raises:
             ConfigError: No absorbing block has that name.
@@ -757,13 +778,13 @@ class AgentMemory(OpenMemory):
         return self.components.replay.run(block)
 
     def stats(self) -> Stats:
-        """Counts, what each block still has to absorb, model calls, tokens and cost."""
+        """Return counts, pending messages of each block, model calls, tokens and cost."""
         self._guard.check(None, None)
         return self.components.stats()
 
     @property
     def turns(self) -> Turns:
-        """The calls about a turn, over this memory's. For this package's own faces."""
+        """Return the calls about a turn, bound to this memory. For this package's interfaces."""
         return Turns(
             begin=self._contexts.begin,
             update=self.update,
@@ -772,5 +793,5 @@ class AgentMemory(OpenMemory):
             call_tool=self.call_tool,
             toolbox=self._toolbox.tools,
             models=self.components.services.resources.models,
-            told=Telling(self.blocks.values(), self._guard.scope),
+            notify=TurnHooks(self.blocks.values(), self._guard.scope),
         )

@@ -1,4 +1,4 @@
-"""`OpenMemory`: what an `AgentMemory` consists of, from its opening to its end."""
+"""`OpenMemory`: the parts of an `AgentMemory`, from opening to closing."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.core.once import KeptKey, as_it_was
+from agent_memory.core.idempotency import KeptKey, as_it_was
 from agent_memory.core.records import Absorbed, Head, Scope
 from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.append import Appender, Update
 from agent_memory.engine.assembly import assemble
-from agent_memory.engine.edit.regenerate import Regeneration
-from agent_memory.engine.finding import Finding
+from agent_memory.engine.edit.edit import Regeneration
 from agent_memory.engine.listing import Listing
 from agent_memory.engine.loop.regenerate import Regenerate
 from agent_memory.engine.paging import all_heads
+from agent_memory.engine.reading import Finding
 from agent_memory.engine.sharing.shares import Shares
 from agent_memory.engine.stats import Progress
 from agent_memory.engine.tool_calls import Toolbox
@@ -32,19 +32,19 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.damage import undamaged
 
 if TYPE_CHECKING:
+    from agent_memory.core.idempotency import WriteKey
     from agent_memory.core.messages import Message
-    from agent_memory.core.once import WriteKey
     from agent_memory.engine.transfer.snapshots.reading import Reading
     from agent_memory.ltm_blocks.base import FactBlock
     from agent_memory.models.embedders.base import Embedder
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE = 50  # sessions that blocks are told of before they absorb them
+_AT_ONCE = 50  # sessions whose pending messages blocks receive before they absorb them
 
 
 class OpenMemory:
-    """Opens what a configuration names, and closes it. `AgentMemory` has the calls.
+    """Opens the parts of a configuration, and closes them. `AgentMemory` has the calls.
 
     Args:
         config: See `AgentMemory`.
@@ -75,17 +75,18 @@ class OpenMemory:
             self.config.keep_keys,
             parts.work.within,
             self.config.redact,
+            parts.services.resources.zones,
         )
         self._listing = Listing(parts.store, partial(self._values, of_session=True))
         self._will_ask_models = bool(self.config.language_models)
         in_background = self.config.overflow_mode == "background"
         threads = self.config.background_threads if in_background else 1
-        # Without background mode its thread starts with the first backlog.
+        # Without background mode, the thread starts with the first backlog.
         self._behind = parts.worker(threads, polls=in_background)
         self._background = self._behind if in_background else None
         if in_background:
             self._behind.start()
-        # the threads of a memory that was dropped without `close` end too
+        # the threads of a memory that is collected without `close` end too
         weakref.finalize(self, self._behind.stop, 0).atexit = False
 
     def __repr__(self) -> str:
@@ -98,27 +99,26 @@ class OpenMemory:
         self.close()
 
     def warm_up(self, user_id: str | None = None) -> None:
-        """Load now what the first calls of this process would load, each at its own cost: the
-        tokenizer, local embedders, what blocks need, and litellm where models are asked.
+        """Load the tokenizer, local embedders, resources of blocks, and litellm if models are used.
 
-        For services, before they say that they are ready: a first `completion` takes seconds else.
-        Nothing is stored, and nobody is asked over the network. What cannot be loaded is logged,
-        and met again by the call that needs it.
+        For services, before they report that they are ready. Otherwise the first calls load these,
+        and a first `completion` takes seconds. Nothing is stored, and no network call is made. A
+        failure is logged, and met again by the call that needs the part.
 
         Args:
-            user_id: A user whose index blocks read too, as for the user's first `get`.
+            user_id: A user whose indexes blocks read too, as for the user's first `get`.
 
         Raises:
-            InvalidId: The id is not usable.
+            InvalidId: The id is not valid.
         """
         self._guard.check(None, user_id)
         scope = None if user_id is None else Scope(user_id)
         self.components.warm_up(self.config, scope)
 
     def close(self) -> None:
-        """Finish background work, release connections. Idempotent.
+        """Finish background work and release connections. Idempotent.
 
-        Other calls raise `MemoryClosed` afterwards.
+        Afterwards, other calls raise `MemoryClosed`.
         """
         if not self._guard.closed:
             self._guard.closed = True
@@ -128,9 +128,10 @@ class OpenMemory:
             self.components.close()
 
     def _update_all(self, updates: Sequence[Update]) -> list[Head | Exception] | None:
-        """As `update` for each, of callers who wait at the same time: in one transaction, each done
-        or refused by itself, as its error tells. None where the store has no such transactions:
-        nothing was done.
+        """Run the updates of concurrent callers in one transaction.
+
+        Each succeeds or returns its error. None if the store has no such transactions: then nothing
+        was done.
         """
         done = self._appender.append_all(updates, self._guard.check_session)
         if done is None:
@@ -138,35 +139,35 @@ class OpenMemory:
         return [one if isinstance(one, Exception) else self._updated(*one) for one in done]
 
     def _updated(self, head: Head, before: KeptKey | None) -> Head:
-        """What an update gives back; `before` is of the one that it repeats."""
+        """Return the head of an update. `before` is the key of the first call of a retry."""
         head = self._settle(head)
-        if self._will_ask_models:  # begun after the first update, the import delays it least
+        if self._will_ask_models:  # imported after the first update, which it delays least
             self._will_ask_models = False
             load_in_background()
         return head if before is None else as_it_was(head, before)
 
     def _settle(self, head: Head) -> Head:
-        """See to what an update leaves to do; its messages are stored, whatever becomes of it."""
+        """Do the work that an update leaves. A failure does not fail the update."""
         self.components.sent.begun(head)
         for block in self.blocks.values():
             block.said(Scope(head.user_id, head.session_id))
         try:
+            if self.components.work.needed(head):
+                if self._background is not None:
+                    self.components.work.announce(head)
+                    self._background.wake(head)
+                else:
+                    head = self.components.work.after_update(head)
             self._behind.work_off()
-            if not self.components.work.needed(head):
-                return head
-            if self._background is not None:
-                self.components.work.announce(head)
-                self._background.wake(head)
-                return head
-            return self.components.work.after_update(head)
-        except AgentMemoryError:  # no more: the exception of a signal may come here
+            return head
+        except AgentMemoryError:  # not more: an exception of a signal handler may occur here
             logger.exception("session %r not processed; it will be tried again", head.session_id)
             return head
 
     def _stored(
         self, session_id: str, key: WriteKey, *, user_id: str | None = None
     ) -> list[Message] | None:
-        """The messages that were stored under a key; None where it is not known.
+        """Return the messages stored under a key. None if the key is unknown.
 
         Raises:
             Conflict: The key was used for other content.
@@ -197,7 +198,7 @@ class OpenMemory:
                 absorbed = [one for each in fed for one in each]
                 done += absorbed
                 if progress is not None:
-                    error = next((one.error for one in absorbed if one.error), None)
+                    error = next((result.error for result in absorbed if result.error), None)
                     at = (number, max(number, total))
                     progress(Progress(None, head.session_id, *at, error))
         return done
@@ -205,7 +206,7 @@ class OpenMemory:
     def _values(
         self, scope: Scope, embedder: Embedder | None = None, *, of_session: bool = False
     ) -> KeyValues:
-        """The values of a scope, or of its session; `User` and `sessions` ask for them."""
+        """Return the values of a scope, or of its session. For `User` and `sessions`."""
         return KeyValues(
             self._values_store(),
             scope,
@@ -218,28 +219,30 @@ class OpenMemory:
         return self._store
 
     def _open(self, kind: str, scope: Scope) -> Any:
-        """The handle of a kind of block, for a scope; `User` and `Session` ask for it."""
+        """Return the handle of a kind of block for a scope. For `User` and `Session`."""
         return self.components.block(kind).open(scope)
 
     def _fact_blocks(self) -> list[FactBlock]:
-        """The blocks that keep facts; `User` asks for them."""
+        """Return the blocks that store facts. For `User`."""
         return self.components.needed_fact_blocks()
 
     def _bring_messages(
-        self, session_id: str, given: Sequence[tuple[str, Message]], user_id: str | None
+        self, session_id: str, messages: Sequence[tuple[str, Message]], user_id: str | None
     ) -> int:
-        """Append what comes from elsewhere, once; importers ask for it. Nothing is absorbed or
-        summarised yet, so no model is asked: that is left to `flush`, the next update or a worker.
+        """Append imported messages, each once. For importers.
+
+        No model is called: absorption and summaries are left to `flush`, the next update or a
+        worker.
 
         Returns:
-            How many messages were new.
+            The number of new messages.
         """
         self._guard.check_session(session_id, user_id)
-        bring = partial(self._appender.bring, session_id, given, user_id)
+        bring = partial(self._appender.bring, session_id, messages, user_id)
         return self.components.deletion.retried(session_id, bring)
 
     def _bring(self, reading: Reading) -> Head:
-        """Bring a session in from its snapshot; `operations.import_session` asks for it."""
+        """Import a session from its snapshot. For `operations.import_session`."""
         from agent_memory.engine.transfer.importer import Importer
 
         parts = self.components
@@ -273,11 +276,11 @@ class OpenMemory:
     @property
     def _regenerating(self) -> Regenerate:
         parts = self.components
-        asking = Regeneration(parts.store, parts.windows, parts.editor)
+        regeneration = Regeneration(parts.store, parts.windows, parts.editor)
         return Regenerate(
             self._guard,
             self._contexts,
-            asking,
+            regeneration,
             parts.editor,
             self._appender,
             self._settle,

@@ -1,4 +1,4 @@
-"""Reading sessions and their logs, a page at a time."""
+"""Reading sessions and their logs in pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAGE = 500
 def all_heads(
     store: SessionStore, user_id: str | None = None, after: str | None = None
 ) -> Iterator[Head]:
-    """The heads of all sessions, or of one user's, in order of their ids, those after `after`."""
+    """Yield the heads of all sessions, or of one user's, after `after`, in order of their ids."""
     while page := store.sessions(user_id=user_id, limit=_PAGE, after=after):
         yield from page
         after = page[-1].session_id
@@ -24,47 +24,47 @@ def all_heads(
 def read_of(
     store: SessionStore, head: Head, *, after: int = 0, limit: int | None = None
 ) -> list[Entry]:
-    """The entries of a log after a seq, in order; none where the session is gone.
+    """Return the entries of a log after a seq, in order. Empty if the session is gone.
 
-    Stores read logs by the ids of sessions, and an id may be another user's session by then: so
-    what was read counts only if the session that was asked for is still there afterwards.
+    Stores read logs by session id, and an id may belong to another user's session meanwhile. The
+    result therefore counts only if the session still exists afterwards.
     """
     found = store.read(head.session_id, after=after, limit=limit)
     return found if not found or is_there(store, head) else []
 
 
 def picked_of(store: SessionStore, head: Head, seqs: Sequence[int]) -> list[Entry]:
-    """The entries of a log with these seqs, as far as it has them; none where it is gone."""
+    """Return the entries with these seqs, as far as the log has them. Empty if it is gone."""
     found = store.pick(head.session_id, seqs)
     return found if not found or is_there(store, head) else []
 
 
 def head_now(store: SessionStore, head: Head) -> Head | None:
-    """A session's head as it is now; None where the session is gone: another may have its id."""
+    """Return a session's current head. None if it is gone, even if another one has its id."""
     now = store.head(head.session_id)
     return now if now is not None and now.created_at == head.created_at else None
 
 
 def is_there(store: SessionStore, head: Head) -> bool:
-    """Whether there still is a session, rather than none, or another one of its id."""
+    """Return whether a session still exists. Another one with the same id does not count."""
     return head_now(store, head) is not None
 
 
 def newest_of(store: SessionStore, head: Head, last: int, after: int = 0) -> list[Entry]:
-    """The newest entries of a log, oldest first: so many at most, and only those past `after`."""
+    """Return at most `last` of the newest entries after a seq, oldest first."""
     found = read_of(store, head, after=max(after, head.end - last)) if last else []
     return found[-last:]
 
 
 class LogChanged(Exception):
-    """A log is not what its head says: somebody changes it at this moment. Told to no caller."""
+    """A log differs from its head because of a concurrent change. No caller receives it."""
 
 
 def log_pages(store: SessionStore, head: Head, size: int) -> Iterator[list[Entry]]:
-    """A session's log, up to where its head says it ends, so many entries at a time.
+    """Yield a session's log up to the end in its head, in pages of `size` entries.
 
     Raises:
-        LogChanged: There is less.
+        LogChanged: The log has fewer entries.
     """
     at = head.expired
     while at < head.end:
@@ -83,10 +83,12 @@ def page_of(
     after: str | None,
     shared: bool = False,
 ) -> list[Head]:
-    """A page of sessions whose deletion has not begun: of shared namespaces, or only of others.
+    """Return a page of sessions without unfinished deletions.
+
+    They are those of shared namespaces, or only the others.
 
     Raises:
-        InvalidInput: `limit` is no number, or `after` no id.
+        InvalidInput: `limit` is not a number, or `after` is not an id.
     """
     limit, after = how_many("limit", limit), marker(after)
     found: list[Head] = []

@@ -1,21 +1,24 @@
-"""Opening what a configuration names: store, tokenizer, models."""
+"""The store, tokenizer and models of a configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+import logging
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.records import Scope
+from agent_memory.core.threads import apart
+from agent_memory.core.timestamps import Zones
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.engine.leases import Locks
 from agent_memory.engine.spending import Spending
-from agent_memory.ltm_blocks.base import Resources
-from agent_memory.models.charges import Charges
+from agent_memory.ltm_blocks.base import Block, Resources
 from agent_memory.models.embedders import open_embedder
 from agent_memory.models.embedders.base import Encoder
-from agent_memory.models.prices import Prices
-from agent_memory.models.usage import Ledger
+from agent_memory.models.loading import load_litellm
+from agent_memory.models.usage import Charges, Ledger, Prices
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store, VectorStore
 
@@ -24,16 +27,16 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """What one `AgentMemory` works with; models and embedders open when first asked for.
+    """The services of one `AgentMemory`. Models and embedders open on first use.
 
     Args:
-        config: Names them.
-        at: Where a database of blocks is to be opened, whose URL is given: a copy of it, perhaps.
+        config: The settings.
+        at: Maps the URL of a block's database to the URL to open, such as that of a copy.
 
     Attributes:
         ledger: Counts model calls, tokens and cost.
-        spending: Keeps them within the limits.
-        resources: What blocks and strategies are given.
+        spending: Enforces the spending limits.
+        resources: The resources of blocks and strategies.
     """
 
     def __init__(self, config: AgentMemoryConfig, at: Callable[[str], str] = str) -> None:
@@ -68,19 +71,20 @@ class Services:
             )
 
         def embedders(name: object) -> Encoder:
-            # of two names for one embedder each text is embedded once
+            # one embedder for all names of it, so that each text is embedded once
             return opened_embedder(name or config.embedding)
 
-        self.keys = keys = None
+        keys = None
         if config.encryption is not None:
             from agent_memory.stores.encrypted.keys import Keys
 
-            self.keys = keys = Keys.from_environment(config.encryption)
+            keys = Keys.from_environment(config.encryption)
 
-        def opened(given: str | Store) -> Store:
-            store = given
+        def opened(location: str | Store) -> Store:
+            store = location
             if isinstance(store, str):
-                store = open_store(store, config.namespace, config.durability)
+                durability = config.durability if "durability" in config.model_fields_set else None
+                store = open_store(store, config.namespace, durability)
                 self._owned.append(store)
             if keys is None:
                 return store
@@ -89,6 +93,8 @@ class Services:
             return EncryptedStore(store, keys, config.namespace)
 
         main = opened(config.store)
+        # by attribute: a given store may be encrypted, and its proxy is of another class
+        self.keys = keys or getattr(main, "signing_keys", None)
         try:
             places = {block.name: block.routed_to for block in config.all_blocks}
             urls = dict.fromkeys(url for url in places.values() if url is not None)
@@ -109,7 +115,7 @@ class Services:
                 return beside
             from agent_memory.stores.qdrant.store import QdrantStore
 
-            # asked for, since a proxy of an encrypted store is of another class
+            # by attribute, since a proxy of an encrypted store is of another class
             around: Callable[[VectorStore], VectorStore]
             around = getattr(main, "vectors_of", lambda beside: beside)
             return around(QdrantStore(url, config.namespace))
@@ -137,9 +143,48 @@ class Services:
             locked=Locks(store).held,
             redact=config.redact or str,
             min_relevance=config.min_relevance,
+            zones=Zones(config.timezone),
         )
 
     def close(self) -> None:
-        """Close the stores, but for those that were given open."""
+        """Close the stores, except those that were passed open."""
         for store in self._owned:
             store.close()
+
+
+logger = logging.getLogger(__name__)
+
+
+@apart
+def warm_up(
+    counter: TokenCounter,
+    blocks: Iterable[Block],
+    *,
+    asks_models: bool,
+    scope: Scope | None,
+    closed: Callable[[], bool],
+) -> None:
+    """Load slow parts in advance. A failure is logged, and met again by the call that needs them.
+
+    Args:
+        counter: Its tokenizer is built.
+        blocks: Their embedders and indexes are loaded.
+        asks_models: Whether language models or embedders of providers will be called.
+        scope: The scope of the records that blocks read. None for no records.
+        closed: Returns whether the memory was closed. Then the rest is not loaded.
+    """
+    steps: list[tuple[str, Callable[[], object]]] = [("the tokenizer", counter.load)]
+    if asks_models:
+        steps.append(("litellm", load_litellm))
+    for block in blocks:
+        steps.append((f"the block {block.name!r}", block.load))
+        if scope is not None:
+            steps.append((f"the block {block.name!r}", partial(block.warm, scope)))
+    for name, step in steps:
+        if closed():
+            return
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - such as no network: nothing needs the part yet
+            if not closed():
+                logger.warning("%s was not loaded in advance: %r", name, error)

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO, cast
 
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.messages import Message
+from agent_memory.core.prompt_log import SentContext
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Absorbed, Entry, Head, Recall
-from agent_memory.core.sent import SentContext
 from agent_memory.core.turns import Turn, check_turn
 from agent_memory.engine.user import User
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from agent_memory.engine.loop.offering import GivenTool
+    from agent_memory.engine.loop.rounds import GivenTool
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.transfer.snapshots.writing import Exported
     from agent_memory.ltm_blocks.working import Scratchpad
 
 
 class Sessions(Protocol):
-    """A memory, as far as its sessions call it. Each call refuses another user's session."""
+    """The calls of a memory that its sessions use. Each refuses another user's session."""
 
     def update(
         self,
@@ -104,17 +104,17 @@ class Sessions(Protocol):
 class BoundSession:
     """One conversation of one user, in any memory.
 
-    Every call raises `SessionOfAnotherUser` where the session belongs to another user than the one
-    bound, and does nothing. As a context manager it calls `end` when it is left.
+    If the session belongs to another user than the bound one, every call raises
+    `SessionOfAnotherUser` and changes nothing. As a context manager, it calls `end` on exit.
 
     Args:
         memory: The memory.
         session_id: The conversation.
-        user_id: The user, or None: then whose it is does not matter.
+        user_id: The user. With None, the owner is not checked.
 
     Attributes:
-        session_id: As given.
-        user_id: As given.
+        session_id: The conversation.
+        user_id: The user, or None.
     """
 
     def __init__(self, memory: Sessions, session_id: str, user_id: str | None) -> None:
@@ -134,20 +134,20 @@ class BoundSession:
     def update(
         self, message: Any, *, key: str | None = None, expected_end: int | None = None
     ) -> Head:
-        """As `AgentMemory.update`."""
+        """Append messages. See `AgentMemory.update`."""
         return self._memory.update(
             self.session_id, message, user_id=self.user_id, key=key, expected_end=expected_end
         )
 
     def get(self, message: Any = None, *, max_tokens: int | None = None) -> MemoryContext:
-        """As `AgentMemory.get`."""
+        """Return the context. See `AgentMemory.get`."""
         memory, user_id = self._memory, self.user_id
         return memory.get(self.session_id, message, user_id=user_id, max_tokens=max_tokens)
 
     def search(self, query: str, *, limit: int = 10) -> list[Recall]:
-        """What the user's memory holds, as `AgentMemory.search` with the user's id.
+        """Search the user's memory. See `AgentMemory.search`.
 
-        For a session without a user: what the session's own memory holds.
+        For a session without a user, search the session's own memory.
         """
         if self.user_id is None:
             return self._memory.search(query, session_id=self.session_id, limit=limit)
@@ -157,23 +157,23 @@ class BoundSession:
     def history(
         self, *, after: int = 0, limit: int | None = None, last: int | None = None
     ) -> list[Entry]:
-        """As `AgentMemory.history`."""
+        """Return the log's entries. See `AgentMemory.history`."""
         return self._memory.history(
             self.session_id, user_id=self.user_id, after=after, limit=limit, last=last
         )
 
     def contexts(self, *, after: int = 0, limit: int | None = None) -> list[SentContext]:
-        """As `AgentMemory.contexts`."""
+        """Return the contexts that models were sent. See `AgentMemory.contexts`."""
         return self._memory.contexts(
             self.session_id, user_id=self.user_id, after=after, limit=limit
         )
 
     def pop(self, count: int = 1) -> list[Message]:
-        """As `AgentMemory.pop`."""
+        """Remove the newest messages. See `AgentMemory.pop`."""
         return self._memory.pop(self.session_id, count, user_id=self.user_id)
 
     def before_turn(self, message: Any) -> Turn:
-        """As `AgentMemory.before_turn`."""
+        """Return the context for a turn. See `AgentMemory.before_turn`."""
         return self._memory.before_turn(self.session_id, message, user_id=self.user_id)
 
     def after_turn(
@@ -184,16 +184,16 @@ class BoundSession:
         key: str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """As `AgentMemory.after_turn`, for a turn of this session.
+        """Store a turn of this session with its answer. See `AgentMemory.after_turn`.
 
         Raises:
-            InvalidInput: The turn is of another session. Nothing was stored.
+            InvalidInput: The turn belongs to another session. Nothing was stored.
         """
         check_turn(turn)
         if turn.session_id != self.session_id:
             raise InvalidInput(
-                f"The turn is of the session {turn.session_id!r}, not of {self.session_id!r}. Give "
-                "it to its own. Nothing was stored."
+                f"The turn belongs to session {turn.session_id!r}, not {self.session_id!r}. Pass "
+                "it to its own session. Nothing was stored."
             )
         own = turn if self.user_id is None else replace(turn, user_id=self.user_id)
         return self._memory.after_turn(own, answer, key=key, expected_end=expected_end)
@@ -211,7 +211,7 @@ class BoundSession:
         expected_end: int | None = None,
         **options: Any,
     ) -> Any:
-        """As `AgentMemory.completion`."""
+        """Run a whole turn with a model. See `AgentMemory.completion`."""
         return self._memory.completion(
             self.session_id,
             message,
@@ -226,27 +226,27 @@ class BoundSession:
         )
 
     def flush(self) -> list[Absorbed]:
-        """As `AgentMemory.flush`."""
+        """Absorb all pending messages. See `AgentMemory.flush`."""
         return self._memory.flush(self.session_id, user_id=self.user_id)
 
     def end(self) -> list[Absorbed]:
-        """As `AgentMemory.end`."""
+        """Close the conversation for now. See `AgentMemory.end`."""
         return self._memory.end(self.session_id, user_id=self.user_id)
 
     def delete(self) -> Receipt | None:
-        """As `AgentMemory.delete`."""
+        """Delete the session. See `AgentMemory.delete`."""
         return self._memory.delete(self.session_id, user_id=self.user_id)
 
 
 class Session(BoundSession):
-    """One conversation of one user; made by `AgentMemory.session`.
+    """One conversation of one user. Made by `AgentMemory.session`.
 
-    Every call raises `SessionOfAnotherUser` where the session belongs to another user than the one
-    bound, and does nothing. As a context manager it calls `end` when it is left.
+    If the session belongs to another user than the bound one, every call raises
+    `SessionOfAnotherUser` and changes nothing. As a context manager, it calls `end` on exit.
 
     Attributes:
         session_id: The conversation.
-        user_id: The user, or None: then whose it is does not matter.
+        user_id: The user. With None, the owner is not checked.
     """
 
     def __init__(self, memory: AgentMemory, session_id: str, user_id: str | None) -> None:
@@ -261,7 +261,7 @@ class Session(BoundSession):
         format: str | None = None,
         window: Sequence[Any] | None = None,
     ) -> MemoryContext:
-        """As `AgentMemory.get`."""
+        """Return the context. See `AgentMemory.get`."""
         return self._home.get(
             self.session_id,
             message,
@@ -272,43 +272,43 @@ class Session(BoundSession):
         )
 
     def delete(self) -> Receipt:
-        """As `AgentMemory.delete`."""
+        """Delete the session. See `AgentMemory.delete`."""
         return self._home.delete(self.session_id, user_id=self.user_id)
 
     def head(self) -> Head | None:
-        """As `AgentMemory.head`."""
+        """Return the head. See `AgentMemory.head`."""
         return self._home.head(self.session_id, user_id=self.user_id)
 
     def describe(self, metadata: dict[str, Any]) -> None:
-        """As `AgentMemory.describe`."""
+        """Store the session's metadata. See `AgentMemory.describe`."""
         self._home.describe(self.session_id, metadata, user_id=self.user_id)
 
     def prune(self, max_tokens: int) -> Head:
-        """As `AgentMemory.prune`."""
+        """Cut the window. See `AgentMemory.prune`."""
         return self._home.prune(self.session_id, max_tokens, user_id=self.user_id)
 
     def pin(self, seq: int) -> None:
-        """As `AgentMemory.pin`."""
+        """Keep a message in the window. See `AgentMemory.pin`."""
         self._home.pin(self.session_id, seq, user_id=self.user_id)
 
     def unpin(self, seq: int) -> None:
-        """As `AgentMemory.unpin`."""
+        """Let a pinned message leave the window. See `AgentMemory.unpin`."""
         self._home.unpin(self.session_id, seq, user_id=self.user_id)
 
     def edit(self, change: Callable[[list[Entry]], Iterable[Any]]) -> Head:
-        """As `AgentMemory.edit`."""
+        """Replace the log with the result of a function. See `AgentMemory.edit`."""
         return self._home.edit(self.session_id, change, user_id=self.user_id)
 
     def checkpoint(self) -> Receipt:
-        """As `AgentMemory.checkpoint`."""
+        """Return a receipt for all messages so far. See `AgentMemory.checkpoint`."""
         return self._home.checkpoint(self.session_id, user_id=self.user_id)
 
     def regenerate(self) -> Turn:
-        """As `AgentMemory.regenerate`."""
+        """Return the context for another answer. See `AgentMemory.regenerate`."""
         return self._home.regenerate(self.session_id, user_id=self.user_id)
 
     def tools(self) -> list[dict[str, Any]]:
-        """As `AgentMemory.tools`."""
+        """Return the schemas of the memory's tools. See `AgentMemory.tools`."""
         return self._home.tools(self.session_id, user_id=self.user_id)
 
     def call_tool(
@@ -318,11 +318,11 @@ class Session(BoundSession):
         *,
         key: str | None = None,
     ) -> str:
-        """As `AgentMemory.call_tool`."""
+        """Run a tool call of a model. See `AgentMemory.call_tool`."""
         return self._home.call_tool(self.session_id, name, arguments, user_id=self.user_id, key=key)
 
     def working(self) -> Scratchpad:
-        """The session's scratchpad: JSON values by key.
+        """Return the session's scratchpad: JSON values by key.
 
         Raises:
             ConfigError: No `WorkingMemory` is configured.
@@ -331,27 +331,28 @@ class Session(BoundSession):
         return cast("Scratchpad", self._home._open("working", scope))
 
     def owner(self) -> User:
-        """Whose memory it is: the user's, to whom the session belongs, or who is bound; the
-        session's own where that is nobody.
+        """Return the calls for the user of the session, or for the bound user.
+
+        Without a user, they are for the session's own memory.
         """
         scope = self._home.components.guard.scope(self.user_id, self.session_id)
         return User(self._home, scope.user_id, self.session_id)
 
     def export(self, to: str | Path | TextIO) -> Exported:
-        """Write a snapshot of the session: its log, its head, and what blocks keep of it.
+        """Write a snapshot of the session: its log, its head, and the records of blocks.
 
-        It is of one moment, whatever else goes on: messages may be appended meanwhile, and are no
-        part of it; what works on the session otherwise waits. What belongs to the user, but to no
-        session, is not in it. `operations.import_session` brings it in.
+        The snapshot is consistent. Messages that are appended meanwhile are not in it. Other work
+        on the session waits. Records of the user without a session are not in it.
+        `operations.import_session` imports it.
 
         Args:
-            to: A path, where the file appears once it is whole, readable by its owner alone; or a
-                text file to write to.
+            to: A path or a text file. At a path, the file appears when it is complete, readable by
+                its owner only.
 
         Raises:
-            InvalidInput: There is no such session.
-            StoreUnavailable: It was worked on for a minute, or deleted while it was written: what
-                was written to a text file is not whole then, and `import_session` refuses it.
+            InvalidInput: The session does not exist.
+            StoreUnavailable: A worker held the session for a minute, or it was deleted meanwhile.
+                A text file is incomplete then, and `import_session` refuses it.
         """
         from agent_memory.engine.transfer.export import Exporter, written
 

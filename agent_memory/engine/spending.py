@@ -1,7 +1,7 @@
-"""Keeping to the spending limits: counters in the store, which all processes share.
+"""Enforcement of spending limits, by counters in the store that all processes share.
 
-A call is counted before it is made, with what it may take at most, and put right afterwards. So no
-number of processes passes a limit of calls; and one that dies in between leaves its call counted.
+A call is counted with its maximum before it is made, and corrected afterwards. Concurrent processes
+therefore cannot exceed a limit of calls. The call of a process that dies meanwhile stays counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Record
-from agent_memory.core.reserved import SPENDING
 from agent_memory.core.spending import (
     SpendingLimit,
     SpendingLimits,
@@ -25,10 +24,10 @@ from agent_memory.core.spending import (
     passed,
     seconds_left,
 )
+from agent_memory.core.system_collections import SPENDING
 from agent_memory.errors import SpendingLimitReached, StoreError, StoreUnavailable
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.models.prices import Prices
-from agent_memory.models.usage import Account
+from agent_memory.models.usage import Account, Prices
 from agent_memory.stores.base import RecordStore
 
 logger = logging.getLogger(__name__)
@@ -37,27 +36,27 @@ _PLACE = SPENDING.name
 _TRIES = 1_000
 _PAUSE_SECONDS = 0.002
 _RETRY_SECONDS = 300.0
-"""What calls under way have set aside may be free again by then."""
+"""By then, tokens reserved for running calls may be free again."""
 _LOOKED_FOR = 5.0
-"""Seconds for which is believed what the store said of limits that are reached."""
+"""Seconds for which a limit's stored state is cached."""
 _MOST_KNOWN = 10_000
 
 Change = Callable[[Spent], Spent]
 
 
 def now_utc() -> datetime:
-    """The time."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Today:
-    """What memory spent today (UTC) of its own accord, in all processes, where that is limited.
+    """The spending of all processes today (UTC), without the caller's own completions.
 
     Attributes:
         day: The day.
-        spent: So much; what calls under way may take included.
-        reached: Which limit lets models not be asked any more; None where none does.
+        spent: The spending, including the maximum of running calls.
+        reached: The limit that forbids further model calls. None if there is room.
     """
 
     day: str
@@ -66,14 +65,9 @@ class Today:
 
 
 class Spending:
-    """Says of each call that memory makes of its own accord whether the limits have room for it.
+    """Checks each model call of the memory against the limits.
 
-    What `completion` is asked for is the caller's own, and is not limited.
-
-    Args:
-        store: Where the counters are.
-        limits: What may be spent.
-        prices: What models cost.
+    Calls of `completion` are the caller's own, and are not limited.
     """
 
     def __init__(self, store: RecordStore, limits: SpendingLimits, prices: Prices) -> None:
@@ -92,14 +86,14 @@ class Spending:
 
     @property
     def job(self) -> str | None:
-        """Names the limits: where they change, whatever waits for them is looked at again."""
+        """The name of the limits as a job: after a change, waiting sessions are due again."""
         if not self.is_limited:
             return None
         return f"spending {self._limits['']} {self._per_user}"
 
     @property
     def is_by_user(self) -> bool:
-        """Whether it matters for whom a call is made."""
+        """Whether there is a limit per user."""
         return self._per_user.is_set
 
     @property
@@ -108,7 +102,7 @@ class Spending:
         return self._limits[""].measures or self._per_user.measures
 
     def hold(self, account: Account, model: str, prompt: int, answer: int) -> Held | None:
-        """Count a call; see `Meter.hold`."""
+        """Count a call. See `Meter.hold`."""
         if account.purpose == "completion" or not self.is_limited:
             return None
         try:
@@ -118,20 +112,20 @@ class Spending:
             raise
 
     def reached(self, user_id: str | None) -> str | None:
-        """What to warn of: a limit that lets models not be asked for this user."""
-        for whose in self._concerned(user_id):
-            with_found = self._looked_up(whose)
-            if with_found is not None:
-                return with_found
+        """Return a warning if a limit forbids model calls for this user."""
+        for owner in self._concerned(user_id):
+            warning = self._cached_refusal(owner)
+            if warning is not None:
+                return warning
         return None
 
     def unaffordable(self, user_id: str | None) -> bool:
-        """Whether it is no use to ask a model for this user now."""
-        limits = [self._limit(whose).calls for whose in self._concerned(user_id)]
+        """Return whether a limit forbids model calls for this user now."""
+        limits = [self._limit(owner).calls for owner in self._concerned(user_id)]
         return 0 in limits or self.reached(user_id) is not None
 
     def today(self) -> Today | None:
-        """What was spent today in all; None where that is not limited."""
+        """Return the total spending of today. None without a limit of the total."""
         if not self._limits[""].is_set:
             return None
         day = day_of(now_utc())
@@ -139,73 +133,73 @@ class Spending:
         return Today(day, _spent(record), None if record is None else record.metadata["reached"])
 
     def settle(self, held: Held, tokens: int, cost: float | None) -> None:
-        """Put right what was counted for a call; see `Hold.settle`."""
+        """Correct the count of a call. See `Hold.settle`."""
         more = Spent(0, tokens, cost or 0.0) - replace(held.counted, calls=0)
-        for whose in held.whose:
+        for owner in held.owners:
             try:
-                self._change(held.day, whose, more, None)
-            except StoreError as error:  # then it stays counted as it was set aside
-                logger.warning("what a model call took is counted as estimated: %s", error)
+                self._change(held.day, owner, more, None)
+            except StoreError as error:  # then the estimate stays counted
+                logger.warning("a model call stays counted as estimated: %s", error)
 
     def _held(self, user_id: str | None, model: str, prompt: int, answer: int) -> Held | None:
         concerned = self._concerned(user_id)
-        for whose in concerned:
-            if self._limit(whose).calls == 0:  # then nothing need be read
-                raise _refusal(whose, "0 of 0 calls", seconds_left(now_utc()))
+        for owner in concerned:
+            if self._limit(owner).calls == 0:  # needs no read
+                raise _refusal(owner, "0 of 0 calls", seconds_left(now_utc()))
         day = day_of(now_utc())
         more = Spent(1, prompt + answer, self._priced(concerned, model, prompt, answer))
         counted: list[str] = []
         try:
-            for whose in concerned:
-                self._change(day, whose, more, self._limit(whose))
-                counted.append(whose)
+            for owner in concerned:
+                self._change(day, owner, more, self._limit(owner))
+                counted.append(owner)
         except SpendingLimitReached:
-            for whose in counted:
-                self._change(day, whose, Spent() - more, None)
+            for owner in counted:
+                self._change(day, owner, Spent() - more, None)
             raise
         return Held(self, day, tuple(counted), more)
 
     def _concerned(self, user_id: str | None) -> list[str]:
-        """Whose counters a call for a user concerns, that of all last: it is asked most."""
+        """Return the owners of the counters of a call, the busiest counter last."""
         users = [user_id] if user_id and self._per_user.is_set else []
         return users + ([""] if self._limits[""].is_set else [])
 
-    def _limit(self, whose: str) -> SpendingLimit:
-        return self._limits.get(whose, self._per_user)
+    def _limit(self, owner: str) -> SpendingLimit:
+        return self._limits.get(owner, self._per_user)
 
     def _priced(self, concerned: list[str], model: str, prompt: int, answer: int) -> float:
-        if all(self._limit(whose).cost is None for whose in concerned):
+        if all(self._limit(owner).cost is None for owner in concerned):
             return 0.0
         cost = self._prices.of_tokens(model, prompt, answer)
         if cost is None:
             raise SpendingLimitReached(
-                f"Money is limited, and the price of {model!r} is not known, so it is not asked. "
-                f'Say it: prices={{"{model}": {{"input": 0.5, "output": 1.5}}}}, in dollars for a '
-                "million tokens; or limit calls or tokens instead.",
+                f"There is a cost limit, but the price of {model!r} is unknown, so it was not "
+                f'called. Set it: prices={{"{model}": {{"input": 0.5, "output": 1.5}}}}, in '
+                "dollars per million tokens. Or limit calls or tokens instead.",
                 _RETRY_SECONDS,
             )
         return cost
 
-    def _change(self, day: str, whose: str, more: Spent, limit: SpendingLimit | None) -> None:
-        """Add to a counter, unless that passes a limit.
+    def _change(self, day: str, owner: str, more: Spent, limit: SpendingLimit | None) -> None:
+        """Add to a counter, unless that exceeds a limit.
 
         Raises:
-            SpendingLimitReached: It would.
-            StoreUnavailable: Others kept changing it.
+            SpendingLimitReached: It would exceed the limit.
+            StoreUnavailable: Concurrent changes prevented the write.
         """
-        name = _id(day, whose)
-        for tried in range(_TRIES):
+        name = _id(day, owner)
+        for attempt in range(_TRIES):
             before = self._store.record(_PLACE, name)
             spent, reached = _spent(before), _reached(before)
-            told = None if limit is None else passed(limit, spent, more)
+            reason = None if limit is None else passed(limit, spent, more)
             refusal = None
-            if limit is not None and told is not None:
-                refusal = self._refused(day, whose, told, is_last=spent.calls == limit.calls)
-                if reached is not None:  # all know it
+            if limit is not None and reason is not None:
+                refusal = self._refused(day, owner, reason, is_last=spent.calls == limit.calls)
+                if reached is not None:  # already recorded
                     raise refusal
             else:
                 spent += more
-            reached = told if limit is not None else reached
+            reached = reason if limit is not None else reached
             last = None if before is None else before.last
             kept = _record(name, day, (last or 0) + 1, spent, reached)
             if self._store.swap_record(_PLACE, kept, last):
@@ -214,37 +208,39 @@ class Spending:
                 if refusal is not None:
                     raise refusal
                 return
-            sleep(_PAUSE_SECONDS * random() * min(tried + 1, 10))
-        raise StoreUnavailable("Others kept counting model calls. It is tried again later.")
+            sleep(_PAUSE_SECONDS * random() * min(attempt + 1, 10))
+        raise StoreUnavailable(
+            "Other processes changed the count of model calls too often. It will be tried again."
+        )
 
-    def _refused(self, day: str, whose: str, told: str, *, is_last: bool) -> SpendingLimitReached:
-        """What to raise; where all calls are made, it is no use to try again today."""
-        self._note(day, whose, told)
+    def _refused(self, day: str, owner: str, reason: str, *, is_last: bool) -> SpendingLimitReached:
+        """Return the error for a reached limit. After the last call, it lasts until midnight."""
+        self._note(day, owner, reason)
         left = seconds_left(now_utc())
-        return _refusal(whose, told, left if is_last else min(left, _RETRY_SECONDS))
+        return _refusal(owner, reason, left if is_last else min(left, _RETRY_SECONDS))
 
-    def _looked_up(self, whose: str) -> str | None:
-        """What to say of a limit, as the store has it, or had it some seconds ago."""
-        if self._limit(whose).calls == 0:
-            return None  # that is no trouble, but what was asked for
+    def _cached_refusal(self, owner: str) -> str | None:
+        """Return the message of a reached limit, from the store or from the cache."""
+        if self._limit(owner).calls == 0:
+            return None  # a limit of 0 is a setting, and not worth a warning
         day = day_of(now_utc())
-        at, told = self._known.get((day, whose), (-_LOOKED_FOR, None))
+        at, reason = self._known.get((day, owner), (-_LOOKED_FOR, None))
         if monotonic() - at >= _LOOKED_FOR:
             try:
-                told = _reached(self._store.record(_PLACE, _id(day, whose)))
-            except StoreError:  # the caller meets it too, and says so
+                reason = _reached(self._store.record(_PLACE, _id(day, owner)))
+            except StoreError:  # the caller meets the error too, and reports it
                 return None
-            self._note(day, whose, told)
-        return None if told is None else str(_refusal(whose, told, 0.0))
+            self._note(day, owner, reason)
+        return None if reason is None else str(_refusal(owner, reason, 0.0))
 
-    def _note(self, day: str, whose: str, told: str | None) -> None:
+    def _note(self, day: str, owner: str, reason: str | None) -> None:
         with self._lock:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[day, whose] = monotonic(), told
+            self._known[day, owner] = monotonic(), reason
 
     def _clean_up(self, day: str) -> None:
-        """Forget other days, once in each: calls of yesterday may still be under way."""
+        """Delete the counters of earlier days, once a day. Calls of yesterday may still run."""
         if self._begun == day:
             return
         self._begun = day
@@ -259,48 +255,48 @@ class Held:
     """A call that was counted before it was made.
 
     Attributes:
-        spending: Where.
-        day: On which day.
-        whose: In which counters.
-        counted: As what.
+        spending: The counters.
+        day: The day of the count.
+        owners: The owners of the counters.
+        counted: The counted amount.
     """
 
     spending: Spending
     day: str
-    whose: tuple[str, ...]
+    owners: tuple[str, ...]
     counted: Spent
 
     def settle(self, tokens: int, cost: float | None) -> None:
-        """See `Hold.settle`."""
+        """Correct the count. See `Hold.settle`."""
         if self.spending.measures:
             self.spending.settle(self, tokens, cost)
 
 
-def _refusal(whose: str, told: str, seconds: float) -> SpendingLimitReached:
-    of = "The user's spending limit" if whose else "The spending limit"
+def _refusal(owner: str, reason: str, seconds: float) -> SpendingLimitReached:
+    of = "The user's spending limit" if owner else "The spending limit"
     return SpendingLimitReached(
-        f"{of} of today is reached ({told}): what memory asks models for waits until 00:00 UTC. "
-        "Nothing is lost. To go on now, raise spending_limits.",
+        f"{of} of today is reached ({reason}): model calls of the memory wait until 00:00 UTC. "
+        "Nothing is lost. To continue now, raise spending_limits.",
         seconds,
     )
 
 
-def _id(day: str, whose: str) -> str:
-    return record_id(_PLACE, day, whose)
+def _id(day: str, owner: str) -> str:
+    return record_id(_PLACE, day, owner)
 
 
 def _spent(record: Record | None) -> Spent:
     if record is None:
         return Spent()
-    told: dict[str, Any] = record.metadata["spent"]
-    return Spent(**told)
+    fields: dict[str, Any] = record.metadata["spent"]
+    return Spent(**fields)
 
 
 def _reached(record: Record | None) -> str | None:
-    told: str | None = None if record is None else record.metadata["reached"]
-    return told
+    fields: str | None = None if record is None else record.metadata["reached"]
+    return fields
 
 
 def _record(name: str, day: str, version: int, spent: Spent, reached: str | None) -> Record:
-    told = {"spent": asdict(spent), "reached": reached}
-    return Record(name, day, "", 0, version, "", (), now_utc(), told)
+    fields = {"spent": asdict(spent), "reached": reached}
+    return Record(name, day, "", 0, version, "", (), now_utc(), fields)

@@ -1,21 +1,36 @@
-"""What `stats` and `replay` report."""
+"""`Stats`, the progress of `replay`, and metrics that the processes of a service share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from random import random
+from time import sleep
+from typing import cast, get_args
 
+from agent_memory.core.processes import begin_anew_in_child, known_lock
+from agent_memory.core.records import Record
+from agent_memory.core.system_collections import FIGURES
+from agent_memory.core.threads import repeated
 from agent_memory.core.usage import Purpose, Usage
 from agent_memory.engine.spending import Today
+from agent_memory.errors import StoreError
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.stores.base import RecordStore
 
 
 @dataclass(frozen=True, slots=True)
 class BlockStats:
-    """How a long-term block stands.
+    """The state of a long-term block.
 
     Attributes:
-        lag: Messages in all logs that it has not absorbed yet.
-        error: Why it could not absorb, the last time it tried; None when it could.
-        dead_letters: Batches that it gave up; see `operations.dead_letters`.
+        lag: The number of messages in all logs that it has not absorbed yet.
+        error: Its last error. None if the last attempt succeeded.
+        dead_letters: The number of its dead letters. See `operations.dead_letters`.
     """
 
     lag: int
@@ -25,12 +40,12 @@ class BlockStats:
 
 @dataclass(frozen=True, slots=True)
 class PromptStats:
-    """How much of the contexts of this process was the same as in their session's context before.
+    """How much of this process's contexts repeats the previous context of their session.
 
     Attributes:
-        contexts: Contexts that had one before them.
+        contexts: The number of contexts with a previous one.
         tokens: Their tokens.
-        kept_tokens: How many of these were the same; see `MemoryContext.kept_tokens`.
+        kept_tokens: The number of repeated tokens. See `MemoryContext.kept_tokens`.
     """
 
     contexts: int = 0
@@ -40,12 +55,11 @@ class PromptStats:
 
 @dataclass(frozen=True, slots=True)
 class RecallStats:
-    """How often something was looked for: for contexts and by searches, thanks and greetings left
-    out.
+    """The number of recalls for contexts and searches, without small talk.
 
     Attributes:
-        asked: So often.
-        empty: So often of these nothing was found, but for what is shown whatever is asked.
+        asked: The number of recalls.
+        empty: The number of recalls that returned only records shown for every question.
     """
 
     asked: int = 0
@@ -54,12 +68,12 @@ class RecallStats:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was counted.
+    """The metrics of a process.
 
     Attributes:
-        usage: Model calls, by what models were asked for.
-        prompts: Contexts, and how much of them prompt caches can take.
-        recalls: How often something was looked for.
+        usage: Model calls, by purpose.
+        prompts: Contexts, and the part of them that prompt caches can reuse.
+        recalls: The number of recalls.
     """
 
     usage: dict[Purpose, Usage]
@@ -69,17 +83,17 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """How a memory stands.
+    """The state of a memory.
 
     Attributes:
-        sessions: Sessions in the namespace.
-        entries: Messages in their logs.
-        blocks: By name, the blocks that absorb.
+        sessions: The number of sessions in the namespace.
+        entries: The number of messages in their logs.
+        blocks: The absorbing blocks, by name.
         usage: Model calls of this process, their tokens and cost.
-        prompts: Contexts of this process, and how much of them prompt caches can take.
-        usage_by_purpose: The same, by what models were asked for.
-        spending: What memory spent today in all processes, where a limit of that is set; else None.
-        recalls: How often something was looked for in this process, and nothing found.
+        prompts: Contexts of this process, and the part of them that prompt caches can reuse.
+        usage_by_purpose: The usage by purpose.
+        spending: The spending of all processes today. None without a limit of the total.
+        recalls: The number of recalls of this process, and of those without results.
     """
 
     sessions: int
@@ -93,20 +107,20 @@ class Stats:
 
     @property
     def dead_letters(self) -> int:
-        """Batches that blocks gave up, in all."""
+        """The number of dead letters of all blocks."""
         return sum(block.dead_letters for block in self.blocks.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step of a replay, or of a flush.
+    """One step of a replay or of a flush.
 
     Attributes:
-        block: What is rebuilt; None where all blocks absorb.
-        session_id: The session that was just done.
-        done: Sessions done.
-        total: Sessions in all, as known so far.
-        error: Why this session could not be finished, or None.
+        block: The block that is rebuilt. None if all blocks absorb.
+        session_id: The session that was just processed.
+        done: The number of sessions processed.
+        total: The number of sessions in all, as known so far.
+        error: The error of this session, or None.
     """
 
     block: str | None
@@ -114,3 +128,108 @@ class Progress:
     done: int
     total: int
     error: str | None
+
+
+logger = logging.getLogger(__name__)
+
+_PLACE = FIGURES.name
+_NAME = record_id(_PLACE, "all")
+_ADD_SECONDS = 15.0
+_TRIES = 100
+_PAUSE_SECONDS = 0.002
+
+
+class SharedMetrics:
+    """Adds up the metrics of processes."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self._added: Mapping[str, float] = {}
+        self._let_go()
+        begin_anew_in_child(self, SharedMetrics._let_go)
+
+    def _let_go(self) -> None:
+        self._lock = known_lock()  # no fork waits for it, since it is held during store calls
+
+    def add(self, counted: Counted) -> bool:
+        """Add the metrics of this process since the last call. Return whether that succeeded.
+
+        After a failure of the store, they are added by the next call.
+        """
+        with self._lock:
+            now = _flat(counted)
+            more = {name: value - self._added.get(name, 0) for name, value in now.items()}
+            more = {name: value for name, value in more.items() if value}
+            try:
+                done = not more or self._changed(more)
+            except StoreError as error:
+                logger.warning("metrics are not added up yet: %s", type(error).__name__)
+                return False
+            if done:
+                self._added = now
+            return done
+
+    @contextmanager
+    def kept_up(self, counted: Callable[[], Counted]) -> Iterator[None]:
+        """Add the metrics of this process every few seconds during the body, and at its end."""
+
+        def add() -> bool:
+            self.add(counted())
+            return True
+
+        try:
+            with repeated("figures", _ADD_SECONDS, add):
+                yield
+        finally:
+            add()
+
+    def read(self) -> Counted:
+        """Return the sums of all processes."""
+        return _counted(_kept(self._store.record(_PLACE, _NAME)))
+
+    def _changed(self, more: Mapping[str, float]) -> bool:
+        for attempt in range(_TRIES):
+            before = self._store.record(_PLACE, _NAME)
+            figures = Counter(_kept(before))
+            figures.update(cast("Mapping[str, int]", more))
+            last = None if before is None else before.last
+            metadata = {"figures": dict(figures)}
+            now = datetime.now(UTC)
+            record = Record(_NAME, _PLACE, "", 0, (last or 0) + 1, "", (), now, metadata)
+            if self._store.swap_record(_PLACE, record, last):
+                return True
+            sleep(_PAUSE_SECONDS * random() * min(attempt + 1, 10))
+        return False
+
+
+def _kept(record: Record | None) -> Mapping[str, float]:
+    found: Mapping[str, float] = {} if record is None else record.metadata["figures"]
+    return found
+
+
+def _flat(counted: Counted) -> dict[str, float]:
+    groups = {f"usage {purpose}": asdict(usage) for purpose, usage in counted.usage.items()}
+    groups |= {"prompts": asdict(counted.prompts), "recalls": asdict(counted.recalls)}
+    return {
+        f"{group} {name}": value or 0
+        for group, values in groups.items()
+        for name, value in values.items()
+    }
+
+
+def _counted(flat: Mapping[str, float]) -> Counted:
+    def group(name: str) -> dict[str, float]:
+        begin = f"{name} "
+        return {
+            one.removeprefix(begin): value for one, value in flat.items() if one.startswith(begin)
+        }
+
+    usage: dict[Purpose, Usage] = {}
+    for purpose in cast("tuple[Purpose, ...]", get_args(Purpose)):
+        if fields := group(f"usage {purpose}"):
+            usage[purpose] = Usage(**cast("dict[str, int]", fields))
+    return Counted(
+        usage,
+        PromptStats(**cast("dict[str, int]", group("prompts"))),
+        RecallStats(**cast("dict[str, int]", group("recalls"))),
+    )

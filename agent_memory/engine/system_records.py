@@ -1,4 +1,4 @@
-"""What the engine itself has to remember: small durable records, kept in the fact store."""
+"""The engine's own durable state: small records in the fact store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from agent_memory.core.records import Lease, Record
-from agent_memory.core.reserved import NOTES, RESERVED
+from agent_memory.core.system_collections import NOTES, RESERVED
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore
 
@@ -36,7 +36,7 @@ class SystemRecords:
     """The engine's notes by kind and key, and what its collections hold of a session.
 
     Args:
-        store: Where they are kept.
+        store: The store that holds them.
     """
 
     def __init__(self, store: RecordStore) -> None:

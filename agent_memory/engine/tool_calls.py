@@ -1,4 +1,4 @@
-"""What a model may ask of a memory: tools, bound to the caller's user and session."""
+"""The tools of a memory for a model, bound to the caller's user and session."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from agent_memory.core.limits import quoted
 from agent_memory.core.messages import compact_json
 from agent_memory.core.tools import DOWN, Arguments, Tool
 from agent_memory.core.tracing import OPERATION, span
-from agent_memory.engine.finding import Finding, Query
 from agent_memory.engine.guard import Guard
-from agent_memory.engine.message_pages import MessagePages
 from agent_memory.engine.pins import Pins
+from agent_memory.engine.reading import Finding, MessagePages, Query
 from agent_memory.errors import ConfigError, InvalidInput, ModelError, StoreError, ToolRefused
 
 if TYPE_CHECKING:
@@ -67,27 +66,20 @@ def run_tool(
     arguments: Mapping[str, Any] | str | None,
     scope: Callable[[], Scope],
 ) -> str:
-    """Do what a model asked for; the text is for the model, whatever became of it.
-
-    Args:
-        tools: The tools there are, by name.
-        name: Which it asked for.
-        arguments: Its arguments.
-        scope: Gives whose memory it is about.
-    """
+    """Run a tool call of a model. Every outcome is a text for the model."""
     try:
-        whose = scope()
+        found_scope = scope()
         tool = tools.get(name) if isinstance(name, str) else None
         if tool is None:
             raise ToolRefused(f"There is no tool {quoted(name)}. There are: {', '.join(tools)}.")
-        told = {
+        attributes = {
             OPERATION: "execute_tool",
             "gen_ai.tool.name": tool.name,
             "gen_ai.tool.type": "function",
-            "gen_ai.conversation.id": whose.session_id,
+            "gen_ai.conversation.id": found_scope.session_id,
         }
-        with span(f"execute_tool {tool.name}", told):
-            return tool.call(whose, arguments)
+        with span(f"execute_tool {tool.name}", attributes):
+            return tool.call(found_scope, arguments)
     except InvalidInput as error:
         return str(error)
     except (StoreError, ModelError):
@@ -96,37 +88,29 @@ def run_tool(
 
 
 class Toolbox:
-    """Tools for a model, and running what it asks for.
+    """Provides tools for a model and runs its calls.
 
-    No argument that a model gives can name another user or session: these are the caller's.
-
-    Args:
-        guard: Says whose a session is.
-        blocks: The configured blocks, by name.
-        opened: Opens the handle of a kind of block, for a scope.
-        pages: Gives messages page by page.
-        finding: Finds what a memory holds.
-        pins: Says what is recalled first.
+    No argument of a model can name another user or session: these are the caller's.
     """
 
     def __init__(
         self,
         guard: Guard,
         blocks: Mapping[str, Block],
-        opened: Callable[[str, Scope], Any],
+        open_handle: Callable[[str, Scope], Any],
         pages: MessagePages,
         finding: Finding,
         pins: Pins,
     ) -> None:
         self._guard = guard
         self._blocks = blocks
-        self._opened = opened
+        self._open_handle = open_handle
         self._pages = pages
         self._finding = finding
         self._pins = pins
 
     def schemas(self, session_id: str, user_id: str | None) -> list[dict[str, Any]]:
-        """See `AgentMemory.tools`."""
+        """Return the schemas. See `AgentMemory.tools`."""
         self._guard.check_session(session_id, user_id)
         self._guard.scope(user_id, session_id)
         return [tool.schema() for tool in self.tools().values()]
@@ -139,7 +123,7 @@ class Toolbox:
         user_id: str | None,
         key: str | None = None,
     ) -> str:
-        """See `AgentMemory.call_tool`."""
+        """Run a call. See `AgentMemory.call_tool`."""
         self._guard.check_session(session_id, user_id)
 
         def scope() -> Scope:
@@ -148,17 +132,17 @@ class Toolbox:
         return run_tool(self.tools(), name, arguments, scope)
 
     def tools(self) -> dict[str, Tool]:
-        """All tools, by name.
+        """Return all tools, by name.
 
         Raises:
-            ConfigError: Two have the same name.
+            ConfigError: Two tools have the same name.
         """
         tools = [*self._own_tools()]
         for block in self._blocks.values():
             tools += block.tools()
         named = {tool.name: tool for tool in tools}
         if len(named) < len(tools):
-            twice = next(one.name for one in tools if named[one.name] is not one)
+            twice = next(tool.name for tool in tools if named[tool.name] is not tool)
             raise ConfigError(
                 f"Two tools are named {twice!r}. Give one of the blocks that offer them another "
                 "`name`."
@@ -197,47 +181,47 @@ class Toolbox:
             ),
         ]
 
-    def _read(self, scope: Scope, asked: Read) -> str:
-        """What the user's memory holds; the session's own without a user."""
-        if not asked.query.strip():
-            there = self._finding.all_of(scope, asked)
-            more = len(there) - asked.limit
-            told = compact_json(there[: asked.limit])
-            return told if more <= 0 else f"{told}\n{more}{_MORE}"
-        found, warnings = self._finding.found(scope, asked, asked.limit)
+    def _read(self, scope: Scope, request: Read) -> str:
+        """Search the user's memory, or without a user, the session's."""
+        if not request.query.strip():
+            items = self._finding.all_of(scope, request)
+            more = len(items) - request.limit
+            answer = compact_json(items[: request.limit])
+            return answer if more <= 0 else f"{answer}\n{more}{_MORE}"
+        found, warnings = self._finding.found(scope, request, request.limit)
         for warning in warnings:
             logger.warning("memory_read: %s", warning)
-        told = compact_json(found) if found else _NOTHING
-        return f"{told}\n{_IN_PART}" if warnings else told
+        answer = compact_json(found) if found else _NOTHING
+        return f"{answer}\n{_IN_PART}" if warnings else answer
 
-    def _write(self, scope: Scope, asked: Write) -> str:
-        notes = self._opened("notes", scope)
-        if asked.replaces and notes.get(asked.replaces) is not None:
-            self._pinned(scope, asked.replaces, asked)
-            return f"Corrected: {notes.update(asked.replaces, asked.text).id}."
-        note = notes.add(asked.text, key=scope.key)
-        self._pinned(scope, note.id, asked)
-        if not asked.replaces:
+    def _write(self, scope: Scope, request: Write) -> str:
+        notes = self._open_handle("notes", scope)
+        if request.replaces and notes.get(request.replaces) is not None:
+            self._pinned(scope, request.replaces, request)
+            return f"Corrected: {notes.update(request.replaces, request.text).id}."
+        note = notes.add(request.text, key=scope.key)
+        self._pinned(scope, note.id, request)
+        if not request.replaces:
             return f"Noted under the id {note.id}."
-        if asked.replaces != note.id and not self._forgotten(scope, asked.replaces):
+        if request.replaces != note.id and not self._forgotten(scope, request.replaces):
             return (
                 f"Noted under the id {note.id}. Nothing was replaced: no note or fact has the id "
-                f"{quoted(asked.replaces)}. Messages stay as they were said."
+                f"{quoted(request.replaces)}. Messages stay as they were said."
             )
         return f"Corrected: it stands under the id {note.id} now."
 
-    def _pinned(self, scope: Scope, name: str, asked: Write) -> None:
-        if asked.pinned:
+    def _pinned(self, scope: Scope, name: str, request: Write) -> None:
+        if request.pinned:
             self._pins.pin(scope, name)
-        elif "pinned" in asked.model_fields_set:
+        elif "pinned" in request.model_fields_set:
             self._pins.pin(scope, name, pinned=False)
 
-    def _forget(self, scope: Scope, asked: Forget) -> str:
-        if self._forgotten(scope, asked.id):
-            return f"Forgotten: {asked.id}."
+    def _forget(self, scope: Scope, request: Forget) -> str:
+        if self._forgotten(scope, request.id):
+            return f"Forgotten: {request.id}."
         raise ToolRefused(
-            f"No note or fact has the id {quoted(asked.id)}; memory_read gives their ids. What was "
-            "said in conversations has none, and cannot be forgotten one by one: if the user "
+            f"No note or fact has the id {quoted(request.id)}; memory_read gives their ids. What "
+            "was said in conversations has none, and cannot be forgotten one by one: if the user "
             "wants that, tell them so."
         )
 

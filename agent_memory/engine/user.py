@@ -1,4 +1,4 @@
-"""`User`: what is known of a user, and what is kept for them."""
+"""`User`: the memory of one user."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pydantic import BaseModel
 from agent_memory.core.ids import marker
 from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.memory_spans import of_id, traced
-from agent_memory.core.moments import check_moment
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Entry, Head, Recall, Scope, Span, Surplus
+from agent_memory.core.timestamps import check_moment, duration_of
 from agent_memory.core.window import units
-from agent_memory.engine.surplus import recalls_in, surplus
+from agent_memory.engine.stale_report import recalls_in, surplus
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import FactBlock
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.values.key_values import KeyValues
-    from agent_memory.ltm_blocks.extractive.history.auditing import Change
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
-    from agent_memory.ltm_blocks.extractive.history.staleness import Stale
+    from agent_memory.ltm_blocks.extractive.history.history import Change
+    from agent_memory.ltm_blocks.extractive.history.likeness import Stale
     from agent_memory.ltm_blocks.files.block import Files
     from agent_memory.ltm_blocks.notes import Notes
     from agent_memory.ltm_blocks.skills.block import Skills
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 
 class User:
-    """One user's memory; `AgentMemory.user` gives it.
+    """One user's memory. Made by `AgentMemory.user`.
 
-    `Session.owner` gives one with the session at hand: what is kept through it is told to come from
-    that session. Where the session belongs to nobody, the memory is the session's own.
+    `Session.owner` makes one with a current session: records stored through it name that session as
+    their source. If the session belongs to no user, the memory is the session's own.
 
     Args:
         memory: The memory.
-        user_id: The user; None for a session that belongs to nobody.
-        session_id: The session at hand, if any.
+        user_id: The user. None for a session without a user.
+        session_id: The current session, if any.
 
     Attributes:
-        user_id: As given.
+        user_id: The user, or None.
     """
 
     def __init__(
@@ -65,18 +65,18 @@ class User:
         known_at: datetime | date | None = None,
         superseded: bool = False,
     ) -> list[Fact]:
-        """The user's facts, in the order in which they were said.
+        """Return the user's facts, in the order of their messages.
 
         Args:
-            session_id: Only what comes from this session.
-            as_of: What held at that moment (UTC for a date). None for what is current: what holds,
-                and what is over or to come and was not superseded.
-            known_at: By what had been said by then; None for all that was.
-            superseded: Also those whose place another took: the whole history, whatever `as_of`.
+            session_id: Only facts from this session.
+            as_of: The facts that held at that time (UTC for a date). None for the current ones:
+                those not superseded, including past and future ones.
+            known_at: The facts as known at that time. None for now.
+            superseded: Include superseded facts: the whole history, regardless of `as_of`.
 
         Raises:
-            ConfigError: No block keeps facts.
-            InvalidInput: A moment has no time zone.
+            ConfigError: No block stores facts.
+            InvalidInput: A time has no time zone.
             SessionOfAnotherUser: The session belongs to another user.
         """
         moments = _moments(as_of, known_at)
@@ -86,7 +86,7 @@ class User:
             fact
             for block in self._memory._fact_blocks()
             for fact in block.facts(scope, **moments, superseded=superseded)
-            if session_id is None or any(one[0] == session_id for one in fact.sources)
+            if session_id is None or any(source[0] == session_id for source in fact.sources)
         ]
 
     def profile(
@@ -95,14 +95,14 @@ class User:
         as_of: datetime | date | None = None,
         known_at: datetime | date | None = None,
     ) -> BaseModel:
-        """The user's profile, as it stands or stood: see `facts`.
+        """Return the user's profile, now or at an earlier time: see `facts`.
 
-        Fields of which nothing is known have their default.
+        Unknown fields have their default.
 
         Raises:
             ConfigError: No block fills a profile.
-            InvalidInput: A moment has no time zone.
-            pydantic.ValidationError: What is known does not fit the profile, which has changed.
+            InvalidInput: A time has no time zone.
+            pydantic.ValidationError: The known facts do not fit the profile after a change of it.
         """
         moments = _moments(as_of, known_at)
         scope = self._scope()
@@ -116,19 +116,19 @@ class User:
         )
 
     def stale(self) -> list[Stale]:
-        """Current facts that are not worth recalling: said by others too, or too old.
+        """Return current facts that are not worth recalling: near-duplicates, or too old.
 
         Raises:
-            ConfigError: No block keeps facts.
+            ConfigError: No block stores facts.
         """
         scope = self._scope()
         return [one for block in self._memory._fact_blocks() for one in block.stale(scope)]
 
     def audit(self) -> list[Change]:
-        """Every change to what is known of the user, oldest first, with the why.
+        """Return every change of the user's facts, oldest first, with the reason.
 
         Raises:
-            ConfigError: No block keeps facts.
+            ConfigError: No block stores facts.
         """
         scope = self._scope()
         found = [change for block in self._memory._fact_blocks() for change in block.audit(scope)]
@@ -142,132 +142,137 @@ class User:
         source: str | tuple[str, int, int] | None = None,
         why: str = "",
     ) -> list[Fact]:
-        """Forget a fact, or all facts that come from a session or a part of it; for good.
+        """Forget a fact, or all facts from a session or a part of it, permanently.
 
-        What these had superseded holds again. The messages stay in the log, and in other blocks;
-        absorbing them again brings nothing of it back. Idempotent.
+        Facts that these had superseded hold again. The messages stay in the log and in other
+        blocks. A new absorption of them does not restore the facts. Idempotent.
 
         Args:
             fact_id: The fact.
-            source: Instead of a fact: a session's id, or `(session_id, first_seq, last_seq)`. What
-                is said there later counts again.
-            why: What the audit is to say.
+            source: In place of a fact: a session's id, or `(session_id, first_seq, last_seq)`.
+                Later messages of the session count again.
+            why: The reason, for the audit.
 
         Returns:
-            The facts that are gone; one that other messages say too is not.
+            The forgotten facts, without those that other messages state too.
 
         Raises:
-            ConfigError: No block keeps facts.
-            InvalidInput: Not just one of fact and source is named; or the memory is a session's
-                own, and the source is another session.
+            ConfigError: No block stores facts.
+            InvalidInput: Both or neither of fact and source are named, or the memory is a session's
+                own and the source is another session.
             SessionOfAnotherUser: The session belongs to another user.
         """
         if (fact_id is None) == (source is None):
-            raise InvalidInput("Name either a fact by its id, or a source; not both, nor neither.")
+            raise InvalidInput("Name either a fact by its id, or a source, but not both.")
         if fact_id is not None:
             text_of("fact_id", fact_id)
         text_of("why", why)
-        scope, what = self._scope(), cast("str | Span | None", fact_id)
+        scope, target = self._scope(), cast("str | Span | None", fact_id)
         if source is not None:
-            span = _span(source)
+            span = span_of(source)
             head = self._head(span.session_id, scope)
             if head is None:
                 return []
-            what = span._replace(last=head.end) if isinstance(source, str) else span
+            target = span._replace(last=head.end) if isinstance(source, str) else span
             scope = Scope(head.user_id, span.session_id)
-        assert what is not None
+        assert target is not None
         return [
-            fact for block in self._memory._fact_blocks() for fact in block.forget(scope, what, why)
+            fact
+            for block in self._memory._fact_blocks()
+            for fact in block.forget(scope, target, why)
         ]
 
     def surplus(
-        self, *, older_than: timedelta | None = None, messages: bool = False
+        self, *, older_than: float | timedelta | None = None, messages: bool = False
     ) -> list[Surplus]:
-        """What is kept twice or has grown old, of notes, facts, files, skills, places, and of what
-        blocks of your own keep: a report. Nothing is changed; `forget_all` takes of it what it is
-        given.
+        """Return a report of near-duplicates and old records of all blocks.
+
+        It covers notes, facts, files, skills, places, and custom blocks. Nothing is changed. Pass
+        items of the report to `forget_all` to delete them.
 
         Args:
-            older_than: What is older is reported as old; None reports nothing for its age, but
-                facts as their block is set.
-            messages: Whether what was said is looked through too: all of the user's logs.
+            older_than: The age from which records are reported as old. With None, only facts are,
+                according to the settings of their block.
+            messages: Whether to include the messages of all of the user's logs.
         """
         scope, parts = self._scope(), self._memory.components
         if older_than is not None and not isinstance(older_than, timedelta):
-            raise InvalidInput(f"older_than is {quoted(older_than)}. Give a timedelta, or None.")
+            older_than = duration_of("older_than", older_than)
         return surplus(parts.store, parts.all_blocks.values(), scope, older_than, messages)
 
     def forget_all(
         self, found: Iterable[Recall | Surplus], *, messages: bool = False, why: str = ""
     ) -> list[Recall]:
-        """Forget what a search or a report found, each thing as its block forgets it; for good.
+        """Forget the records of a search or a report, permanently.
 
-        The preview is the search: `found = memory.search(...)` with its filters, `len(found)`; and
-        what you saw is what goes. Idempotent.
+        A search is the preview: `found = memory.search(...)` with its filters, then `len(found)`.
+        Exactly these records are deleted. Idempotent.
 
         Args:
-            found: What `search`, `get` or `surplus` gave.
-            messages: Whether messages are taken out of their logs, with the calls and results that
-                cannot stand without them, and what blocks derived from them. Otherwise they stay.
-            why: What the audit is to say.
+            found: Results of `search`, `get` or `surplus`.
+            messages: Whether to remove messages from their logs, with the tool calls and results
+                that depend on them, and records derived from them. By default they stay.
+            why: The reason, for the audit.
 
         Returns:
-            What is gone. What is not among it was gone before, or is kept by a block that forgets
-            nothing.
+            The deleted records. The others were deleted before, or their block cannot forget.
 
         Raises:
-            InvalidInput: Something of it is neither.
-            SessionOfAnotherUser: A message is in another user's session; all before it is gone.
+            InvalidInput: An item is neither a recall nor a report's item.
+            SessionOfAnotherUser: A message is in another user's session. The items before it are
+                deleted.
         """
-        scope, wanted = self._scope(), recalls_in(found)
+        scope, recalls = self._scope(), recalls_in(found)
         text_of("why", why)
         gone, places = list[Recall](), dict[str, dict[int, list[Recall]]]()
-        for one in wanted:
-            block = self._memory.components.all_blocks.get(one.block)
-            if block is not None and block.forget(scope, one.id, why):
-                gone.append(one)
+        for recall in recalls:
+            block = self._memory.components.all_blocks.get(recall.block)
+            if block is not None and block.forget(scope, recall.id, why):
+                gone.append(recall)
             elif messages and not isinstance(block, FactBlock):
-                for session_id, seq in one.sources:
-                    places.setdefault(session_id, {}).setdefault(seq, []).append(one)
+                for session_id, seq in recall.sources:
+                    places.setdefault(session_id, {}).setdefault(seq, []).append(recall)
         for session_id, seqs in places.items():
-            if self._head(session_id, scope) is not None:  # else an edit would begin it
+            if self._head(session_id, scope) is not None:  # an edit would create a missing session
                 gone += self._take_out(session_id, seqs)
         return gone
 
     def _take_out(self, session_id: str, seqs: Mapping[int, list[Recall]]) -> list[Recall]:
-        """Take messages out of a log, and what cannot stand without them."""
+        """Remove messages from a log, with the messages that depend on them."""
         there: set[int] = set()
 
         def without(log: list[Entry]) -> list[Entry]:
-            there.update(one.seq for one in log if one.seq in seqs)
+            there.update(entry.seq for entry in log if entry.seq in seqs)
             lost = {
-                one.seq for unit in units(log) if any(each.seq in seqs for each in unit)
-                for one in unit
+                entry.seq for unit in units(log) if any(each.seq in seqs for each in unit)
+                for entry in unit
             }  # fmt: skip
-            return [one for one in log if one.seq not in lost]
+            return [entry for entry in log if entry.seq not in lost]
 
         self._memory.edit(session_id, without, user_id=self.user_id)
         every = [one for seq in sorted(there) for one in seqs[seq]]
-        return list({id(one): one for one in every}.values())
+        return list({id(record): record for record in every}.values())
 
     def pin(self, id: str) -> None:
-        """Have something be recalled first with every question, within the budget, by the id of a
-        note or a fact; of all else whenever it is recalled. Idempotent.
+        """Recall a note or a fact first for every question, within the budget. Idempotent.
+
+        Other records are put first whenever they are recalled.
         """
         self._memory.components.pins.pin(self._scope(), id)
 
     def unpin(self, id: str) -> None:
-        """Have it be recalled as all else is. Idempotent."""
+        """Undo `pin`. Idempotent."""
         self._memory.components.pins.pin(self._scope(), id, pinned=False)
 
     def notes(self) -> Notes:
-        """What was noted outright, by people or by a model. Needs no block; `get` recalls it where
-        a `NoteMemory` is configured.
+        """Return the notes of people and models.
+
+        They need no block. `get` recalls them if a `NoteMemory` is configured.
         """
         return cast("Notes", self.open("notes"))
 
     def files(self) -> Files:
-        """The files that a model keeps under /memories.
+        """Return the files that a model stores under /memories.
 
         Raises:
             ConfigError: No `FileMemory` is configured.
@@ -275,7 +280,7 @@ class User:
         return cast("Files", self.open("files"))
 
     def skills(self) -> Skills:
-        """Procedures, as Markdown files: everybody's and the user's own.
+        """Return procedures as Markdown files: those of everyone and the user's own.
 
         Raises:
             ConfigError: No `SkillMemory` is configured.
@@ -283,7 +288,7 @@ class User:
         return cast("Skills", self.open("skills"))
 
     def spatial(self) -> SpatialHandle:
-        """What was observed, and where.
+        """Return observations and their places.
 
         Raises:
             ConfigError: No `SpatialMemory` is configured.
@@ -291,24 +296,25 @@ class User:
         return cast("SpatialHandle", self.open("spatial"))
 
     def values(self) -> KeyValues:
-        """Values by namespace and key: the user's settings, states of an agent, whatever JSON gives
-        back. No model reads them.
+        """Return the user's values by namespace and key: settings, states of an agent, any JSON.
+
+        No model reads them.
         """
         return self._memory._values(self._scope())
 
     def open(self, kind: str) -> Any:
-        """The handle of any block on what it keeps for the user.
+        """Return the handle of any block for the user's data.
 
         Args:
-            kind: The block's `kind`; or its name, where there are several of a kind.
+            kind: The block's `kind`, or its name if there are several of a kind.
 
         Raises:
-            ConfigError: No such block is configured, or it offers no handle.
+            ConfigError: No such block is configured, or it has no handle.
         """
         return self._memory._open(kind, self._scope())
 
     def sessions(self, *, limit: int = 100, after: str | None = None) -> list[Head]:
-        """A page of the user's sessions in order of their ids: those after `after`."""
+        """Return a page of the user's sessions after `after`, in order of their ids."""
         scope = self._scope()
         if scope.user_id is not None:
             return self._memory.sessions(user_id=scope.user_id, limit=limit, after=after)
@@ -319,8 +325,9 @@ class User:
         return [] if head is None or is_past or limit < 1 else [head]
 
     def delete(self) -> Receipt:
-        """Remove all of the user's sessions and records, as `AgentMemory.delete_user`; or the
-        session, where the memory is its own.
+        """Delete all of the user's sessions and records, as `AgentMemory.delete_user`.
+
+        If the memory is a session's own, delete the session.
         """
         scope = self._scope()
         if scope.user_id is not None:
@@ -329,10 +336,10 @@ class User:
         return self._memory.delete(scope.session_id)
 
     def _scope(self) -> Scope:
-        """Whose memory it is, now: a session may have found its user since.
+        """Return the current scope. The session may belong to a user by now.
 
         Raises:
-            SessionOfAnotherUser: The session at hand belongs to another user.
+            SessionOfAnotherUser: The current session belongs to another user.
         """
         return self._memory.components.guard.scope(self.user_id, self._session_id)
 
@@ -347,11 +354,11 @@ class User:
         return guard.owned(session_id, scope.user_id)
 
 
-def _span(source: object) -> Span:
-    """The part of a session that a source names; a whole session has no end yet.
+def span_of(source: object) -> Span:
+    """Return the part of a session that a source names. A whole session has no end yet.
 
     Raises:
-        InvalidInput: It names none.
+        InvalidInput: It is not a source.
     """
     if isinstance(source, str):
         return Span(source, 1, 0)

@@ -1,4 +1,4 @@
-"""Memory where other libraries look for it; each module needs the library it is named after.
+"""Adapters for other libraries; each module needs the library it is named after.
 
-`importing` needs none: it reads what others have written.
+`importing` needs none: it reads other programs' exports.
 """

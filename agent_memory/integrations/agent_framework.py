@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from agent_memory.core.formats import exact
 from agent_memory.core.formats.registry import AGENT_FRAMEWORK
 from agent_memory.core.messages import Message as Said
+from agent_memory.core.rendering import items_of
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, MissingExtra
 
@@ -29,22 +30,21 @@ __all__ = ["AgentMemoryContextProvider", "AgentMemoryHistoryProvider"]
 logger = logging.getLogger(__name__)
 
 _NONE = "default"
-"""The session of runs that name none."""
+"""The session of runs without an id."""
 _EXCLUDED = "_excluded"
 
 
 class AgentMemoryHistoryProvider(HistoryProvider):
-    """The messages of sessions, durable; each is a session of the memory, whose blocks absorb it.
+    """The durable messages of sessions; each is a session of the memory and absorbed by its blocks.
 
     Args:
         memory: The memory.
-        user_id: Whose sessions: `memory.delete_user` erases them. None for nobody's.
-        within_budget: Whether a run is given the session's context within the memory's budget, with
-            its summary; else all that was said.
-        skip_excluded: Whether messages that a compaction of the framework has excluded are left
-            out.
-        source_id: Names the provider.
-        **options: Of `HistoryProvider`, such as `store_outputs`.
+        user_id: The user of the sessions; `memory.delete_user` erases them. None for no user.
+        within_budget: Whether a run gets the session's context within the memory's budget, with its
+            summary, rather than all messages.
+        skip_excluded: Whether to omit messages that a compaction of the framework has excluded.
+        source_id: The provider's name.
+        **options: Options of `HistoryProvider`, such as `store_outputs`.
     """
 
     DEFAULT_SOURCE_ID: ClassVar[str] = "agent_memory"
@@ -68,7 +68,7 @@ class AgentMemoryHistoryProvider(HistoryProvider):
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        """What was said in a session, oldest first."""
+        """Return the messages of a session, oldest first."""
         found = await asyncio.to_thread(self._read, session_id or _NONE)
         return [one for one in found if not (self.skip_excluded and _is_excluded(one))]
 
@@ -96,17 +96,17 @@ class AgentMemoryHistoryProvider(HistoryProvider):
 
 
 class AgentMemoryContextProvider(ContextProvider):
-    """What the memory knows of a user, added to each run; and what the run said, stored.
+    """Adds relevant memories to each run, and can store the run's messages.
 
-    With the memory down a run goes on without it, and a warning is logged.
+    If the memory fails, a run continues without it, and a warning is logged.
 
     Args:
         memory: The memory.
-        user_id: Whose memory: an id, or what tells it from the run's session.
-        limit: How much is recalled at most.
-        stores: Whether the run's messages are stored. Not where an `AgentMemoryHistoryProvider`
+        user_id: The user: an id, or a function of the run's session.
+        limit: Maximum number of recalls.
+        stores: Whether to store the run's messages. Leave it off if an `AgentMemoryHistoryProvider`
             over the same memory stores them.
-        source_id: Names the provider.
+        source_id: The provider's name.
     """
 
     DEFAULT_SOURCE_ID: ClassVar[str] = "agent_memory_recall"
@@ -129,7 +129,7 @@ class AgentMemoryContextProvider(ContextProvider):
     async def before_run(
         self, *, agent: Any, session: AgentSession, context: Any, state: dict[str, Any]
     ) -> None:
-        """Add what bears on the newest thing that the user says."""
+        """Add memories relevant to the user's newest message."""
         said = [one.text for one in context.input_messages if one.role == "user" and one.text]
         if not said:
             return
@@ -141,16 +141,16 @@ class AgentMemoryContextProvider(ContextProvider):
             logger.warning("nothing was recalled: %s", error)
             return
         if recalls:
-            from agent_memory.core.text import escape
+            from agent_memory.core.text import listed_text
 
-            lines = "\n".join(f"- {escape(str(one))}" for one in recalls)
+            lines = "\n".join(listed_text(str(one)) for one in recalls)
             told = f"<memory>\n{lines}\n</memory>"
             context.extend_messages(self, [Message("user", [told])])
 
     async def after_run(
         self, *, agent: Any, session: AgentSession, context: Any, state: dict[str, Any]
     ) -> None:
-        """Store what the run said."""
+        """Store the run's messages."""
         if not self._stores:
             return
         answered = context.response.messages if context.response else []
@@ -174,12 +174,8 @@ def _kept(message: Message) -> Said:
 
 
 def _messages(said: Said) -> list[Message]:
-    """A message as the framework's; those of others as it would have said them."""
-    from agent_memory.core.formats.agent_framework import from_chat
-
-    if said.format == AGENT_FRAMEWORK and said.raw is not None:
-        return [Message.from_dict(exact.read(said.raw))]
-    return [Message.from_dict(raw) for view in said.views() for raw in from_chat(view)]
+    """Convert a message to the framework's, including one from another source."""
+    return [Message.from_dict(one) for one in items_of(said, AGENT_FRAMEWORK)]
 
 
 def _is_excluded(message: Message) -> bool:

@@ -3,7 +3,7 @@
     tool = MemoryTool(memory, user_id="ana")
     client.beta.messages.tool_runner(tools=[tool], model=..., max_tokens=..., messages=...)
 
-Whose files they are is bound when the tool is made; nothing that Claude sends can name another.
+The owner of the files is fixed when the tool is made; nothing that Claude sends can change it.
 """
 
 from __future__ import annotations
@@ -33,19 +33,18 @@ logger = logging.getLogger(__name__)
 
 
 class MemoryTool(BetaAbstractMemoryTool):
-    """For `anthropic.Anthropic`.
+    """The tool for `anthropic.Anthropic`.
 
-    What Claude asked for in vain comes back to it as a tool result that is an error, and says what
-    to do.
+    A failed command returns to Claude as an error result that says what to do.
 
     Args:
         memory: A memory with a `FileMemory`.
-        user_id: Whose files.
-        session_id: Or those of a session's user; of the session itself where it has none.
+        user_id: The files' user.
+        session_id: A session, for the files of its user, or of the session itself if it has none.
 
     Raises:
         ConfigError: No `FileMemory` is configured.
-        InvalidInput: Neither user nor session is named.
+        InvalidInput: Neither user nor session is given.
         SessionOfAnotherUser: The session belongs to another user.
     """
 
@@ -58,13 +57,13 @@ class MemoryTool(BetaAbstractMemoryTool):
         elif user_id is not None:
             self._files = memory.user(user_id).files()
         else:
-            raise InvalidInput("Say whose files: give a user_id, or a session_id.")
+            raise InvalidInput("The owner of the files is missing. Give a user_id or a session_id.")
 
     def call(self, input: Any) -> str:
-        """Run a command, as Claude sent it.
+        """Run a command from Claude.
 
         Raises:
-            ToolError: It is none, or it cannot be done; for the SDK to send back.
+            ToolError: The command is invalid or fails; the SDK sends it back.
         """
         try:
             return run_command(self._files, input)
@@ -86,17 +85,17 @@ class MemoryTool(BetaAbstractMemoryTool):
 
 
 class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
-    """For `anthropic.AsyncAnthropic`; commands run on the memory's threads.
+    """The tool for `anthropic.AsyncAnthropic`; commands run on the memory's threads.
 
     Args:
         memory: A memory with a `FileMemory`.
-        user_id: As for `MemoryTool`.
-        session_id: As for `MemoryTool`.
+        user_id: See `MemoryTool`.
+        session_id: See `MemoryTool`.
 
     Raises:
-        ConfigError: As for `MemoryTool`.
-        InvalidInput: As for `MemoryTool`.
-        SessionOfAnotherUser: As for `MemoryTool`.
+        ConfigError: See `MemoryTool`.
+        InvalidInput: See `MemoryTool`.
+        SessionOfAnotherUser: See `MemoryTool`.
     """
 
     def __init__(
@@ -111,10 +110,10 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
         self._tool = MemoryTool(self._memory.memory, user_id=user_id, session_id=session_id)
 
     async def call(self, input: Any) -> str:
-        """Run a command, as Claude sent it.
+        """Run a command from Claude.
 
         Raises:
-            ToolError: It is none, or it cannot be done; for the SDK to send back.
+            ToolError: The command is invalid or fails; the SDK sends it back.
         """
         return await self._memory.run(self._tool.call, input)
 

@@ -1,5 +1,5 @@
-"""What a chat log would have cost under each strategy. No model is asked: the engine itself is run
-over the log, with a spending limit of no call at all.
+"""Estimate the cost of a chat log under each strategy. Calls no model: the engine itself processes
+the log, with a spending limit of no calls.
 
 for bill in costs("chat.jsonl", "jsonl", model="openai/gpt-4o-mini", max_tokens=4_000):
     print(bill.strategy, bill.calls, bill.cost)
@@ -21,12 +21,12 @@ from agent_memory.core.spending import SpendingLimit, SpendingLimits
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import InvalidInput
-from agent_memory.integrations.imports.chats import Said
+from agent_memory.integrations.imports.conversations import Said
 from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.imports.sources import reader
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.vector import VectorMemory
-from agent_memory.models.prices import Price, Prices
+from agent_memory.models.usage import Price, Prices
 from agent_memory.strategies.base import Strategy
 from agent_memory.strategies.flush import FlushToLTM
 from agent_memory.strategies.summarize import PROMPT, Summarize
@@ -37,9 +37,9 @@ STRATEGIES = ("full history", "trim", "summarize", "flush to vector", "facts")
 _USER = "user"
 _NO_CALL = SpendingLimits(total=SpendingLimit(calls=0))
 _FACTS_EACH = 0.5
-"""Facts that a message of a user is taken to hold; an estimate, as all that is made of it."""
-_FACT_TOKENS = 60  # as a model answers with it
-_LISTED_TOKENS = 25  # as it is shown to a model to be compared
+"""Assumed number of facts in a user's message; an estimate, as are all figures based on it."""
+_FACT_TOKENS = 60  # of a fact in a model's answer
+_LISTED_TOKENS = 25  # of a fact shown to a model for comparison
 
 Chat = Sequence[tuple[str, Message]]
 """Messages in order, each with its session."""
@@ -47,18 +47,18 @@ Chat = Sequence[tuple[str, Message]]
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What a chat log takes under one strategy.
+    """The cost of a chat log under one strategy.
 
     Attributes:
         strategy: One of `STRATEGIES`.
-        calls: Answers: each is a call of the caller's own.
-        prompt_tokens: What these calls are sent, as the memory's counter counts it.
-        completion_tokens: What they are answered.
-        memory_calls: Calls that memory makes: summaries, or facts. Where there are any, they and
-            their tokens are estimates.
-        memory_tokens: What these are sent and answered.
-        recalled_tokens: What of the prompts is recalled. Of facts nobody can tell before.
-        cost: US dollars for all of it; None where no model is named, or its price is not known.
+        calls: Number of answers, each a call of the application.
+        prompt_tokens: Prompt tokens of these calls, by the memory's counter.
+        completion_tokens: Answer tokens of these calls.
+        memory_calls: The memory's own calls, for summaries or facts. These and their tokens are
+            estimates.
+        memory_tokens: Prompt and answer tokens of the memory's calls.
+        recalled_tokens: Recalled tokens in the prompts. None for facts, which cannot be predicted.
+        cost: Total in US dollars; None if no model is named or its price is unknown.
     """
 
     strategy: str
@@ -79,10 +79,10 @@ class Bill:
 def read_chat(
     path: str | PathLike[str], source: str, progress: Callable[[int], object] | None = None
 ) -> list[tuple[str, Message]]:
-    """The messages of a log, as `import_chats` reads them; what can't be read is passed over.
+    """Return the messages of a log, read as by `import_chats`. Unreadable messages are skipped.
 
     Raises:
-        InvalidInput: There is none.
+        InvalidInput: The log has no readable messages.
     """
     said: list[tuple[str, Message]] = []
     for event in reader(source)(SourceFiles(Path(path), progress)):
@@ -104,14 +104,14 @@ def costs(
     prices: Mapping[str, Price] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Iterator[Bill]:
-    """What a log takes under each strategy, one after the other.
+    """Yield the cost of a log under each strategy.
 
     Args:
         chat: The log.
-        model: What would be asked; it also picks the tokenizer.
+        model: The model; it also selects the tokenizer.
         max_tokens: The budget of a context.
-        prices: As the setting.
-        progress: Told of each message that was looked at: `len(chat)` for each strategy.
+        prices: See the setting of that name.
+        progress: Called with the number of messages processed; `len(chat)` for each strategy.
     """
     table = Prices(prices or {})
     counter = TokenCounter(model)
@@ -137,7 +137,7 @@ def costs(
 
 
 class _Batches(Block):
-    """Takes what a block of facts would be fed, and notes how much that is."""
+    """Records the batches that a block of facts would receive."""
 
     kind: str = "batches"
 
@@ -145,7 +145,7 @@ class _Batches(Block):
 
     @property
     def taken(self) -> list[tuple[int, int]]:
-        """Of each batch, its tokens, and how many messages of users it has."""
+        """The tokens and the number of user messages of each batch."""
         return self._taken
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
@@ -156,7 +156,7 @@ class _Batches(Block):
         return []
 
     def delete(self, scope: Scope) -> None:
-        """Nothing is kept."""
+        """Do nothing."""
 
     def bind(self, resources: Any) -> Any:
         bound = super().bind(resources)
@@ -165,7 +165,7 @@ class _Batches(Block):
 
 
 def _full_history(chat: Chat, counter: TokenCounter, tell: Callable[[int], object]) -> Bill:
-    """Without a memory: each call is sent all that was said before."""
+    """Return the bill without a memory: each call is sent all previous messages."""
     bill, said = Bill(STRATEGIES[0]), dict[str, int]()
     for session, message in chat:
         tokens = counter.message(message)
@@ -189,8 +189,10 @@ def _run(
     tell: Callable[[int], object],
     summaries: list[tuple[int, int]],
 ) -> Bill:
-    """Live through the log with a strategy. Notes the tokens that each summary is made of, and its
-    own."""
+    """Process the log with a strategy.
+
+    Appends the source tokens and the length of each summary to `summaries`.
+    """
     bill = Bill(name)
     heads: dict[str, Head] = {}
     with AgentMemory(
@@ -234,7 +236,7 @@ def _answered(
 
 
 def _summaries(made: Iterable[tuple[int, int]], counter: TokenCounter) -> list[tuple[int, int]]:
-    """What calls for summaries are sent and answer."""
+    """Return the prompt and answer tokens of calls for summaries."""
     prompt = counter.text(PROMPT)
     return [(prompt + left, tokens) for left, tokens in made]
 
@@ -242,9 +244,9 @@ def _summaries(made: Iterable[tuple[int, int]], counter: TokenCounter) -> list[t
 def _extractions(
     batches: Iterable[tuple[int, int]], counter: TokenCounter
 ) -> list[tuple[int, int]]:
-    """What calls for facts are sent and answer: one that finds them, one that compares them."""
+    """Return the prompt and answer tokens of calls for facts: one to find, one to compare them."""
     from agent_memory.ltm_blocks.extractive import ExtractiveMemory
-    from agent_memory.ltm_blocks.extractive.reconciling import PROMPT as COMPARING
+    from agent_memory.ltm_blocks.extractive.settling import PROMPT as COMPARING
 
     finding, comparing = counter.text(ExtractiveMemory()._chosen().prompt), counter.text(COMPARING)
     calls: list[tuple[int, int]] = []
@@ -256,6 +258,6 @@ def _extractions(
 
 
 def _with_own(bill: Bill, calls: Sequence[tuple[int, int]]) -> tuple[Bill, int, int]:
-    """A bill with what memory itself asks, and what is sent and answered in that."""
+    """Return a bill with the memory's own calls, and their prompt and answer tokens."""
     sent, answered = sum(one[0] for one in calls), sum(one[1] for one in calls)
     return replace(bill, memory_calls=len(calls), memory_tokens=sent + answered), sent, answered

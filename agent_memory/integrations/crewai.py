@@ -20,8 +20,8 @@ from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.values.items import Put
 from agent_memory.errors import MissingExtra
 from agent_memory.ltm_blocks.base import record_id
+from agent_memory.standalone.item_index import Item, Match
 from agent_memory.standalone.vector_index import VectorIndex
-from agent_memory.standalone.vector_items import Item, Match
 
 try:
     from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
@@ -40,15 +40,15 @@ Json = dict[str, Any]
 
 
 class AgentMemoryStorage:
-    """Records of CrewAI's `Memory`, durable, in the database of a memory.
+    """Durable records of CrewAI's `Memory`, in the database of a memory.
 
-    A record is a value, and its embedding an item of a `VectorIndex`: what a search finds is there
-    for every process from then on. A scope holds what is in it and below it.
+    A record is a value, and its embedding an item of a `VectorIndex`, so that all processes find it
+    immediately. A scope includes the scopes below it.
 
     Args:
-        memory: The memory. Its blocks see none of this.
-        user_id: Whose records: `memory.delete_user` erases them. None for nobody's, where scopes
-            alone tell users apart.
+        memory: The memory. Its blocks do not see the records.
+        user_id: The user of the records; `memory.delete_user` erases them. None for no user: scopes
+            alone then separate users.
     """
 
     def __init__(self, memory: AgentMemory, *, user_id: str | None = None) -> None:
@@ -59,47 +59,49 @@ class AgentMemoryStorage:
         self._lock = Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AgentMemoryStorage:
-        """Itself: a crew that is copied shares the database."""
+        """Return itself: a copied crew shares the database."""
         return self
 
     def save(self, records: list[MemoryRecord]) -> None:
-        """Keep records, each in place of the one that had its id.
+        """Store records, replacing those with the same ids.
 
         Raises:
-            EmbeddingDimensionMismatchError: An embedding has another length than those kept, or
-                than the others. Nothing was kept.
-            TypeError: Metadata is no JSON. Nothing was kept.
+            EmbeddingDimensionMismatchError: An embedding's length differs from the stored ones or
+                the
+                others. Nothing was stored.
+            TypeError: Metadata is not JSON. Nothing was stored.
         """
         for one in records:
-            json.dumps(one.metadata)  # what pydantic would make of a set would not come back as one
+            json.dumps(one.metadata)  # pydantic would turn a set into a list
         with self._changing():
             length = self._length([one.embedding for one in records if one.embedding])
             puts = [Put(_RECORDS, one.id, _kept(one)) for one in records]
             if length:
                 puts.append(Put(_ABOUT, _LENGTH, length))
-            # first the records: of what is found by meaning there is always one
+            # records first, so that every indexed embedding has one
             self._values.put_many(puts)
             items = [
                 Item(one.id, None, one.embedding, _told(one))
                 for one in records
-                if any(one.embedding or ())  # zeros point nowhere: what has them is listed alone
+                if any(
+                    one.embedding or ()
+                )  # a zero vector has no direction: such records are only listed
             ]
             if items:
                 self._index(length).store(items, user_id=self._user_id)
 
     def update(self, record: MemoryRecord) -> None:
-        """Keep a record in place of the one that has its id. Without an embedding it keeps that
-        one's.
+        """Replace the record of an id. Without an embedding it keeps the former one.
 
         Raises:
-            EmbeddingDimensionMismatchError: As for `save`.
-            TypeError: As for `save`.
+            EmbeddingDimensionMismatchError: See `save`.
+            TypeError: See `save`.
         """
         vector = record.embedding or self._vector(record.id)
         self.save([record.model_copy(update={"embedding": vector})])
 
     def touch_records(self, record_ids: list[str]) -> None:
-        """Note that records were recalled just now."""
+        """Mark records as recalled just now."""
         now = datetime.now(UTC).replace(tzinfo=None).isoformat()
         found = (self._values.get(_RECORDS, one) for one in record_ids)
         self._values.put_many(
@@ -117,11 +119,12 @@ class AgentMemoryStorage:
         limit: int = 10,
         min_score: float = 0.0,
     ) -> list[tuple[MemoryRecord, float]]:
-        """Records that meet all conditions, each with its cosine, best first. Zeros find none.
+        """Return records that meet all conditions, each with its cosine, best first.
+
+        A query of zeros finds none.
 
         Raises:
-            EmbeddingDimensionMismatchError: The query's embedding has another length than those
-                kept.
+            EmbeddingDimensionMismatchError: The query's length differs from the stored embeddings.
         """
         if not self._kept_length():
             return []
@@ -146,7 +149,9 @@ class AgentMemoryStorage:
         older_than: datetime | None = None,
         metadata_filter: dict[str, Any] | None = None,
     ) -> int:
-        """Delete the records that meet all conditions, all of them without one; how many."""
+        """Delete the records that meet all conditions, or all
+        without conditions. Return their number.
+        """
         wanted = None if record_ids is None else set(record_ids)
         gone = [
             one["id"]
@@ -159,7 +164,9 @@ class AgentMemoryStorage:
         return len(gone)
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
-        """A record with its embedding, in the precision of an index; or None."""
+        """Return a record with its embedding, in the precision of
+        the index; None if there is none.
+        """
         found = self._values.get(_RECORDS, record_id)
         if found is None:
             return None
@@ -168,7 +175,10 @@ class AgentMemoryStorage:
     def list_records(
         self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0
     ) -> list[MemoryRecord]:
-        """Records of a scope without their embeddings, newest first; none before the first."""
+        """Return records of a scope without their embeddings, newest first.
+
+        A negative offset returns none.
+        """
         if offset < 0:
             return []
         found = sorted(self._in(scope_prefix), key=_made, reverse=True)
@@ -176,7 +186,7 @@ class AgentMemoryStorage:
         return [MemoryRecord.model_validate(one) for one in page]
 
     def get_scope_info(self, scope: str) -> ScopeInfo:
-        """What a scope holds."""
+        """Return statistics of a scope."""
         found = list(map(MemoryRecord.model_validate, self._in(scope)))
         times = sorted((one.created_at for one in found), key=_utc)
         return ScopeInfo(
@@ -189,43 +199,45 @@ class AgentMemoryStorage:
         )
 
     def list_scopes(self, parent: str = _ROOT) -> list[str]:
-        """The scopes right below one."""
+        """Return the scopes directly below one."""
         above = _path(parent).rstrip("/") + "/"
         names = {_path(one["scope"]).removeprefix(above).split("/")[0] for one in self._in(parent)}
         return sorted(above + name for name in names if name)
 
     def list_categories(self, scope_prefix: str | None = None) -> dict[str, int]:
-        """How many records of a scope each category has."""
+        """Return the number of records in each category of a scope."""
         return dict(Counter(name for one in self._in(scope_prefix) for name in one["categories"]))
 
     def count(self, scope_prefix: str | None = None) -> int:
-        """How many records a scope holds."""
+        """Return the number of records in a scope."""
         return len(self._in(scope_prefix))
 
     def reset(self, scope_prefix: str | None = None) -> None:
-        """Delete all records of a scope; of all scopes by default, after which embeddings may have
-        another length."""
+        """Delete all records of a scope, by default of all scopes.
+
+        After all are deleted, embeddings may have another length.
+        """
         with self._changing():
             self._forget([one["id"] for one in self._in(scope_prefix)])
             if _path(scope_prefix) == _ROOT:
                 self._values.delete(_ABOUT, _LENGTH)
 
     async def asave(self, records: list[MemoryRecord]) -> None:
-        """As `save`, on a thread."""
+        """Run `save` on a thread."""
         await asyncio.to_thread(self.save, records)
 
     async def asearch(
         self, query_embedding: list[float], *args: Any, **kwargs: Any
     ) -> list[tuple[MemoryRecord, float]]:
-        """As `search`, on a thread."""
+        """Run `search` on a thread."""
         return await asyncio.to_thread(self.search, query_embedding, *args, **kwargs)
 
     async def adelete(self, *args: Any, **kwargs: Any) -> int:
-        """As `delete`, on a thread."""
+        """Run `delete` on a thread."""
         return await asyncio.to_thread(self.delete, *args, **kwargs)
 
     def _in(self, scope: str | None) -> list[Json]:
-        """The records of a scope, as they are kept."""
+        """Return the stored records of a scope."""
         found = self._values.search(_RECORDS, limit=MOST)
         return [one.value for one in found if _within(one.value["scope"], scope)]
 
@@ -237,20 +249,20 @@ class AgentMemoryStorage:
             self._values.delete(_RECORDS, one)
 
     def _changing(self) -> AbstractContextManager[None]:
-        """While records come or all go: how long embeddings are stays true of those kept."""
+        """Hold the lock on the length of embeddings, for writes and full deletions."""
         whose = record_id("crewai", self._user_id or "")
         return self._memory.components.services.resources.locked(whose)
 
     def _kept_length(self) -> int:
-        """How long the embeddings are that are kept; 0 where none are."""
+        """Return the length of stored embeddings; 0 if there are none."""
         found = self._values.get(_ABOUT, _LENGTH)
         return 0 if found is None else int(found.value)
 
     def _length(self, given: Sequence[Sequence[float]]) -> int:
-        """How long given embeddings are, which is as those kept are; 0 where none are given.
+        """Return the length of the given embeddings; 0 if there are none.
 
         Raises:
-            EmbeddingDimensionMismatchError: They are not.
+            EmbeddingDimensionMismatchError: It differs from the stored ones.
         """
         if not given:
             return 0
@@ -282,7 +294,7 @@ class AgentMemoryStorage:
         return [factor * one for one in vector]
 
     def _nearest(self, length: int, wanted: Sequence[float], limit: int) -> Iterator[Match]:
-        """All there are, the nearest first; more are looked for as they are asked for."""
+        """Yield all matches, nearest first; loads more on demand."""
         index, told, depth = self._index(length), 0, max(1, 2 * limit)
         while True:
             found = index.search(wanted, top_k=depth, user_id=self._user_id)
@@ -293,13 +305,15 @@ class AgentMemoryStorage:
 
 
 def _kept(record: MemoryRecord) -> Json:
-    """A record as a value, with the length of its embedding: an index keeps its direction alone."""
+    """Return a record as a value, with its embedding's length:
+    an index stores only the direction.
+    """
     told: Json = record.model_dump(mode="json")
     return {**told, _NORM: math.hypot(*record.embedding)} if any(record.embedding or ()) else told
 
 
 def _told(record: MemoryRecord) -> Json:
-    """What of a record a search has conditions on."""
+    """Return the fields of a record that searches filter by."""
     told: Json = record.model_dump(mode="json", include={"scope", "categories", "metadata"})
     return told
 
@@ -315,20 +329,20 @@ def _meets(
 
 
 def _path(scope: str | None) -> str:
-    """A scope as a path: one slash at its beginning, none at its end."""
+    """Return a scope as a path with a leading slash and no trailing one."""
     return _ROOT + (scope or "").strip("/")
 
 
 def _within(scope: str, other: str | None) -> bool:
-    """Whether a scope is another, or below it."""
+    """Return whether a scope equals another or is below it."""
     return f"{_path(scope)}/".startswith(f"{_path(other).rstrip('/')}/")
 
 
 def _utc(at: datetime) -> datetime:
-    """A time as CrewAI means it: without a zone it is UTC."""
+    """Return a time with a zone; CrewAI's times without one are UTC."""
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 def _made(record: Json) -> datetime:
-    """When a record was made."""
+    """Return the creation time of a record."""
     return _utc(datetime.fromisoformat(record["created_at"]))

@@ -48,7 +48,7 @@ Json = dict[str, Any]
 
 
 class AgentMemorySessionService(BaseSessionService):
-    """Sessions of ADK, durable. Each is a session of the memory, whose blocks absorb its events.
+    """Durable sessions of ADK. Each is a session of the memory, whose blocks absorb its events.
 
     The memory's user is "APP/USER", and its session "APP/USER/SESSION".
 
@@ -67,10 +67,10 @@ class AgentMemorySessionService(BaseSessionService):
         state: Json | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Begin a session.
+        """Create a session.
 
         Raises:
-            AlreadyExistsError: There is one of this id.
+            AlreadyExistsError: The id exists.
         """
         name = (session_id or "").strip() or str(uuid4())
         return await asyncio.to_thread(self._create, app_name, user_id, state or {}, name)
@@ -83,30 +83,30 @@ class AgentMemorySessionService(BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """A session with its events, or None."""
+        """Return a session with its events; None if there is none."""
         return await asyncio.to_thread(self._get, app_name, user_id, session_id.strip(), config)
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
-        """Sessions without their events, the one that went on last at the end."""
+        """Return sessions without their events, last updated last."""
         found = await asyncio.to_thread(self._list, app_name, user_id)
         return ListSessionsResponse(sessions=found)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session, and all that derives from it. Idempotent."""
+        """Delete a session, and everything derived from it. Idempotent."""
         name = _joined(app_name, user_id, session_id.strip())
         await asyncio.to_thread(self._memory.delete, name)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> Json:
-        """A user's state in an app, without the prefix of its keys."""
+        """Return a user's state in an app, without the prefix of its keys."""
         return await asyncio.to_thread(self._user_state, app_name, user_id)
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Keep an event, and what it changes in states. One that is there already is kept once.
+        """Store an event and its changes of states. A repeated event is stored once.
 
         Raises:
-            SessionNotFoundError: There is no such session.
+            SessionNotFoundError: The session does not exist.
         """
         if event.partial:
             return event
@@ -165,12 +165,12 @@ class AgentMemorySessionService(BaseSessionService):
                 raise SessionNotFoundError(f"Session {session.id} not found.")
             delta = dict(event.actions.state_delta) if event.actions else {}
             own = {**head.metadata.get(_STATE, {}), **self._share(app, user, delta)}
-            # first the state: a caller who is told of a failure makes both again
+            # state first: after a failure, the caller's retry writes both
             self._memory.describe(log, {_STATE: own, "updated": event.timestamp})
             self._memory.update(log, _kept(event), user_id=_joined(app, user))
 
     def _share(self, app: str, user: str, state: Json) -> Json:
-        """Keep what of a state is the app's or the user's; what is the session's own."""
+        """Store the app's and the user's part of a state. Return the session's part."""
         own: Json = {}
         wide: dict[str, Json] = {State.APP_PREFIX: {}, State.USER_PREFIX: {}}
         for key, value in state.items():
@@ -214,14 +214,14 @@ class AgentMemorySessionService(BaseSessionService):
 
 
 class AgentMemoryMemoryService(BaseMemoryService):
-    """What users said in earlier sessions, as ADK's memory tools look for it.
+    """Users' earlier messages, for ADK's memory tools.
 
-    Events are stored once, however often a session is added. With an `AgentMemorySessionService`
-    over the same memory they are there already.
+    Each event is stored once, however often a session is added. Events of an
+    `AgentMemorySessionService` over the same memory are stored already.
 
     Args:
-        memory: The memory; its blocks decide how it is searched.
-        limit: How many memories a search gives at most.
+        memory: The memory; its blocks define the search.
+        limit: Maximum number of results.
     """
 
     def __init__(self, memory: AgentMemory, *, limit: int = _MOST) -> None:
@@ -229,7 +229,7 @@ class AgentMemoryMemoryService(BaseMemoryService):
         self._limit = limit
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Store the events of a session that are new."""
+        """Store the new events of a session."""
         await asyncio.to_thread(
             self._add, session.app_name, session.user_id, session.id, list(session.events)
         )
@@ -243,21 +243,21 @@ class AgentMemoryMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Store events that are new."""
+        """Store new events."""
         name = session_id or "events"
         await asyncio.to_thread(self._add, app_name, user_id, name, list(events))
 
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
-        """What bears on a query, best first."""
+        """Return the memories relevant to a query, best first."""
         found = await asyncio.to_thread(self._search, _joined(app_name, user_id), query)
         return SearchMemoryResponse(memories=found)
 
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
     ) -> None:
-        """Forget an event for good: adding its session again does not bring it back."""
+        """Forget an event permanently: adding its session again does not restore it."""
         if memory_id:
             await asyncio.to_thread(self._delete, _joined(app_name, user_id), memory_id)
 
@@ -274,7 +274,7 @@ class AgentMemoryMemoryService(BaseMemoryService):
             self._memory.update(log, [_kept(one) for one in fresh.values()], user_id=owner)
 
     def _search(self, owner: str, query: str) -> list[MemoryEntry]:
-        words_alone = not self._memory.blocks  # then each word in common counts
+        words_alone = not self._memory.blocks  # each common word counts then
         recalls = self._memory.search(
             query,
             user_id=owner,
@@ -308,7 +308,7 @@ def _kept(event: Event) -> Json:
 
 
 def _events(entry: Entry) -> Iterator[Event]:
-    """The event of an entry; what others than ADK said is none."""
+    """Yield the event of an entry; nothing for messages from other sources."""
     if entry.message.format == ADK and entry.message.raw is not None:
         yield Event.model_validate(entry.message.raw)
 
@@ -330,7 +330,7 @@ def _state(found: Any) -> Json:
 
 
 def _joined(*names: str) -> str:
-    """One name of several: no others have the same."""
+    """Join several names into one unique name."""
     return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
 
 

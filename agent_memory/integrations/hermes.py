@@ -41,17 +41,17 @@ Json = dict[str, Any]
 
 
 class AgentMemoryProvider(MemoryProvider):
-    """Conversations of Hermes, durable; what bears on a message is recalled from all of a user's.
+    """Durable conversations of Hermes, with recall across all of a user's conversations.
 
-    Each is a session of the memory, "USER/SESSION", which goes on where Hermes compresses. Runs
-    that are not a user's own (cron, subagents) are stored only where they are compressed, as
-    nobody's.
+    Each is a session of the memory, "USER/SESSION", which continues after Hermes compresses. Runs
+    that are not a user's own (cron, subagents) are stored only when they are compressed, without a
+    user.
 
     Args:
-        memory: The memory, which stays open; None opens one of its own, "agent_memory.db" in the
-            home of Hermes' profile, with the settings that `AGENT_MEMORY_...` variables name.
-        user_id: Whose memory; by default "PLATFORM:USER" as Hermes' gateway tells them, or
-            "hermes".
+        memory: The memory, which stays open. None opens one, "agent_memory.db" in the home of
+            Hermes'
+            profile, with the settings of the `AGENT_MEMORY_...` variables.
+        user_id: The user; by default "PLATFORM:USER" from Hermes' gateway, or "hermes".
     """
 
     pre_compress_checkpoint_api_version = 2
@@ -67,15 +67,15 @@ class AgentMemoryProvider(MemoryProvider):
 
     @property
     def name(self) -> str:
-        """As Hermes' `memory.provider` names it."""
+        """The name for Hermes' `memory.provider`."""
         return "agent_memory"
 
     def is_available(self) -> bool:
-        """Always: nothing but a file is needed."""
+        """Return True: only a file is needed."""
         return True
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        """Begin a session, or go on with it."""
+        """Begin or continue a session."""
         self._context = kwargs.get("agent_context") or _PRIMARY
         user = kwargs.get("user_id")
         told = f"{kwargs.get('platform') or 'hermes'}:{user}" if user else "hermes"
@@ -83,12 +83,15 @@ class AgentMemoryProvider(MemoryProvider):
         self._log = self._log_of(session_id)
 
     def system_prompt_block(self) -> str:
-        """What the model is told of the memory."""
+        """Return the description of the memory for the model."""
         return _TOLD
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        """What bears on a message, within the memory's budget; empty where nothing does. What the
-        session's window holds is in Hermes' transcript, and left out."""
+        """Return memories relevant to a message, within the memory's budget; empty if there are
+        none.
+
+        Leaves out the session's window, which is in Hermes' transcript.
+        """
         if not query.strip() or self._user_id is None:
             return ""
         context = self._memory.get(self._at(session_id), query, user_id=self._user_id)
@@ -102,7 +105,7 @@ class AgentMemoryProvider(MemoryProvider):
         session_id: str = "",
         messages: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Store what of the transcript is new; without it, the question and the answer."""
+        """Store the new part of the transcript; without one, the question and the answer."""
         if self._user_id is None:
             return
         if messages is not None:
@@ -115,34 +118,34 @@ class AgentMemoryProvider(MemoryProvider):
         self._memory.update(self._at(session_id), pair, user_id=self._user_id)
 
     def get_tool_schemas(self) -> list[Json]:
-        """The memory's tools: `memory_read`, `memory_write`, and what each block offers."""
+        """Return the memory's tools: `memory_read`, `memory_write`, and those of the blocks."""
         tools = self._memory.tools(self._log or "hermes", user_id=self._user_id)
         return [tool["function"] for tool in tools]
 
     def handle_tool_call(self, tool_name: str, args: Json, **kwargs: Any) -> str:
-        """Do what the model asked for; what it asked for in vain comes back as a text, too."""
+        """Run a model's tool call. Errors are returned as text."""
         told = self._memory.call_tool(self._log, tool_name, args, user_id=self._user_id)
         return compact_json({"result": told})
 
     def on_pre_compress(
         self, messages: Sequence[Mapping[str, Any]], *, require_checkpoint: bool = False
     ) -> str:
-        """Make everything durable that is about to be compressed, and say so to the compressor.
+        """Store everything that will be compressed, and confirm it to the compressor.
 
         Raises:
             StoreError: It is not durable: nothing may be compressed.
-            AgentMemoryError: As `update` and `checkpoint` say; so it is then, too.
+            AgentMemoryError: See `update` and `checkpoint`; nothing may be compressed.
         """
         if not self._log:
             raise InvalidInput("The provider has no session yet. Call `initialize` first.")
         self._store(self._log, messages)
         if self._memory.head(self._log, user_id=self._user_id) is None:
-            return ""  # there was nothing to keep
+            return ""  # nothing to store
         self._memory.checkpoint(self._log, user_id=self._user_id)
         return _KEPT
 
     def on_session_end(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Store what is new, and have blocks absorb what is pending."""
+        """Store new messages, and let blocks absorb pending ones."""
         if self._user_id is not None and self._log:
             self._store(self._log, messages)
             self._memory.end(self._log, user_id=self._user_id)
@@ -156,13 +159,13 @@ class AgentMemoryProvider(MemoryProvider):
         rewound: bool = False,
         **kwargs: Any,
     ) -> None:
-        """Go over to another session; one that a compression begins continues the log."""
+        """Switch to another session. A session that a compression begins continues the log."""
         if kwargs.get("reason") == "compression" and new_session_id != parent_session_id:
             self._memory.values(self._user_id).put(_CONTINUES, new_session_id, self._log)
         self._log = self._log_of(new_session_id)
 
     def shutdown(self) -> None:
-        """Close the memory, where it is the provider's own."""
+        """Close the memory if the provider opened it."""
         with self._lock:
             if self._own is not None:
                 self._own.close()
@@ -181,20 +184,20 @@ class AgentMemoryProvider(MemoryProvider):
         return self._log_of(session_id) if session_id else self._log
 
     def _log_of(self, session_id: str) -> str:
-        """The memory's session that a session of Hermes is written to."""
+        """Return the memory's session for a session of Hermes."""
         found = self._memory.values(self._user_id).get(_CONTINUES, session_id)
         if found is not None:
             return str(found.value)
         return _joined(self._user_id or self._context, session_id)
 
     def _store(self, log: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Append what of a transcript is not in a log yet."""
+        """Append the part of a transcript that is not in a log yet."""
         given = [
             {name: one[name] for name in _FIELDS if one.get(name) is not None}
             for one in messages
             if one.get("role") in _ROLES
         ]
-        with self._lock:  # turns are stored on a thread of Hermes', checkpoints on another
+        with self._lock:  # Hermes stores turns and checkpoints on different threads
             entries = self._memory.history(log, user_id=self._user_id, last=_LOOKED_AT)
             kept = [_mark(entry.message.to_dict()) for entry in entries]
             fresh = given[_known([_mark(one) for one in given], kept) :]
@@ -211,15 +214,15 @@ def _opened() -> AgentMemory:
 
 
 def _mark(message: Mapping[str, Any]) -> str:
-    """What two messages share that are the same one."""
+    """Return a key that is equal for equal messages."""
     return compact_json([message.get(name) or None for name in _FIELDS])
 
 
 def _known(transcript: Sequence[str], log: Sequence[str]) -> int:
-    """How many of a transcript's first messages are in a log, or came before it.
+    """Return how many of a transcript's first messages are in a log, or came before it.
 
-    The log's last message is looked for, and of those like it the one that has most of the log
-    right before it. Where in doubt more is new: a message twice is better than none.
+    Looks for the log's last message. Among several matches, the one preceded by most of the log
+    counts. In doubt more messages are new: a repeated message is better than a lost one.
     """
     for end in range(len(log), 0, -1):
         found = [at + 1 for at, one in enumerate(transcript) if one == log[end - 1]]
@@ -229,7 +232,7 @@ def _known(transcript: Sequence[str], log: Sequence[str]) -> int:
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many messages two lists share at their ends."""
+    """Return the number of equal messages at the ends of two lists."""
     count = 0
     while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
         count += 1
@@ -237,5 +240,5 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _joined(*names: str) -> str:
-    """One name of several: no others have the same."""
+    """Join several names into one unique name."""
     return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)

@@ -1,4 +1,4 @@
-"""Bringing along what was said elsewhere: exports and databases of other programs.
+"""Import conversations from exports and databases of other programs.
 
 done = import_chats(memory, "chatgpt.zip", "chatgpt", user_id="ana")
 print(done.new_messages, done.unread)
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_memory.core.ids import check_id
+from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.imports.imported import Imported
 from agent_memory.integrations.imports.sources import reader
@@ -30,31 +31,39 @@ def import_chats(
     *,
     user_id: str | None = None,
     deleted: bool = False,
+    assign: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> Imported:
-    """Bring conversations along, each as a session, with their times and branches.
+    """Import conversations, each as a session with its times and branches.
 
-    What was imported before is not stored again, so an import that was interrupted goes on, and a
-    newer export adds what is new. It asks no model and absorbs nothing: that is left to `flush`,
-    the next update, or a worker, such as the threads of a memory with `overflow_mode="background"`.
+    Imported messages are not stored again. An interrupted import can therefore be repeated, and a
+    newer export adds what is new. Calls no model and absorbs nothing: `flush`, the next update or a
+    worker does, such as the threads of a memory with `overflow_mode="background"`.
 
     Args:
-        memory: Where to.
-        path: A file, a zip as it was downloaded, or a folder.
-        source: Where it comes from, as `agent-memory import --from` takes it, such as "chatgpt".
-        user_id: Whose all of it is; None leaves that to the source, which mostly does not say.
-        deleted: Bring sessions back too that were deleted here.
-        progress: Told how many bytes were read, of `size_of(path)`.
+        memory: The memory.
+        path: A file, a zip as downloaded, or a folder.
+        source: The format, as `agent-memory import --from` takes it, such as "chatgpt".
+        user_id: The user of all data; None uses the source's users, which most sources lack.
+        deleted: Whether to restore data that was deleted here: sessions, and the sessions and notes
+            of users. Otherwise only a deleted user's messages from after the deletion are imported,
+            and messages without a time are not.
+        assign: Whether to give the user the sessions that were imported before without a user.
+        progress: Called with the number of bytes read, of `size_of(path)` in all.
 
     Returns:
-        What was found and stored, and what could not be read, with where it stands and why. One bad
-        message or conversation stops no other.
+        The counts of found and stored data, and unreadable parts with place and reason. A damaged
+        message or conversation does not stop the others.
 
     Raises:
-        InvalidInput: Nothing is of that name, or none of it is of that source.
-        StoreError: The store failed; what was imported stays, and another call goes on.
+        InvalidInput: The path does not exist, or has no data of that source; or `assign` is given
+            without a user.
+        StoreError: The store failed. Imported data stays, and another call continues.
     """
-    return _run(memory, path, source, user_id, deleted, progress)
+    if assign and user_id is None:
+        raise InvalidInput("`assign` needs a user. Give one with user_id (--user ID).")
+    writing = ImportWriting(memory, source, user_id, deleted=deleted, assign=assign)
+    return _run(writing, path, source, user_id, progress)
 
 
 def preview(
@@ -64,31 +73,30 @@ def preview(
     user_id: str | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Imported:
-    """What `import_chats` would find, and what it could not read. Nothing is stored.
+    """Return what `import_chats` would find, and what it could not read. Stores nothing.
 
     Raises:
-        InvalidInput: As for `import_chats`.
+        InvalidInput: See `import_chats`.
     """
-    return _run(None, path, source, user_id, False, progress)
+    writing = ImportWriting(None, source, user_id, deleted=False, assign=False)
+    return _run(writing, path, source, user_id, progress)
 
 
 def size_of(path: str | PathLike[str]) -> int:
-    """Bytes of a file, or of all files in a folder."""
+    """Return the size in bytes of a file, or of all files in a folder."""
     where = Path(path)
     files = where.rglob("*") if where.is_dir() else [where]
     return sum(file.lstat().st_size for file in files if not file.is_dir())
 
 
 def _run(
-    memory: AgentMemory | None,
+    writing: ImportWriting,
     path: str | PathLike[str],
     source: str,
     user_id: str | None,
-    deleted: bool,
     progress: Callable[[int], object] | None,
 ) -> Imported:
     if user_id is not None:
         check_id("user_id", user_id)
     read = reader(source)
-    writing = ImportWriting(memory, source, user_id, deleted)
     return writing.run(read(SourceFiles(Path(path), progress)))

@@ -12,8 +12,9 @@ from typing import Any
 
 from agent_memory.core.formats.registry import LANGCHAIN
 from agent_memory.core.messages import Message
+from agent_memory.core.rendering import items_of
 from agent_memory.engine.memory import AgentMemory
-from agent_memory.errors import InvalidInput, InvalidMessage, MissingExtra
+from agent_memory.errors import InvalidInput, MissingExtra
 
 try:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
@@ -21,7 +22,6 @@ try:
     from langchain_core.messages import (
         AnyMessage,
         BaseMessage,
-        message_to_dict,
         messages_from_dict,
     )
     from langgraph.runtime import Runtime
@@ -34,18 +34,17 @@ Whose = str | Callable[[Runtime[Any]], str | None] | None
 
 
 class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Long-term memory of users, and chats within a token budget, for an agent.
+    """Long-term memory of users and chats within a token budget, for an agent.
 
-    Before each call of the model the new messages of the run are stored, and the model is sent the
-    session's context in place of the graph's messages: its newest part within the budget, the
-    summary of what was before, and what is recalled for the question. A retry stores nothing twice.
-    The graph's own state stays as it is.
+    Before each model call it stores the run's new messages and replaces the graph's messages by the
+    session's context: the newest part within the budget, the summary of earlier messages, and
+    recalls for the question. A retry stores nothing twice. The graph's own state stays unchanged.
 
     Args:
-        memory: The memory. Its settings decide what overflows, and what is recalled.
-        user_id: Whose: an id, or what tells it from LangGraph's `Runtime`, such as
-            `lambda runtime: runtime.context.user_id`. Never what a model says.
-        session_id: Which chat: the same; by default the thread of the run.
+        memory: The memory. Its settings control overflow and recall.
+        user_id: The user: an id, or a function of LangGraph's `Runtime`, such as
+            `lambda runtime: runtime.context.user_id`. Never use a model's output.
+        session_id: The chat, in the same form; by default the run's thread.
     """
 
     def __init__(
@@ -72,12 +71,12 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return await handler(await asyncio.to_thread(self._with_context, request))
 
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Store what the run has said."""
+        """Store the run's messages."""
         self._store(state["messages"], runtime)
         return None
 
     async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Store what the run has said."""
+        """Store the run's messages."""
         await asyncio.to_thread(self._store, state["messages"], runtime)
         return None
 
@@ -89,7 +88,7 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             (told,) = from_langchain([request.system_message])
             room = max(1, room - counter.message(Message.of(told)))
         context = self._memory.get(session_id, user_id=user_id, max_tokens=room, format=LANGCHAIN)
-        messages: list[AnyMessage] = messages_from_dict(context.to_messages())  # type: ignore[assignment]
+        messages: list[AnyMessage] = _read(context.to_messages())  # type: ignore[assignment]
         return request.override(messages=messages)
 
     def _store(
@@ -101,8 +100,8 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             session_id = runtime.execution_info.thread_id
         if session_id is None:
             raise InvalidInput(
-                "The run has no thread to remember. Give a thread_id in its config's "
-                '"configurable", with a checkpointer, or the middleware a `session_id`.'
+                "The run has no thread. Give a thread_id in its config's "
+                '"configurable", with a checkpointer, or set the middleware\'s `session_id`.'
             )
         self._memory.update(session_id, from_langchain(messages), user_id=user_id)
         return session_id, user_id
@@ -112,15 +111,16 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 class AgentMemoryChatMessageHistory(BaseChatMessageHistory):
-    """One session's messages, as `RunnableWithMessageHistory` takes them. LangChain has deprecated
-    such histories: agents take the middleware.
+    """One session's messages, for `RunnableWithMessageHistory`.
+
+    LangChain has deprecated such histories; use the middleware for agents.
 
     Args:
         memory: The memory.
         session_id: The session.
-        user_id: Whose it is.
-        recalled: Whether `messages` are the session's context within the budget, with what is
-            recalled; else all that was said.
+        user_id: Its user.
+        recalled: Whether `messages` returns the session's context within the budget, with recalls,
+            rather than all messages.
     """
 
     def __init__(
@@ -136,13 +136,13 @@ class AgentMemoryChatMessageHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
-        """What was said, oldest first."""
+        """The messages, oldest first."""
         if self._recalled:
-            return messages_from_dict(self._session.get(format=LANGCHAIN).to_messages())
+            return _read(self._session.get(format=LANGCHAIN).to_messages())
         return to_langchain([entry.message for entry in self._session.history()])
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Store messages, all or none; those whose ids are stored already are passed over."""
+        """Store messages, all or none. Messages with stored ids are skipped."""
         if messages:
             self._session.update(from_langchain(messages))
 
@@ -152,33 +152,23 @@ class AgentMemoryChatMessageHistory(BaseChatMessageHistory):
 
 
 def from_langchain(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    """LangChain's messages as `update` takes them: kept as they are, to be given back so.
+    """Convert LangChain's messages for `update`. They are stored unchanged and can be restored.
 
-    What a tool gave its caller beside the model (`artifact`) is kept where it is plain JSON.
+    A tool's `artifact` is stored as JSON if possible, otherwise as text.
     """
     return [_kept(one) for one in messages]
 
 
 def to_langchain(messages: Sequence[Message]) -> list[BaseMessage]:
-    """A log's messages as LangChain's, those of other origin too."""
-    from agent_memory.core.formats.langchain import from_chat
+    """Convert a log's messages to LangChain's, including those from other sources."""
+    return _read([item for one in messages for item in items_of(one, LANGCHAIN)])
 
-    found: list[dict[str, Any]] = []
-    for one in messages:
-        if one.format == LANGCHAIN and one.raw is not None:
-            found.append(one.raw)
-        else:
-            found += [item for view in one.views() for item in from_chat(view)]
-    return messages_from_dict(found)
+
+def _read(found: Sequence[dict[str, Any]]) -> list[BaseMessage]:
+    """Build LangChain's messages from their `model_dump`."""
+    return messages_from_dict([{"type": one["type"], "data": one} for one in found])
 
 
 def _kept(message: BaseMessage) -> dict[str, Any]:
-    raw = message_to_dict(message)
     given = {"id": message.id} if message.id else {}
-    kept = {"raw": raw, "format": LANGCHAIN, **given}
-    if raw["data"].get("artifact") is not None:
-        try:
-            Message.of(kept)
-        except InvalidMessage:
-            raw["data"]["artifact"] = None
-    return kept
+    return {"raw": message.model_dump(), "format": LANGCHAIN, **given}

@@ -14,6 +14,7 @@ from agent_memory.core.formats import exact
 from agent_memory.core.formats.registry import LLAMA_INDEX
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
+from agent_memory.core.rendering import items_of
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.session import Session
 from agent_memory.errors import ConfigError, MissingExtra
@@ -32,13 +33,13 @@ _PAGE = 500
 
 
 class AgentMemoryMemory(BaseMemory):
-    """A chat within the memory's budget, with what is recalled of its user.
+    """A chat within the memory's budget, with recalls for its user.
 
-    `get` gives the context, `get_all` all that was said.
+    `get` returns the context, `get_all` all messages.
 
     Attributes:
         session_id: The session.
-        user_id: Whose it is.
+        user_id: Its user.
     """
 
     session_id: str
@@ -47,7 +48,7 @@ class AgentMemoryMemory(BaseMemory):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name under which it is serialized."""
+        """Return the name for serialization."""
         return "AgentMemoryMemory"
 
     @classmethod
@@ -58,38 +59,38 @@ class AgentMemoryMemory(BaseMemory):
         user_id: str | None = None,
         **kwargs: Any,
     ) -> AgentMemoryMemory:
-        """One of a memory's sessions.
+        """Return a session of a memory.
 
         Args:
             memory: The memory.
             session_id: The session.
-            user_id: Whose it is.
-            **kwargs: LlamaIndex's own, which is for other memories.
+            user_id: Its user.
+            **kwargs: LlamaIndex's arguments for other memories; ignored.
         """
         made = cls(session_id=session_id, user_id=user_id)
         made._memory = memory
         return made
 
     def bound(self, memory: AgentMemory) -> AgentMemoryMemory:
-        """The same session of a memory: after it was read from JSON, which holds none."""
+        """Connect it to a memory again after deserialization: JSON does not contain one."""
         self._memory = memory
         return self
 
     def get(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:
-        """The context within the budget.
+        """Return the context within the budget.
 
         Args:
-            input: What to recall for; by default the newest thing that the user said.
-            **kwargs: LlamaIndex's own; passed over.
+            input: The question for recall; by default the user's newest message.
+            **kwargs: LlamaIndex's own; ignored.
         """
         told = self._session.get(input, format=LLAMA_INDEX).to_messages()
         found = [ChatMessage.model_validate(one) for one in told]
         if input and found and found[-1].role == "user" and found[-1].content == input:
-            return found[:-1]  # the agent sends it itself
+            return found[:-1]  # the agent adds it
         return found
 
     def get_all(self) -> list[ChatMessage]:
-        """All that was said."""
+        """Return all messages."""
         return _messages(self._session.history())
 
     def put(self, message: ChatMessage) -> None:
@@ -102,11 +103,11 @@ class AgentMemoryMemory(BaseMemory):
             self._session.update([_kept(one) for one in messages])
 
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
-        """As `put_messages`, on a thread."""
+        """Run `put_messages` on a thread."""
         await asyncio.to_thread(self.put_messages, messages)
 
     def set(self, messages: list[ChatMessage]) -> None:
-        """Have the session consist of these messages."""
+        """Replace the session's messages."""
         self._session.edit(lambda log: _list(messages))
 
     def reset(self) -> None:
@@ -117,7 +118,7 @@ class AgentMemoryMemory(BaseMemory):
     def _session(self) -> Session:
         if self._memory is None:
             raise ConfigError(
-                "This session has no memory: JSON does not hold one. Call bound(memory) first."
+                "This session has no memory: JSON does not contain one. Call bound(memory) first."
             )
         return self._memory.session(self.session_id, self.user_id)
 
@@ -126,8 +127,8 @@ class AgentMemoryChatStore(BaseChatStore):
     """Lists of messages by key, each a session of the memory.
 
     Attributes:
-        user_id: Whose they are.
-        prefix: What their sessions' ids begin with, before the key.
+        user_id: Their user.
+        prefix: The start of their sessions' ids, before the key.
     """
 
     user_id: str | None = None
@@ -140,15 +141,15 @@ class AgentMemoryChatStore(BaseChatStore):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name under which it is serialized."""
+        """Return the name for serialization."""
         return "AgentMemoryChatStore"
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Have a key's list be these messages."""
+        """Replace a key's list."""
         self._of(key).edit(lambda log: _list(messages))
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """A key's list."""
+        """Return a key's list."""
         return _messages(self._of(key).history())
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
@@ -159,7 +160,7 @@ class AgentMemoryChatStore(BaseChatStore):
             self._of(key).edit(lambda log: [*log[:idx], _kept(message), *log[idx:]])
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Delete a list; what it held, or None where there was none."""
+        """Delete a list and return it; None if there is none."""
         session = self._of(key)
         if session.head() is None:
             return None
@@ -168,7 +169,7 @@ class AgentMemoryChatStore(BaseChatStore):
         return held
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Delete one message by its place; it, or None where there is none."""
+        """Delete a message by its place and return it; None if there is none."""
         session, gone = self._of(key), list[Entry]()
 
         def change(log: list[Entry]) -> list[Entry]:
@@ -180,12 +181,12 @@ class AgentMemoryChatStore(BaseChatStore):
         return next(iter(_messages(gone)), None)
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
-        """Delete the newest message; it, or None where there is none."""
+        """Delete the newest message and return it; None if there is none."""
         popped = self._of(key).pop(1)
         return _message(popped[0]) if popped else None
 
     def get_keys(self) -> list[str]:
-        """The keys that have lists."""
+        """Return the keys that have lists."""
         keys: list[str] = []
         after = None
         while page := self._memory.sessions(
@@ -200,11 +201,11 @@ class AgentMemoryChatStore(BaseChatStore):
 
 
 class AgentMemoryBlock(BaseMemoryBlock[str]):
-    """What a memory knows of a user, as a block of LlamaIndex's own `Memory`.
+    """A memory's knowledge of a user, as a block of LlamaIndex's own `Memory`.
 
     Attributes:
-        user_id: Whose memory.
-        limit: How much it recalls at most.
+        user_id: The user.
+        limit: Maximum number of recalls.
     """
 
     user_id: str
@@ -228,14 +229,14 @@ class AgentMemoryBlock(BaseMemoryBlock[str]):
         by_session: dict[str, list[Message]] = {}
         for one in messages:
             given = dict(one.additional_kwargs)
-            session = str(given.pop("session_id", None) or self.name)  # LlamaIndex puts it there
+            session = str(given.pop("session_id", None) or self.name)  # set by LlamaIndex
             bare = one.model_copy(update={"additional_kwargs": given})
             by_session.setdefault(session, []).append(_kept(bare))
         for session, kept in by_session.items():
             await asyncio.to_thread(self._memory.update, session, kept, user_id=self.user_id)
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
-        """Leave out what bears least, until so many tokens are saved."""
+        """Drop the least relevant lines until so many tokens are saved."""
         counter = self._memory.components.services.resources.counter
         lines = content.splitlines()
         least = counter.text(content) - tokens_to_truncate
@@ -250,7 +251,7 @@ def _list(messages: Sequence[ChatMessage]) -> list[Message]:
 
 def _kept(message: ChatMessage) -> Message:
     raw = message.model_dump(mode="json")
-    if ChatMessage.model_validate(raw) != message:  # JSON does not give it back
+    if ChatMessage.model_validate(raw) != message:  # JSON would not restore it
         raw = exact.written({**raw, "additional_kwargs": message.additional_kwargs})
     return Message(raw=raw, format=LLAMA_INDEX)
 
@@ -264,9 +265,5 @@ def _messages(entries: Sequence[Entry]) -> list[ChatMessage]:
 
 
 def _messages_of(message: Message) -> list[ChatMessage]:
-    """A message as LlamaIndex's; those of others as it would have said them."""
-    from agent_memory.core.formats.llama_index import from_chat
-
-    if message.format == LLAMA_INDEX and message.raw is not None:
-        return [ChatMessage.model_validate(exact.read(message.raw))]
-    return [ChatMessage.model_validate(raw) for view in message.views() for raw in from_chat(view)]
+    """Convert a message to LlamaIndex's, including one from another source."""
+    return [ChatMessage.model_validate(one) for one in items_of(message, LLAMA_INDEX)]

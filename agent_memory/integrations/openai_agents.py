@@ -18,6 +18,7 @@ from agent_memory.core.formats import exact
 from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
+from agent_memory.core.rendering import items_of
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import InvalidMessage, MissingExtra
 
@@ -33,20 +34,21 @@ T = TypeVar("T")
 Items = list[TResponseInputItem]
 
 _EXACT = "exact"
-"""The format of items that JSON does not give back: see `core.formats.exact`."""
+"""The format of items that JSON does not restore; see `core.formats.exact`."""
 
 
 class AgentMemorySession:
-    """A session of the SDK: what is added is given back as it was, compactions and reasoning too.
+    """A session of the SDK. Items are returned as they were added, including compactions and
+    reasoning.
 
-    `recalled` gives a run what the memory knows, within its budget: give it to the run's
-    configuration as `session_input_callback`.
+    `recalled` adds the memory's recalls to a run, within its budget. Set it as
+    `session_input_callback` in the run's configuration.
 
     Args:
         memory: The memory.
         session_id: The session.
-        user_id: Whose it is.
-        session_settings: The SDK's; its `limit` is how many of the newest items a run is given.
+        user_id: Its user.
+        session_settings: The SDK's settings; `limit` is the number of newest items a run gets.
 
     Attributes:
         session_id: As given.
@@ -72,10 +74,10 @@ class AgentMemorySession:
         self.session_settings: SessionSettings | None = given
 
     async def get_items(self, limit: int | None = None) -> Items:
-        """The items, oldest first.
+        """Return the items, oldest first.
 
         Args:
-            limit: At most so many of the newest; by default what the settings say. Below 0: all.
+            limit: Maximum number of newest items; None uses the settings, below 0 returns all.
         """
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
@@ -84,27 +86,30 @@ class AgentMemorySession:
         return [item for entry in entries for item in _items(entry)]
 
     async def add_items(self, items: Items) -> None:
-        """Append items, all or none. A caller who is cancelled waits until they are stored."""
+        """Append items, all or none. A cancelled caller waits until they are stored."""
         if items:
             await _finished(lambda: self._session.update([_kept(item) for item in items]))
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Take the newest item back, with what was absorbed of it; None where there is none."""
+        """Remove and return the newest item, with everything
+        absorbed from it; None if there is none.
+        """
         popped = await _finished(lambda: self._session.pop(1))
         found = [item for message in popped for item in _of(message)]
         return found[-1] if found else None
 
     async def clear_session(self) -> None:
-        """Delete the session, and what derives from it."""
+        """Delete the session, and everything derived from it."""
         await _finished(self._session.delete)
 
     async def recalled(self, history: Items, new_items: Items) -> Items:
-        """What a run is sent: the session's context within the memory's budget, with what bears on
-        the newest question, and the new items at the end. Stores nothing.
+        """Return a run's input: the session's context within the budget, and the new items.
+
+        The context includes recalls for the newest question. Stores nothing.
 
         Args:
-            history: What `get_items` gave; the memory's window takes its place.
-            new_items: Of this run.
+            history: The result of `get_items`; the memory's window replaces it.
+            new_items: The run's new items.
         """
         question = next((text for one in reversed(new_items) if (text := _asked(one))), None)
         context = await asyncio.to_thread(self._session.get, question, format=RESPONSES)
@@ -115,7 +120,7 @@ class AgentMemorySession:
 
 
 def _asked(item: Any) -> str | None:
-    """What a user says in an item; None for all else."""
+    """Return a user's text in an item; None for other items."""
     if not isinstance(item, dict) or item.get("role") != "user":
         return None
     content = item.get("content")
@@ -126,7 +131,7 @@ def _asked(item: Any) -> str | None:
 
 
 def _kept(item: Any) -> Message:
-    """An item as the log keeps it."""
+    """Convert an item for the log."""
     raw = dict(item) if isinstance(item, dict) else item
     try:
         return Message(raw=raw, format=RESPONSES)
@@ -139,18 +144,14 @@ def _items(entry: Entry) -> Sequence[TResponseInputItem]:
 
 
 def _of(message: Message) -> Sequence[TResponseInputItem]:
-    """The items of a message: what others than the SDK said, as it takes it."""
+    """Return the items of a message, including one from another source."""
     if message.raw is not None and message.format == _EXACT:
         return [exact.read(message.raw["value"])]
-    if message.raw is not None and message.format == RESPONSES:
-        return [cast("TResponseInputItem", message.raw)]
-    from agent_memory.core.formats.responses import from_chat
-
-    return [cast("TResponseInputItem", one) for view in message.views() for one in from_chat(view)]
+    return items_of(message, RESPONSES)
 
 
 async def _finished(call: Callable[[], T]) -> T:
-    """Make a call on a thread; a caller who is cancelled learns so once it has ended."""
+    """Make a call on a thread; a cancelled caller is notified when it has ended."""
     made = asyncio.ensure_future(asyncio.to_thread(call))
     cancelled: asyncio.CancelledError | None = None
     while not made.done():
@@ -159,7 +160,7 @@ async def _finished(call: Callable[[], T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        with suppress(Exception):  # that it was cancelled is what its caller is told
+        with suppress(Exception):  # the cancellation is raised instead
             made.result()
         raise cancelled
     return made.result()

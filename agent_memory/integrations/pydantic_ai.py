@@ -42,28 +42,28 @@ Json = dict[str, Any]
 
 
 class AgentMemoryConversationStore(ConversationStore):
-    """Conversations, each a session of the memory: its log is the conversation's history.
+    """Conversations, each a session of the memory whose log is the conversation's history.
 
-    Blocks absorb it. Branches that were left are kept beside it, and go with it.
+    Blocks absorb the log. Abandoned branches are stored beside it, and are deleted with it.
 
     Args:
         memory: The memory.
-        user_id: Whose conversations; by default the `scope` that each was saved with.
+        user_id: The user; None uses each conversation's `scope`.
     """
 
     def __init__(self, memory: AgentMemory, *, user_id: str | None = None) -> None:
         self._memory = memory
         self._user_id = user_id
-        self._index = memory.values()  # ids alone, no texts: whose entry is where
+        self._index = memory.values()  # ids of entries and their places, without texts
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """A conversation's record, or None."""
+        """Return a conversation's record; None if there is none."""
         return await asyncio.to_thread(self._recorded, conversation_id)
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """Records of a scope, or all: the one that was saved last first."""
+        """Return the records of a scope, or all, last saved first."""
         return await asyncio.to_thread(self._all_recorded, scope, limit)
 
     async def write_record(
@@ -73,15 +73,16 @@ class AgentMemoryConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Keep a record with its new entries, in one step.
+        """Store a record with its new entries atomically.
 
         Raises:
-            ConversationConflict: It was saved or deleted since, or an entry that it needs is gone.
+            ConversationConflict: It was saved or deleted since, or an entry that it needs is
+                missing.
         """
         await asyncio.to_thread(self._save_record, record, list(new_entries), expected_revision)
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Delete a conversation, and what derives from it. Forks have copies of what they need.
+        """Delete a conversation, and everything derived from it. Forks have their own copies.
 
         Raises:
             ConversationConflict: It was saved or deleted since.
@@ -89,17 +90,17 @@ class AgentMemoryConversationStore(ConversationStore):
         await asyncio.to_thread(self._drop_record, conversation_id, expected_revision)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """An entry by its id.
+        """Return an entry by its id.
 
         Raises:
-            LookupError: There is none.
+            LookupError: It does not exist.
         """
         return await asyncio.to_thread(self._kept_entry, entry_id)
 
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """The entries up to one, oldest first; the last `limit` of them."""
+        """Return the entries up to one, oldest first; only the last `limit` of them."""
         return await asyncio.to_thread(self._chain, head_id, limit)
 
     def _recorded(self, conversation_id: str) -> ConversationRecord | None:
@@ -149,7 +150,7 @@ class AgentMemoryConversationStore(ConversationStore):
     def _mirror(
         self, name: str, record: ConversationRecord, history: list[ConversationEntry], known: int
     ) -> None:
-        """Have the session's log be the history: appended to where it only grew."""
+        """Make the session's log equal to the history; append where it only grew."""
         user = self._user_id or record.scope
         messages = [{**_kept(one.message), "id": one.id} for one in history]
         entries = self._memory.history(name, user_id=user, last=1)
@@ -197,15 +198,15 @@ class AgentMemoryConversationStore(ConversationStore):
 
 
 class AgentMemoryHistory(AbstractCapability[Any]):
-    """A chat within the memory's budget, with what is recalled of its user, for an agent's runs.
+    """A chat within the memory's budget, with recalls for its user, for an agent's runs.
 
-    Each request of a run is sent the session's context in place of the messages so far. These are
-    stored first, each once, and the answer at the end. What a run itself holds stays whole.
+    Each request gets the session's context instead of the messages so far. These are stored first,
+    each once, and the answer at the end. The run's own messages stay unchanged.
 
     Args:
         memory: The memory.
         session_id: The session.
-        user_id: Whose it is.
+        user_id: Its user.
     """
 
     def __init__(self, memory: AgentMemory, session_id: str, *, user_id: str | None = None) -> None:
@@ -213,11 +214,11 @@ class AgentMemoryHistory(AbstractCapability[Any]):
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
-        """None: it holds a database."""
+        """Return None: it holds a database."""
         return None
 
     async def before_model_request(self, ctx: Any, request_context: Any) -> Any:
-        """Store what is new, and send the context."""
+        """Store new messages, and send the context."""
         messages = list(request_context.messages)
         request_context.messages = await asyncio.to_thread(self._context, messages)
         return request_context

@@ -30,12 +30,14 @@ _ROOT = "strands"
 
 
 class AgentMemorySessionRepository(SessionRepository):
-    """Sessions, agents and their messages. Each agent's messages are a session of the memory, named
-    "SESSION/AGENT": its blocks absorb them, and `search` finds them.
+    """Sessions, agents and their messages.
+
+    Each agent's messages are a session of the memory, "SESSION/AGENT": its blocks absorb them, and
+    `search` finds them.
 
     Args:
         memory: The memory.
-        user_id: Whose sessions: `memory.delete_user` erases them. None for nobody's.
+        user_id: The user of the sessions; `memory.delete_user` erases them. None for no user.
     """
 
     def __init__(self, memory: AgentMemory, *, user_id: str | None = None) -> None:
@@ -44,10 +46,10 @@ class AgentMemorySessionRepository(SessionRepository):
         self._values = memory.values(user_id)
 
     def create_session(self, session: Session, **kwargs: Any) -> Session:
-        """Keep a new session.
+        """Store a new session.
 
         Raises:
-            SessionException: There is one of its id.
+            SessionException: The id exists.
         """
         if self.read_session(session.session_id) is not None:
             raise SessionException(f"Session {session.session_id} already exists")
@@ -55,15 +57,15 @@ class AgentMemorySessionRepository(SessionRepository):
         return session
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
-        """A session, or None."""
+        """Return a session; None if there is none."""
         found = self._values.get((_ROOT, session_id), "session")
         return None if found is None else Session.from_dict(found.value)
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
-        """Delete a session, with its agents, and their messages.
+        """Delete a session with its agents and messages.
 
         Raises:
-            SessionException: There is none of this id.
+            SessionException: The session does not exist.
         """
         self._needed(self.read_session(session_id), f"Session {session_id}")
         for found in self._values.search((_ROOT, session_id, "agents"), limit=10**6):
@@ -71,20 +73,20 @@ class AgentMemorySessionRepository(SessionRepository):
         self._values.clear((_ROOT, session_id))
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Keep a new agent of a session."""
+        """Store a new agent of a session."""
         place = (_ROOT, session_id, "agents")
         self._values.put(place, session_agent.agent_id, session_agent.to_dict())
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
-        """An agent of a session, or None."""
+        """Return an agent of a session; None if there is none."""
         found = self._values.get((_ROOT, session_id, "agents"), agent_id)
         return None if found is None else SessionAgent.from_dict(found.value)
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Keep an agent's new state.
+        """Store an agent's new state.
 
         Raises:
-            SessionException: There is no such agent.
+            SessionException: The agent does not exist.
         """
         before = self._agent(session_id, session_agent.agent_id)
         session_agent.created_at = before.created_at
@@ -93,10 +95,10 @@ class AgentMemorySessionRepository(SessionRepository):
     def create_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Append a message; one that is there already, as it is, is not stored twice.
+        """Append a message. An identical repetition is not stored twice.
 
         Raises:
-            SessionException: Another message has its number, or there is no such agent.
+            SessionException: Another message has its number, or the agent does not exist.
         """
         self._agent(session_id, agent_id)
         kept = {**_kept(session_message), "id": str(session_message.message_id)}
@@ -108,17 +110,17 @@ class AgentMemorySessionRepository(SessionRepository):
     def read_message(
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
     ) -> SessionMessage | None:
-        """A message by its number, or None."""
+        """Return a message by its number; None if there is none."""
         found = (one for one in self._said(session_id, agent_id) if one.message_id == message_id)
         return next(found, None)
 
     def update_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Have a message be another: what blocks absorbed of it is forgotten.
+        """Replace a message; blocks forget everything absorbed from the old one.
 
         Raises:
-            SessionException: There is no such message.
+            SessionException: The message does not exist.
         """
         number = session_message.message_id
         before = self._needed(self.read_message(session_id, agent_id, number), f"Message {number}")
@@ -138,10 +140,10 @@ class AgentMemorySessionRepository(SessionRepository):
         offset: int = 0,
         **kwargs: Any,
     ) -> list[SessionMessage]:
-        """Messages of an agent, oldest first: at most `limit`, without the `offset` first.
+        """Return messages of an agent, oldest first: at most `limit`, after the first `offset`.
 
         Raises:
-            SessionException: There is no such agent.
+            SessionException: The agent does not exist.
         """
         self._agent(session_id, agent_id)
         return self._said(session_id, agent_id, offset, limit)
@@ -149,24 +151,24 @@ class AgentMemorySessionRepository(SessionRepository):
     def create_multi_agent(
         self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
     ) -> None:
-        """Keep the state of several agents together."""
+        """Store the state of a multi-agent group."""
         place = (_ROOT, session_id, "multi_agents")
         self._values.put(place, multi_agent.id, multi_agent.serialize_state())
 
     def read_multi_agent(
         self, session_id: str, multi_agent_id: str, **kwargs: Any
     ) -> dict[str, Any] | None:
-        """Their state, or None."""
+        """Return the state of a multi-agent group; None if there is none."""
         found = self._values.get((_ROOT, session_id, "multi_agents"), multi_agent_id)
         return None if found is None else dict(found.value)
 
     def update_multi_agent(
         self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
     ) -> None:
-        """Keep their new state.
+        """Store the new state of a multi-agent group.
 
         Raises:
-            SessionException: There is none of this id.
+            SessionException: The group does not exist.
         """
         before = self.read_multi_agent(session_id, multi_agent.id)
         self._needed(before, f"MultiAgent state {multi_agent.id} in session {session_id}")
@@ -192,12 +194,12 @@ class AgentMemorySessionRepository(SessionRepository):
 
 
 class AgentMemorySessionManager(RepositorySessionManager, AgentMemorySessionRepository):
-    """A session of an agent, as `Agent(session_manager=...)` takes it.
+    """A session of an agent, for `Agent(session_manager=...)`.
 
     Args:
-        session_id: The session; it begins if need be.
+        session_id: The session; created if needed.
         memory: The memory.
-        user_id: Whose it is.
+        user_id: Its user.
     """
 
     def __init__(
@@ -210,7 +212,7 @@ class AgentMemorySessionManager(RepositorySessionManager, AgentMemorySessionRepo
 
 
 def _log(session_id: str, agent_id: str) -> str:
-    """The memory's session: no two agents have the same."""
+    """Return the memory's session, which is unique for the agent."""
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in (session_id, agent_id))
 
 
@@ -219,7 +221,7 @@ def _kept(message: SessionMessage) -> dict[str, Any]:
 
 
 def _messages(entry: Entry) -> Sequence[SessionMessage]:
-    """The message of an entry; what others than Strands said is none of it."""
+    """Return the message of an entry; nothing for messages from other sources."""
     raw = entry.message.raw
     if entry.message.format != CONVERSE or raw is None or "message_id" not in raw:
         return ()

@@ -1,1 +1,1 @@
-"""What servers of this package listen with: sockets and connections that hold off a crowd."""
+"""Sockets and connections of this package's servers, with limits against overload."""

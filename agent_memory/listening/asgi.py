@@ -1,4 +1,4 @@
-"""What ASGI calls its parts; and what a door marks a request with before it passes it on."""
+"""ASGI types, and the user and rights that authentication adds to a request's scope."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _RIGHTS = "agent_memory.rights"
 
 
 def marked(scope: Scope, user_id: str, rights: Set[str]) -> Scope:
-    """A request as that of a user, who may do some of "read", "write" and "delete"."""
+    """Add a user and rights, some of "read", "write" and "delete", to a request's scope."""
     return {**scope, _USER: user_id, _RIGHTS: rights}
 
 
 def user_of(scope: Scope) -> str:
-    """For which user a request is, as it was marked."""
+    """Return the user of a marked request."""
     user_id: str = scope[_USER]
     return user_id
 
 
 def rights_of(scope: Scope) -> Set[str]:
-    """What may be done for them."""
+    """Return the rights of a marked request."""
     rights: Set[str] = scope[_RIGHTS]
     return rights

@@ -1,18 +1,19 @@
-"""The credential that a request shows. Pure."""
+"""Read the credential of a request. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 REALM = 'Bearer realm="agent-memory"'
-"""What `WWW-Authenticate` says to whoever shows nothing that is valid."""
+"""The `WWW-Authenticate` header of responses to requests without a valid credential."""
 
 _LONGEST = 8_192
 
 
 def shown_in(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The credential in `Authorization: Bearer`, or in `X-API-Key`; None where there is none, or
-    more than one, or it is none that could be valid.
+    """Return the credential in `Authorization: Bearer` or `X-API-Key`.
+
+    None if there is none, several, or one that cannot be valid: empty, too long, or not ASCII.
     """
     found = []
     for name, value in headers:

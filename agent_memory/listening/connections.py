@@ -1,8 +1,8 @@
-"""Connections of a server: how many there may be, and how long one may keep us waiting.
+"""Limit the number of a server's connections, and the time to receive a request.
 
-Nobody needs a credential to connect. So what a peer can hold is bounded: the time until its request
-is there, and the number of connections. Where there are too many, the one goes that is waited for
-longest: a client that sends its request at once is answered, whatever others do.
+Connecting needs no credential, so both are limited. With too many connections, the server closes
+the one it has been waiting for longest. Clients that send their request immediately are always
+answered.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ BODY_SECONDS = 30.0
 
 
 def most_connections() -> int:
-    """How many there may be: 1,000, or half as many as the process may have files open."""
+    """Return the limit of connections: 1,000, or half of the process's limit of open files."""
     try:
         import resource
-    except ImportError:  # on Windows, where files and sockets are counted apart
+    except ImportError:  # on Windows, which counts files and sockets separately
         return MOST
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if files == resource.RLIM_INFINITY else max(1, min(MOST, files // 2))
 
 
 class Waiting:
-    """The connections whose requests are waited for, in the order in which that began.
+    """The connections with an incomplete request, longest wait first.
 
     Args:
-        most: How many connections there may be.
+        most: The maximum number of connections.
     """
 
     def __init__(self, most: int) -> None:
@@ -43,32 +43,32 @@ class Waiting:
         self._told = Told()
 
     def begin(self, connection: Connection, seconds: float) -> None:
-        """Wait for a connection's request, or for the rest of it, so long."""
+        """Wait for a connection's request, or its rest, for a number of seconds."""
         self.end(connection)
         give_up = connection.transport.abort
         self._timers[connection] = connection.loop.call_later(seconds, give_up)
 
     def end(self, connection: Connection) -> None:
-        """Wait for it no longer: it is there, or the connection is gone."""
+        """Stop waiting for a connection: its request is complete, or it is closed."""
         timer = self._timers.pop(connection, None)
         if timer is not None:
             timer.cancel()
 
     def make_room(self, there: int) -> None:
-        """Give up the connection that is waited for longest, if too many are there."""
+        """Close the connection with the longest wait, if there are too many."""
         if there > self._most and self._timers:
             longest = next(iter(self._timers))
             self.end(longest)
             longest.transport.abort()
-            self._told.warn(f"More than {self._most} connections: one was closed, unasked")
+            self._told.warn(f"More than {self._most} connections: the longest waiting was closed")
 
 
 class Connection(H11Protocol):
-    """One connection.
+    """A connection with time limits.
 
     Args:
-        waiting: The connections whose requests are waited for.
-        **given: See `H11Protocol`.
+        waiting: The connections with an incomplete request.
+        **given: Arguments of `H11Protocol`.
     """
 
     def __init__(self, waiting: Waiting, **given: Any) -> None:
@@ -77,28 +77,28 @@ class Connection(H11Protocol):
         self._awaited: object = None
 
     def connection_made(self, transport: Any) -> None:
-        """See `asyncio.Protocol`."""
+        """Start to wait for a request, and close another connection if there are too many."""
         super().connection_made(transport)
         self._look()
         self._waiting.make_room(len(self.connections))
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
+        """Receive data, and update the wait."""
         super().data_received(data)
         self._look()
 
     def on_response_complete(self) -> None:
-        """See `H11Protocol`."""
+        """Wait for the next request."""
         super().on_response_complete()
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
+        """Stop waiting."""
         self._waiting.end(self)
         super().connection_lost(exc)
 
     def _look(self) -> None:
-        """Tell what is waited for. What comes bit by bit is given no more time for that."""
+        """Update the wait when the request's state changes. Partial data does not extend it."""
         state = self.conn.their_state
         if state is self._awaited or self.transport.is_closing():
             return

@@ -1,4 +1,4 @@
-"""The socket that takes a server's connections, and warnings that flood no log."""
+"""The socket that accepts a server's connections, and rate-limited warnings."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ _QUEUE = 1024
 
 
 class Told:
-    """Warns of what happens over and over: once a minute, with a count."""
+    """Logs a repeated warning at most once a minute, with a count."""
 
     def __init__(self) -> None:
         self._count = 0
         self._next = 0.0
 
     def warn(self, what: str) -> None:
-        """Count it, and warn if the last time is long ago."""
+        """Count a warning, and log it if the last one was logged more than a minute ago."""
         self._count += 1
         if time.monotonic() >= self._next:
-            with suppress(OSError):  # of a handler that can open no file either: it is told later
-                logger.warning("%s (times since this was last said: %d)", what, self._count)
+            with suppress(OSError):  # the handler may lack files too; the next call tries again
+                logger.warning("%s (count since the last warning: %d)", what, self._count)
                 self._count, self._next = 0, time.monotonic() + _TOLD_SECONDS
 
 
 class Listener(socket.socket):
-    """A socket that takes connections. Where no file can be opened any more it refuses them: the
-    event loop would write a traceback for each try, thousands a second.
+    """A socket that accepts connections, and refuses them when no file can be opened.
+
+    The event loop alone would then log thousands of tracebacks per second.
     """
 
     _spare: int | None
@@ -43,20 +44,22 @@ class Listener(socket.socket):
 
     @classmethod
     def of(cls, listener: socket.socket) -> Listener:
-        """In the place of a socket that listens already."""
+        """Replace a socket that is already listening."""
         made = cls(fileno=listener.detach())
         made._keep_spare()
         made._told = Told()
         return made
 
     def listen(self, backlog: int = 0) -> None:
-        """See `socket.socket`. An event loop means by it how many it takes at once; that many more
-        may wait costs nothing, and a client that finds no place comes back after a second.
+        """Listen with a queue of at least 1,024 connections.
+
+        An event loop passes the number of connections it accepts at once. A longer queue costs
+        nothing, and a client that finds it full retries only after a second.
         """
         super().listen(max(backlog, _QUEUE))
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """See `socket.socket`."""
+        """Accept a connection. Without free files, close it and raise BlockingIOError."""
         try:
             return super().accept()
         except OSError as error:
@@ -64,16 +67,16 @@ class Listener(socket.socket):
                 raise
         if self._spare is None:
             time.sleep(_PAUSE_SECONDS)
-        else:  # in its place the connection is taken, and closed: else it would wait, and wake us
+        else:  # use the spare descriptor to accept and close it; pending, it would wake the loop
             os.close(self._spare)
             with suppress(OSError):
                 super().accept()[0].close()
         self._told.warn("No more files can be opened: a connection was refused. Raise `ulimit -n`")
         self._keep_spare()
-        raise BlockingIOError(errno.EAGAIN, "nobody waits")
+        raise BlockingIOError(errno.EAGAIN, "no connection is pending")
 
     def close(self) -> None:
-        """See `socket.socket`."""
+        """Close the socket and the spare file descriptor."""
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None

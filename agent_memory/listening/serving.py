@@ -1,4 +1,4 @@
-"""Listening, and serving an ASGI application until a signal ends it."""
+"""Listen on a port, and serve an ASGI application until a signal."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ _GRACE = 10
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections; for port 0 on one that is free.
+    """Return a listening socket. Port 0 picks a free port.
 
     Raises:
-        ConfigError: There is no such address here, or it is taken.
+        ConfigError: The address does not exist on this machine, or is in use.
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address[:2], family=family, backlog=128)
     except OSError as error:
         raise ConfigError(
-            f"Cannot listen on port {port} of {host!r}: {error.strerror or error}. Give another "
+            f"Cannot listen on port {port} of {host!r}: {error.strerror or error}. Use another "
             "--host or --port."
         ) from None
-    # connections have it from here; asyncio sets it only where it made the socket
+    # connections inherit it; asyncio sets it only on sockets that it created
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Listener.of(listener)
 
 
 def serve(app: App, listener: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM, which then is raised anew; what is under way is finished."""
+    """Serve until SIGINT or SIGTERM, finish requests in progress, and raise the signal again."""
     import uvicorn
 
     from agent_memory.listening.connections import Connection, Waiting, most_connections
@@ -42,9 +42,9 @@ def serve(app: App, listener: socket.socket) -> None:
     config = uvicorn.Config(
         cast("Any", app),
         http=cast("Any", partial(Connection, Waiting(most))),
-        backlog=max(1, most // 8),  # so many are taken before one can be closed
+        backlog=max(1, most // 8),  # so many are accepted before one can be closed
         log_config=None,
-        log_level="error",  # requests that are none, of which anybody may send many, are no news
+        log_level="error",  # invalid requests, which anybody can send, are not logged
         access_log=False,
         server_header=False,
         ws="none",

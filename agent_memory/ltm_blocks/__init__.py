@@ -1,4 +1,4 @@
-"""Long-term blocks: what is kept beyond the window. Each loads when it is first used."""
+"""Long-term blocks: memory beyond the window. Each module loads when it is first used."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.base import Block, Resources, record_id
-    from agent_memory.ltm_blocks.choosing import FactChooser
     from agent_memory.ltm_blocks.extractive.block import ExtractiveMemory
     from agent_memory.ltm_blocks.files.block import FileMemory
+    from agent_memory.ltm_blocks.llm_reranker import FactChooser
     from agent_memory.ltm_blocks.notes import NoteMemory
     from agent_memory.ltm_blocks.skills.block import SkillMemory
     from agent_memory.ltm_blocks.spatial.block import SpatialMemory
@@ -38,7 +38,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             ".base": ("Block", "Resources", "record_id"),
-            ".choosing": ("FactChooser",),
+            ".llm_reranker": ("FactChooser",),
             ".extractive.block": ("ExtractiveMemory",),
             ".files.block": ("FileMemory",),
             ".notes": ("NoteMemory",),

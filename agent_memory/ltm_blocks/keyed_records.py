@@ -1,5 +1,4 @@
-"""Where a block keeps what it is given outright, rather than what it absorbs: one scope's records,
-by key, in the fact store."""
+"""Keyed records: data that is written to a block directly, by key, in the fact store."""
 
 from __future__ import annotations
 
@@ -21,22 +20,22 @@ from agent_memory.stores.log import check_owner
 Whose = Literal["session", "user"]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MAX_DEPTH = 100  # what reads and writes JSON gives up a little above twice that
+_MAX_DEPTH = 100  # JSON readers and writers fail a little above twice that
 _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
 
 
 class KeyedRecords:
-    """What one block keeps for one scope.
+    """The records of one block for one scope.
 
-    A session begins with the first thing that is kept for it, so that it has an owner, and that its
-    deletion takes the thing along. From the moment its deletion begins nothing of it is read.
+    The first record of a session creates the session, so that it has an owner and its deletion
+    removes the record. Records of a session are not read once its deletion has begun.
 
     Args:
-        resources: What the block was bound to.
-        block: Its name.
-        scope: Whose it is, and the session at hand.
-        whose: "user": the user's, in all sessions; the session's own where it has no user.
-            "session": the session's, whoever its user is.
+        resources: The block's resources.
+        block: The block's name.
+        scope: The owner and the current session.
+        whose: "user": the user's, across sessions; the session's if it has no user. "session": the
+            session's, whoever its user is.
     """
 
     def __init__(self, resources: Resources, block: str, scope: Scope, whose: Whose) -> None:
@@ -46,33 +45,33 @@ class KeyedRecords:
         self._scope = scope
         of_session = whose == "session" or scope.user_id is None
         if of_session and scope.session_id is None:
-            raise InvalidInput("Say whose it is: give a session_id, or a user_id.")
+            raise InvalidInput("The owner is missing. Give a session_id or a user_id.")
         self.owner = Scope(None, scope.session_id).owner if of_session else scope.owner
         self._of_session = of_session
 
     def all(self) -> list[Record]:
-        """All records, oldest first.
+        """Return all records, oldest first.
 
         Raises:
-            SessionOfAnotherUser: They are the session's, and that is another user's by now.
+            SessionOfAnotherUser: They belong to a session that now belongs to another user.
         """
         records = self._store.records(self._block, self.owner)
-        self._check_user()  # afterwards: the session may have become another's meanwhile
+        self._check_user()  # after reading: another user may have claimed the session meanwhile
         named = {record.session_id for record in records if record.session_id}
         gone = named - self._store.existing(named) if named else named
         return [record for record in records if record.session_id not in gone]
 
     def get(self, key: str) -> Record | None:
-        """The record of a key."""
+        """Return the record of a key; None if there is none."""
         name = self.id_of(key)
         return next((record for record in self.all() if record.id == name), None)
 
     def id_of(self, key: str) -> str:
-        """The id of the record that a key has."""
+        """Return the record id of a key."""
         return keyed_id(self._block, self.owner, key)
 
     def redacted(self, text: str) -> str:
-        """A text as it is to be kept."""
+        """Return a text after redaction."""
         return self._resources.redact(text)
 
     def put(
@@ -84,20 +83,19 @@ class KeyedRecords:
         at: datetime | None = None,
         with_session: bool = True,
     ) -> Record:
-        """Keep a record under a key, in place of the one that it had.
+        """Store a record under a key, replacing the former one.
 
         Args:
             key: The key.
             text: The record's text.
             metadata: Plain JSON.
-            at: Its time; now by default.
-            with_session: Whether it goes when the session at hand is deleted, though it is the
-                user's.
+            at: Its time; None for now.
+            with_session: Whether a user's record is deleted with the current session.
 
         Raises:
-            InvalidInput: Text or metadata are not what stores give back exactly; nothing was kept.
+            InvalidInput: A store could not return text or metadata exactly; nothing was stored.
             SessionOfAnotherUser: The session belongs to another user.
-            SessionDeleting: The session is being deleted; nothing was kept.
+            SessionDeleting: The session is being deleted; nothing was stored.
         """
         require_plain(text, "The text")
         require_plain(metadata or {}, "The metadata")
@@ -125,21 +123,23 @@ class KeyedRecords:
         return record
 
     def drop(self, key: str) -> None:
-        """Take the record of a key away. Idempotent."""
+        """Delete the record of a key. Idempotent."""
         self._check_user()
         self._store.delete_records(self._block, record_id=self.id_of(key))
 
     def clear(self) -> None:
-        """Take all records away."""
+        """Delete all records."""
         self._check_user()
         self._store.delete_records(self._block, owner=self.owner)
 
     def changing(self) -> AbstractContextManager[None]:
-        """While something is read and then written: nobody else changes it meanwhile."""
+        """Hold the owner's lock while reading and then writing."""
         return _locked(self._resources, self._block, self.owner)
 
     def _check_user(self) -> None:
-        """Where records are the session's: another user's may have begun under its id since."""
+        """Check the owner of a session's records: another user may
+        have begun a session under its id.
+        """
         session_id, user_id = self._scope.session_id, self._scope.user_id
         if self._of_session and session_id is not None and user_id is not None:
             head = self._store.head(session_id)
@@ -151,17 +151,17 @@ class KeyedRecords:
 def kept_with(
     store: Store, scope: Scope, session_id: str, undo: Callable[[], None]
 ) -> Iterator[None]:
-    """Write something that goes with a session, which begins if need be.
+    """Write data that is deleted with a session. Creates the session if needed.
 
     Args:
-        store: Where.
-        scope: Whose session it is, or is to be.
-        session_id: The session; empty for what goes with none.
-        undo: Takes what was written back.
+        store: The store.
+        scope: The session's owner.
+        session_id: The session; empty for none.
+        undo: Removes the data again.
 
     Raises:
         SessionOfAnotherUser: The session belongs to another user.
-        SessionDeleting: The session is being deleted; nothing was kept.
+        SessionDeleting: The session is being deleted; nothing was stored.
     """
     if not session_id:
         yield
@@ -172,51 +172,55 @@ def kept_with(
     yield
     now = store.head(session_id)
     if now is None or now.deleting or now.created_at != begun.created_at:
-        undo()  # its deletion may have looked for records before these were there
+        undo()  # the deletion may have listed the records before these were written
         raise SessionDeleting(
-            f"Session {session_id!r} was deleted meanwhile, and nothing was kept. Try again, in a "
-            "session with another id if this one's deletion is not finished."
+            f"Session {session_id!r} was deleted meanwhile, and nothing was stored. Try again; use "
+            "another session id if the deletion is not finished."
         )
 
 
 def forget(resources: Resources, block: str, scope: Scope) -> None:
-    """Forget what a block keeps for a session, or for a user: its `delete`.
+    """Delete a block's records of a session or a user; implements the block's `delete`.
 
-    For a user it waits until nobody is `changing` the records.
+    For a user it waits until no other holds `changing`.
     """
     if scope.session_id is None:
-        with _locked(resources, block, scope.owner):  # what is being changed would come back
+        with _locked(
+            resources, block, scope.owner
+        ):  # a concurrent change would bring its record back
             resources.store.delete_records(block, owner=scope.owner)
-    elif not scope.after:  # what is kept outright derives from no message that is taken back
+    elif (
+        not scope.after
+    ):  # direct writes derive from no message, so taking messages back keeps them
         resources.store.delete_records(block, session_id=scope.session_id, lease=scope.lease)
 
 
 def keyed_id(block: str, owner: str, key: str) -> str:
-    """The id of the record that an owner's key has."""
-    # keys of one length, so that no user's id with the beginning of a key is another's id
+    """Return the record id of an owner's key."""
+    # hashed keys have one length, so that owner and key cannot be split in two ways
     return record_id(block, owner, record_id(key))
 
 
 def plain_json(value: object, what: str) -> str:
-    """A value as compact JSON, which gives it back exactly.
+    """Return a value as compact JSON that restores it exactly.
 
     Args:
         value: The value.
-        what: Names it in errors, at the beginning of a sentence.
+        what: Its name at the beginning of an error's sentence.
 
     Raises:
-        InvalidInput: JSON would not give it back exactly.
+        InvalidInput: JSON would not restore it exactly.
     """
     require_plain(value, what)
     return compact_json(value)
 
 
 def require_plain(value: object, what: str, depth: int = 0) -> None:
-    """Refuse what JSON would not give back exactly; see `plain_json`."""
+    """Refuse values that JSON would not restore exactly; see `plain_json`."""
     if isinstance(value, str):
         if not value.isascii() and _SURROGATE.search(value):
             raise InvalidInput(
-                f"{what} holds half of a surrogate pair, which no model can read. Give whole "
+                f"{what} contains half of a surrogate pair, which no model can read. Give whole "
                 "characters."
             )
         return
@@ -238,7 +242,7 @@ def require_plain(value: object, what: str, depth: int = 0) -> None:
             require_plain(item, what, depth + 1)
         return
     raise InvalidInput(
-        f"{what} holds a {type(value).__name__} that JSON cannot give back exactly. Use strings, "
+        f"{what} contains a {type(value).__name__} that JSON cannot restore exactly. Use strings, "
         "finite numbers, booleans, None, lists, and dicts with string keys."
     )
 

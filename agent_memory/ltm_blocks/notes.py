@@ -1,4 +1,4 @@
-"""`NoteMemory`: what was written down outright, by a model or by people, one thing at a time."""
+"""`NoteMemory`: notes that a model or people write, one at a time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from pydantic import Field, PrivateAttr
 
 from agent_memory.core.forms import Form, Name, Plain
 from agent_memory.core.fusion import with_pinned
+from agent_memory.core.idempotency import check_version, version_of
 from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.memory_spans import of_id, of_record, traced
 from agent_memory.core.messages import Message
-from agent_memory.core.moments import check_moment
+from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Recall, Record, Scope, Span
-from agent_memory.core.versions import check_version, version_of
+from agent_memory.core.timestamps import check_moment
 from agent_memory.errors import Conflict, InvalidInput
 from agent_memory.ltm_blocks.base import NoteBlock, Resources
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget, plain_json
@@ -28,13 +29,13 @@ from agent_memory.models.embedders.best_effort import BestEffort
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing that was written down.
+    """A note.
 
     Attributes:
         id: Its id.
-        text: What it says.
-        created_at: When it was said to hold; else when it was written, or changed last (UTC).
-        session_id: The session in which that was; empty for none.
+        text: Its text.
+        created_at: The time given with it, else the time of its last write (UTC).
+        session_id: The session of its last write; empty for none.
         metadata: The writer's own.
     """
 
@@ -46,7 +47,7 @@ class Note:
 
     @property
     def version(self) -> str:
-        """Another one after each change: what `expected` takes."""
+        """Its version, which changes with every change; `expected` takes it."""
         at = self.created_at.isoformat()
         return version_of(self.id, self.text, at, self.session_id, self.metadata)
 
@@ -59,18 +60,18 @@ class _StoredForm(Form):
 
 
 class NoteMemory(NoteBlock):
-    """Notes, written by tool or by `User.notes`; per user.
+    """Notes of a user, written by tool or by `User.notes`.
 
-    A note goes with its user, and with the session in which it was written, or changed last.
+    A note is deleted with its user, and with the session in which it was last written.
 
     Attributes:
-        max_notes: So many a user can have.
-        max_chars: So many characters each can have, and its metadata as JSON too.
+        max_notes: Maximum number of notes of a user.
+        max_chars: Maximum characters of a note, and of its metadata as JSON.
     """
 
     kind: Literal["notes"] = "notes"
-    max_notes: int = Field(default=1_000, gt=0)
-    max_chars: int = Field(default=4_000, gt=0)
+    max_notes: Positive = 1_000
+    max_chars: Positive = 4_000
 
     _embedder: BestEffort = PrivateAttr()
     _indexes: TextIndexes = PrivateAttr()
@@ -86,11 +87,11 @@ class NoteMemory(NoteBlock):
         return bound
 
     def open(self, scope: Scope) -> Notes:
-        """The notes of a user, or of a session without one."""
+        """Return the notes of a user, or of a session without a user."""
         return Notes(KeyedRecords(self.resources, self.name, scope, "user"), self)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """The notes that bear on the message, best first; without one the newest."""
+        """Return the notes relevant to the message, best first; without a message the newest."""
         if not scope.is_somebodys:
             return []
         notes = self.open(scope).all()
@@ -115,7 +116,9 @@ class NoteMemory(NoteBlock):
         forget(self.resources, self.name, scope)
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget a note by its id; notes come from no messages."""
+        """Forget a note by its id. Spans of messages have no
+        effect: notes come from no messages.
+        """
         is_gone = isinstance(what, str) and self.open(scope).delete(what)
         return [str(what)] if is_gone else []
 
@@ -129,11 +132,11 @@ def _namespace(notes: Notes) -> str:
 
 
 class Notes:
-    """The notes of one user; made by `User.notes`.
+    """The notes of one user; `User.notes` returns it.
 
     Args:
-        keyed: Where they are kept.
-        limits: What the block allows.
+        keyed: Their records.
+        limits: The block, which holds the limits.
     """
 
     def __init__(self, keyed: KeyedRecords, limits: NoteMemory) -> None:
@@ -141,11 +144,11 @@ class Notes:
         self._limits = limits
 
     def all(self) -> list[Note]:
-        """All notes, oldest first."""
+        """Return all notes, oldest first."""
         return [_note(record) for record in self._keyed.all()]
 
     def get(self, note_id: str) -> Note | None:
-        """A note by its id; None where there is none."""
+        """Return a note by its id; None if there is none."""
         text_of("note_id", note_id)
         return next((note for note in self.all() if note.id == note_id), None)
 
@@ -158,55 +161,57 @@ class Notes:
         at: datetime | date | None = None,
         key: str | None = None,
     ) -> Note:
-        """Write a note. One that says the same in the same words is not written twice.
+        """Write a note. A note with the same text is not written again.
 
         Args:
-            text: What to note.
+            text: The note.
             metadata: The writer's own, as plain JSON.
-            at: When it was said to hold, with a time zone; None for now.
-            key: Names this write, where it may be retried.
+            at: When it was stated, with a time zone; None for now.
+            key: Idempotency key for retries.
 
         Raises:
-            InvalidInput: It is empty or too long, or there are too many, or `at` has no time zone;
-                nothing was stored.
-            Conflict: The key was used for a note that is there, and says something else.
+            InvalidInput: It is empty or too long, there are too many, or `at` has no time zone.
+                Nothing
+                was stored.
+            Conflict: The key belongs to a note with another text.
         """
         name = uuid4().hex if key is None else _name_of(text_of("key", key))
         text, moment = self._checked(text), check_moment("at", at)
         if len(plain_json(metadata or {}, "The note's metadata")) > self._limits.max_chars:
             raise InvalidInput(
                 f"The note's metadata has more than {self._limits.max_chars} characters as JSON. "
-                "Keep it elsewhere, and note where."
+                "Store it elsewhere and note its location."
             )
         with self._keyed.changing():
             notes = self.all()
             for note in notes:
                 if note.id == name and note.text != text:
                     raise Conflict(
-                        f"The key {quoted(key)} was used for another note. Nothing was noted; give "
-                        "what is new a key of its own."
+                        f"The key {quoted(key)} was used for another note. Nothing was stored. Use "
+                        "a new key for a new note."
                     )
                 if note.text == text:
                     return note
             if len(notes) >= self._limits.max_notes:
                 raise InvalidInput(
-                    f"There are {len(notes)} notes, and no more are kept. Forget some that are "
-                    "not needed any more."
+                    f"There are {len(notes)} notes, which is the maximum. Delete some that are no "
+                    "longer needed."
                 )
             return self._put(name, text, metadata or {}, moment)
 
     @traced("update_memory", _namespace, of_record)
     def update(self, note_id: str, text: str, *, expected: str | None = None) -> Note:
-        """Have a note say something else.
+        """Replace a note's text.
 
         Args:
             note_id: The note.
-            text: What it is to say.
-            expected: Its `version` as it was read: change it only if it is that yet.
+            text: The new text.
+            expected: The `version` that was read: the note changes only if it still has it.
 
         Raises:
-            InvalidInput: There is no such note, or the text is empty or too long; nothing changed.
-            VersionConflict: It is another version by now; nothing changed.
+            InvalidInput: The note does not exist, or the text is empty or too long; nothing
+                changed.
+            VersionConflict: It has another version by now; nothing changed.
         """
         text = self._checked(text)
         with self._keyed.changing():
@@ -218,14 +223,14 @@ class Notes:
 
     @traced("delete_memory", _namespace, of_id)
     def delete(self, note_id: str, *, expected: str | None = None) -> bool:
-        """Forget a note; whether there was one. Idempotent.
+        """Delete a note, and return whether it existed. Idempotent.
 
         Args:
             note_id: The note.
-            expected: As for `update`.
+            expected: See `update`.
 
         Raises:
-            VersionConflict: It is another version by now; nothing changed.
+            VersionConflict: It has another version by now; nothing changed.
         """
         with self._keyed.changing():
             note = self.get(note_id)
@@ -235,7 +240,7 @@ class Notes:
             return note is not None
 
     def clear(self) -> None:
-        """Forget all notes."""
+        """Delete all notes."""
         with self._keyed.changing():
             self._keyed.clear()
 
@@ -248,17 +253,17 @@ class Notes:
     def _checked(self, given: str) -> str:
         text = self._keyed.redacted(text_of("The note", given)).strip()
         if not text:
-            raise InvalidInput("The note is empty. Write one fact, in a whole sentence.")
+            raise InvalidInput("The note is empty. Write one fact as a whole sentence.")
         if len(text) > self._limits.max_chars:
             raise InvalidInput(
-                f"The note has {len(text)} characters; at most {self._limits.max_chars} are kept. "
-                "Shorten it, or write several."
+                f"The note has {len(text)} characters; the maximum is {self._limits.max_chars}. "
+                "Shorten it, or write several notes."
             )
         return text
 
 
 def _name_of(key: str) -> str:
-    """The id of a note that is written under a key."""
+    """Return the id of a note that is written under a key."""
     return sha256(f"key {key}".encode(errors="surrogatepass")).hexdigest()[:32]
 
 

@@ -1,64 +1,77 @@
-"""Which blocks keep something outright in a store: whoever deletes has to know, whatever blocks he
-has configured himself."""
+"""The blocks with data in a store, and tombstones of what must stay forgotten."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from agent_memory.core.records import Record, Scope
-from agent_memory.core.reserved import REGISTRY
+from agent_memory.core.records import Head, Lease, Record, Scope
+from agent_memory.core.system_collections import FORGOTTEN as _COLLECTION
+from agent_memory.core.system_collections import REGISTRY
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.versions import version_owner
+from agent_memory.ltm_blocks.change_log import version_owner
 from agent_memory.stores.base import RecordStore, Store
 
-_PLACE, _BLOCKS, _INDEXES = REGISTRY.name, "blocks", "indexes"
+_PLACE, _BLOCKS, _INDEXES, _ELSEWHERE = REGISTRY.name, "blocks", "indexes", "elsewhere"
 
 
 def register(store: RecordStore, block: str) -> None:
-    """Have it known that a block keeps something; before it does."""
+    """Register a block before it stores data."""
     _register(store, block, _BLOCKS)
 
 
 def registered(store: RecordStore) -> set[str]:
-    """The names of all that do, or did."""
+    """Return the names of all blocks that have, or had, data."""
     return _registered(store, _BLOCKS)
 
 
+def register_elsewhere(store: RecordStore, block: str) -> None:
+    """Register a block with a database of its own before it is used."""
+    _register(store, block, _ELSEWHERE)
+
+
+def registered_elsewhere(store: RecordStore) -> set[str]:
+    """Return the names of all blocks that have, or had, a database of their own."""
+    return _registered(store, _ELSEWHERE)
+
+
 def register_index(store: RecordStore, place: str) -> None:
-    """Have it known that users' vectors are kept in a place of their own; before they are."""
+    """Register a separate place of users' vectors before vectors are stored there."""
     _register(store, place, _INDEXES)
 
 
 def erase_indexed(store: Store, user_id: str) -> None:
-    """Erase the vectors that are kept of a user in such places."""
+    """Erase a user's vectors in these places."""
     for place in _registered(store, _INDEXES):
         store.delete_vectors(place, owner=Scope(user_id).owner)
 
 
 def erase(store: RecordStore, block: str, scope: Scope) -> None:
-    """Erase the facts that a block has of a session, of its entries after a seq, or of a user,
-    without the block itself.
+    """Erase a block's facts of a session, of its entries after a seq, or of a user.
+
+    The block itself is not needed.
 
     Raises:
-        LeaseLost: The scope's lease is not held any more.
+        LeaseLost: The scope's lease was lost.
     """
     owners = {scope.owner}
     if scope.session_id is None:
         store.delete_records(block, owner=scope.owner)
     else:
-        owners.add(Scope(None, scope.session_id).owner)  # it may have had no user before
+        owners.add(Scope(None, scope.session_id).owner)  # the session may have had no user before
         store.delete_records(
             block, session_id=scope.session_id, after=scope.after, lease=scope.lease
         )
-    for owner in owners:  # what other processes remember of them counts for nothing then
+    for owner in owners:  # invalidates the caches of other processes
         store.delete_records(block, owner=version_owner(owner), lease=scope.lease)
 
 
 def erase_derived(store: Store, block: str, scope: Scope) -> None:
-    """As `erase`, of a session, the block's vectors in the store too.
+    """Erase a block's facts and vectors of a session; see `erase`.
 
     Raises:
-        LeaseLost: The scope's lease is not held any more.
+        LeaseLost: The scope's lease was lost.
     """
     erase(store, block, scope)
     store.delete_vectors(block, session_id=scope.session_id, after=scope.after, lease=scope.lease)
@@ -73,3 +86,129 @@ def _register(store: RecordStore, name: str, owner: str) -> None:
 
 def _registered(store: RecordStore, owner: str) -> set[str]:
     return {record.text for record in store.records(_PLACE, owner)}
+
+
+FORGOTTEN = _COLLECTION.name
+"""The collection of tombstones in stores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A mark of what must stay forgotten. It contains no text of it.
+
+    Attributes:
+        fact: Id of the forgotten fact; None for everything that comes from the messages.
+        session_id: The session.
+        first: Seq of the first message.
+        last: Seq of the last message.
+        span: The part of the one message; None for all of it.
+        at: When it was forgotten.
+        why: The reason given.
+        spared: Ids of records that rest on the same part and stay.
+    """
+
+    fact: str | None
+    session_id: str
+    first: int
+    last: int
+    span: tuple[int, int] | None
+    at: datetime
+    why: str
+    spared: tuple[str, ...] = ()
+
+    def covers(self, record_id: str, session_id: str, seq: int, span: tuple[int, int]) -> bool:
+        """Return whether a record must stay forgotten: its quote overlaps, and it is not spared.
+
+        Limitations: a model may find the same fact again in other words.
+
+        Args:
+            record_id: The record's id.
+            session_id: The record's session.
+            seq: The message.
+            span: Start and end of the quote in the message.
+        """
+        if session_id != self.session_id or not self.first <= seq <= self.last:
+            return False
+        if self.span is None:
+            return True
+        return record_id not in self.spared and overlap(self.span, span)
+
+
+def overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Return whether two parts of a text overlap."""
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def record_of(tombstone: Tombstone, block: str, owner: str) -> Record:
+    """Return the record of a block's tombstone; its id derives from its content."""
+    one = tombstone
+    return Record(
+        id=record_id(block, owner, one.session_id, one.first, one.last, one.span, one.fact),
+        owner=owner,
+        session_id=one.session_id,
+        first=one.first,
+        last=one.last,
+        text=FORGOTTEN,
+        sources=(),
+        created_at=one.at,
+        metadata={
+            "block": block,
+            "fact": one.fact,
+            "span": None if one.span is None else list(one.span),
+            "why": one.why,
+            "spared": list(one.spared),
+        },
+    )
+
+
+def tombstone_of(record: Record) -> Tombstone:
+    """Return the tombstone of a record."""
+    kept = record.metadata
+    span = kept["span"]
+    return Tombstone(
+        kept["fact"],
+        record.session_id,
+        record.first,
+        record.last,
+        None if span is None else (span[0], span[1]),
+        record.created_at,
+        kept["why"],
+        tuple(kept["spared"]),
+    )
+
+
+def tombstones(store: RecordStore, block: str, owner: str) -> list[Tombstone]:
+    """Return a block's tombstones of an owner."""
+    records = store.records(FORGOTTEN, owner)
+    return [tombstone_of(one) for one in records if one.metadata["block"] == block]
+
+
+def bury(store: RecordStore, block: str, owner: str, gone: Sequence[Tombstone]) -> None:
+    """Store tombstones, before the data they cover is erased."""
+    store.put_records(FORGOTTEN, [record_of(one, block, owner) for one in gone])
+
+
+class Tombstones:
+    """Drops the notes of what `forget` was asked for, which blocks heed when they absorb.
+
+    Args:
+        store: The store that holds them.
+    """
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+
+    def user(self, user_id: str) -> None:
+        """A user is deleted."""
+        self._store.delete_records(FORGOTTEN, owner=Scope(user_id).owner)
+
+    def after(self, head: Head, end: int, lease: Lease | None = None) -> None:
+        """A session is cut off after a seq: what is said there next is another message."""
+        owner = Scope(head.user_id, head.session_id).owner
+        cut = [
+            replace(note, last=end)
+            for note in self._store.records(FORGOTTEN, owner)
+            if note.session_id == head.session_id and note.first <= end < note.last
+        ]
+        self._store.put_records(FORGOTTEN, cut, lease=lease)
+        self._store.delete_records(FORGOTTEN, session_id=head.session_id, after=end, lease=lease)

@@ -1,4 +1,4 @@
-"""`StaticMemory`: facts that hold for everyone, given in the configuration."""
+"""`StaticMemory`: facts for every user, given in the configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.core.text import overlap_scores
 from agent_memory.errors import UnsupportedOperation
 from agent_memory.ltm_blocks.base import Block, Resources, record_id
-from agent_memory.ltm_blocks.choosing import FactChooser
+from agent_memory.ltm_blocks.llm_reranker import FactChooser
 from agent_memory.models.loading import load_litellm
 
 _EVERYONE = "everyone"
@@ -21,16 +21,15 @@ _FACT: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
 class StaticMemory(Block):
-    """The same facts for every user and session, read-only.
+    """The same read-only facts for every user and session.
 
-    All of them are recalled while they fit the block's token share; beyond that, those that bear
-    most on the message.
+    All are recalled while they fit the block's token share. Otherwise the most relevant are.
 
     Attributes:
-        facts: Texts, or whatever plain JSON or pydantic models hold. Of a dict the `text` or
-            `content` is what it says, and `id` its id; all else is said key by key: "office city:
-            Berlin". A dict of facts has one for each key. The same fact given twice counts once.
-        choose: Has a model say which of them bear on a message.
+        facts: Texts, plain JSON or pydantic models. A dict's `text` or `content` is its text, and
+            `id` its id. Other values are written out by key: "office city: Berlin". A dict of facts
+            has one fact for each key. A repeated fact counts once.
+        choose: An LLM reranker for the facts.
     """
 
     kind: Literal["static"] = "static"
@@ -68,7 +67,7 @@ class StaticMemory(Block):
             load_litellm()
 
     def bind(self, resources: Resources) -> Self:
-        """As `Block.bind`; stores the facts, once: what the store has already is left alone."""
+        """Bind, and store the facts that are not in the store yet."""
         wanted = {_id(fact): _text(fact) for fact in self.facts}
         stored = {r.id: r.text for r in resources.store.records(self.name, _EVERYONE)}
         if wanted and wanted != stored:
@@ -83,7 +82,7 @@ class StaticMemory(Block):
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         facts = sorted(self.resources.store.records(self.name, _EVERYONE), key=lambda f: f.first)
         scores = overlap_scores(message.text() if message else "", [fact.text for fact in facts])
-        # 1 and above: what is given for everyone comes before what was found.
+        # scores of 1 and above: configured facts come before found ones
         recalls = [
             Recall(self.name, fact.id, fact.text, 1 + score)
             for fact, score in zip(facts, scores, strict=True)
@@ -95,12 +94,12 @@ class StaticMemory(Block):
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         raise UnsupportedOperation(
-            "StaticMemory is read-only; change its facts in the configuration."
+            "StaticMemory is read-only. Change its facts in the configuration."
         )
 
     def delete(self, scope: Scope) -> None:
         raise UnsupportedOperation(
-            "StaticMemory is read-only; change its facts in the configuration."
+            "StaticMemory is read-only. Change its facts in the configuration."
         )
 
 
@@ -119,7 +118,7 @@ def _text(fact: Any) -> str:
 
 
 def _said(name: str, value: object) -> Iterator[str]:
-    """A value as people say it, one part for each thing that it says."""
+    """Yield a value in words, one part for each item."""
     inner: Iterable[tuple[object, object]] = ()
     if isinstance(value, dict):
         inner = value.items()

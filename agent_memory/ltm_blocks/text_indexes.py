@@ -1,11 +1,11 @@
-"""The texts of owners asked for last, ready to be searched: made anew where they changed only."""
+"""A cache of text indexes by owner; an index is rebuilt only when its texts change."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agent_memory.ltm_blocks.versions import Remembering
+from agent_memory.ltm_blocks.change_log import Remembering
 from agent_memory.models.embedders.best_effort import BestEffort
 
 if TYPE_CHECKING:
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class TextIndexes:
-    """Indexes by owner, each as long as its owner has the same texts. Safe to share.
+    """Indexes by owner, valid as long as the owner's texts are the same. Thread-safe.
 
-    What is kept says nothing of what is so: who asks reads the texts themselves, every time. So no
-    version is needed, and no process can be behind another.
+    The cache is never stale: the caller reads the texts from the store every time. It therefore
+    needs no version, and no process can lag behind another.
 
     Args:
-        embedder: Says what texts mean.
+        embedder: Encodes the texts.
     """
 
     def __init__(self, embedder: BestEffort) -> None:
@@ -36,10 +36,12 @@ class TextIndexes:
         index = TextIndex(texts, self._embedder.encode(texts))
         if not texts:
             self.drop(owner)
-        elif index.encoded or self._embedder.has_vectors() is False:  # else it is down
+        elif (
+            index.encoded or self._embedder.has_vectors() is False
+        ):  # otherwise the embedder is down
             self._kept.keep(owner, "", index)
         return index
 
     def drop(self, owner: str) -> None:
-        """Let go of an owner's."""
+        """Remove an owner's index."""
         self._kept.drop(owner)

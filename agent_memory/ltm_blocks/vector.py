@@ -1,23 +1,24 @@
-"""`VectorMemory`: messages that passed, found again by their words and by meaning."""
+"""`VectorMemory`: past messages, found by words and meaning."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
 
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import PrivateAttr, field_validator
 
 from agent_memory.core.fusion import folded
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope
+from agent_memory.core.ranges import Positive
+from agent_memory.core.records import Entry, Hit, LeftOut, Recall, Record, Scope
 from agent_memory.core.threads import given_up
-from agent_memory.errors import DimensionMismatch, ModelError, StoreUnavailable
+from agent_memory.errors import Damaged, DimensionMismatch, ModelError, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, Resources, message_id
-from agent_memory.ltm_blocks.encoding import Encode, EncodeAhead
-from agent_memory.ltm_blocks.waiting import WHOLE, Waiting
+from agent_memory.ltm_blocks.pending_index import WHOLE, Encode, EncodeAhead, Waiting
 from agent_memory.models.embedders.base import Encoder
 from agent_memory.models.embedders.best_effort import BestEffort
 from agent_memory.models.embedders.given import EmbeddingField
@@ -27,6 +28,7 @@ from agent_memory.stores.coding import mismatch
 from agent_memory.stores.qdrant.url import check_qdrant_url, is_qdrant
 
 if TYPE_CHECKING:
+    from agent_memory.retrieval.answers import Near
     from agent_memory.retrieval.features import Features, Turn
     from agent_memory.retrieval.query import Query
 
@@ -34,16 +36,20 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_DEEP = 10  # records that only ask or say the same, beyond those that are wanted
-_AHEAD = 32  # texts that are encoded at a time, ahead of questions
-_DEEPER = 4  # times as many are looked at where many say the same
+_DEEP = 10  # extra records, to replace those that only ask or repeat
+_SURE = 0.5  # minimum relevance of a message that counts as the event in a question
+_LIKE = 20  # records searched for corrections of a statement
+_AHEAD = 32  # texts encoded at a time in the background
+_DEEPER = 4  # factor of the second search, if many records are repetitions
 _DEEPEST = 2_000
 
 
 def _in_force(
     call: Callable[Concatenate[VectorMemory, P], T],
 ) -> Callable[Concatenate[VectorMemory, P], T]:
-    """The call; where the vectors were made anew since they were opened, that is said."""
+    """Wrap a call so that it explains a rebuild by another
+    process since the vectors were opened.
+    """
 
     @wraps(call)
     def told(block: VectorMemory, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -54,35 +60,35 @@ def _in_force(
             stored = block.vectors.vector_blocks().get(block.name)
             if ours is None or stored in (None, (ours.dimension, ours.name)):
                 raise
-            if repr(ours.name) in str(error):  # said already, by a store that knows more of it
+            if repr(ours.name) in str(error):  # the store's own error says more
                 raise
             raise DimensionMismatch(
-                f"The vectors of the block {block.name!r} are of {stored[1]!r} by now, and this "
-                f"process was opened for {ours.name!r}. Restart it with the new settings."
+                f"The vectors of the block {block.name!r} are now of {stored[1]!r}, but this "
+                f"process uses {ours.name!r}. Restart it with the new settings."
             ) from error
 
     return told
 
 
 class VectorMemory(Block):
-    """Every user and assistant message with text, a long one in passages; per user.
+    """All user and assistant messages of a user with text; long ones in passages.
 
-    A message is found by its meaning, its word pieces and its words, each alone and within what
-    stands around it in its session; see `agent_memory.retrieval.score`. Without an embedder (none
-    configured, the extra "local" not installed) words alone decide.
+    A message is found by its meaning, its word pieces and its words, each on its own and together
+    with its neighbours in the session; see `agent_memory.retrieval.score`. Without an embedder
+    (none configured, and the extra "local" not installed) words alone count.
 
     Attributes:
-        store: None keeps the vectors in the session store's own database. "sqlite:///vectors.db" is
-            a file of their own, or give another database's URL. "http://host:6333" is a Qdrant
-            server (extra `qdrant`), ":memory:" its local mode.
-        embedding: Another embedding model than the configured one; as in `AgentMemoryConfig`.
-        dimension: The length its vectors must have; None takes what it gives.
-        roles: Whose messages are kept.
+        store: None stores the vectors in the session store's database. "sqlite:///vectors.db" is a
+            separate file; other databases have URLs too. "http://host:6333" is a Qdrant server
+            (extra `qdrant`), ":memory:" its local mode.
+        embedding: An embedding model other than the configured one; see `AgentMemoryConfig`.
+        dimension: Required length of its vectors; None accepts any.
+        roles: Roles of the messages to store.
     """
 
     kind: Literal["vector"] = "vector"
     embedding: EmbeddingField = None
-    dimension: int | None = Field(default=None, gt=0)
+    dimension: Positive | None = None
     roles: tuple[str, ...] = ("user", "assistant")
 
     _embedder: Encoder | None = PrivateAttr(default=None)
@@ -119,19 +125,19 @@ class VectorMemory(Block):
         return self._vectors
 
     def bind(self, resources: Resources) -> Self:
-        """As `Block.bind`.
+        """Bind; see `Block.bind`.
 
         Raises:
             MissingExtra: The embedder or the vector store is not installed.
-            DimensionMismatch: The embedder's dimension is not the one asked for or stored.
+            DimensionMismatch: The embedder's dimension is not the required or stored one.
         """
         bound = super().bind(resources)
         bound._vectors, bound._waiting = resources.vectors(self._qdrant), Waiting(bound.roles)
         bound._ahead, bound._meanings = EncodeAhead(), BestEffort(bound._ready)
         try:
             bound._ready()
-        except (ModelError, StoreUnavailable) as error:
-            # an outage must not keep a service from starting; `_ready` is tried again when needed
+        except (ModelError, StoreUnavailable, Damaged) as error:
+            # a service starts despite an outage; `_ready` tries again when needed
             logger.warning("the vectors of block %r cannot be used yet: %s", self.name, error)
         except BaseException:
             bound.close()
@@ -139,8 +145,8 @@ class VectorMemory(Block):
         return bound
 
     def clear(self, resources: Resources) -> None:
-        """As `Block.clear`: drops all vectors, of whatever model, or begins others beside them."""
-        embedder = self._chosen(resources)  # settings that could not be bound change nothing
+        """Drop all vectors of any model, or begin new ones beside them."""
+        embedder = self._chosen(resources)  # invalid settings fail here and change nothing
         with self._opened(resources) as vectors:
             if swaps_vectors(vectors):
                 vectors.begin_vectors(self.name, embedder.dimension, embedder.name)
@@ -148,7 +154,7 @@ class VectorMemory(Block):
                 vectors.clear_vectors(self.name)
 
     def problems(self, resources: Resources) -> Sequence[str]:
-        """That its embedder is another than the one that the stored vectors are of."""
+        """Return an error if the stored vectors are of another embedder."""
         from agent_memory.retrieval.query import Query
 
         try:
@@ -158,7 +164,7 @@ class VectorMemory(Block):
                 if self._qdrant is None:
                     stored = vectors.vector_blocks().get(self.name, given)
                     return [] if stored == given else [mismatch(self.name, stored, given)]
-                # not every Qdrant server tells the model, but each refuses another dimension
+                # a Qdrant server may not know the model, but refuses another dimension
                 query = Query.asked("Anybody?", embedder)
                 vectors.search_vectors(self.name, "nobody", query, 1)
         except DimensionMismatch as error:
@@ -181,7 +187,7 @@ class VectorMemory(Block):
         self.resources.embedders(self.embedding).load()
 
     def warm(self, scope: Scope) -> None:
-        if self._qdrant is not None:  # its index is on a server
+        if self._qdrant is not None:  # the index is on a server
             return
         from agent_memory.retrieval.query import Query
 
@@ -196,17 +202,21 @@ class VectorMemory(Block):
     def prepare(self, entries: Sequence[Entry]) -> None:
         from agent_memory.retrieval.turns import spoken
 
-        self._ready().encode([str(turn) for _, turn in spoken(entries, self.roles)])  # known then
+        self._ready().encode(
+            [str(turn) for _, turn in spoken(entries, self.roles)]
+        )  # fills the cache
 
     def said(self, scope: Scope) -> None:
         if self._embedder is not None and self._embedder.on_this_machine:
             self._ahead.add(scope.owner, partial(self._encode_ahead, scope))
 
     def _encode_ahead(self, scope: Scope) -> bool:
-        """Encode some of what waits, the newest first; whether there may be more."""
+        """Encode some pending entries, the newest first. Return whether there may be more."""
         from agent_memory.retrieval.turns import spoken
 
         tails = self.resources.pending.of(self.name, scope, WHOLE)
+        if tails.count > WHOLE:  # too many to encode ahead
+            return False
         waiting = [entry for tail in tails.read for entry in tail.entries[tail.since :]]
         embedder = self._ready()
         texts = [str(turn) for _, turn in spoken(waiting[::-1], self.roles)]
@@ -227,19 +237,28 @@ class VectorMemory(Block):
 
     @_in_force
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        from agent_memory.retrieval.turns import recalls, telling
+        from agent_memory.retrieval.answers import answers
+        from agent_memory.retrieval.turns import recalls
 
-        question = message.text().strip() if message else ""
-        if not question:
+        if message is None or not (question := message.text().strip()):
             return []
-        query = self._query(scope, question)
+        query = self._query(scope, question, self.resources.today(scope, message))
         least = scope.floor * self.resources.min_relevance
         depth = limit + _DEEP
         while True:
             hits = self._vectors.search_vectors(self.name, scope.owner, query, depth)
             wanted = [hit for hit in hits if hit.relevance >= least]
-            found = folded(recalls(telling(question, wanted), self.name, scope), limit)
-            # most are relevant, and some of them are shown, ask the same or say the same
+            near = partial(self._near_both, scope, query)
+            told = answers(
+                question,
+                hits,
+                least,
+                near,
+                corrects=query.period is None,
+                in_context=scope.in_context,
+            )
+            found = folded(recalls(told, self.name, scope), limit)
+            # search deeper if most hits are relevant but many are repetitions or already shown
             hides = len(found) < len(wanted) and 2 * len(wanted) >= len(hits) >= depth
             if len(found) >= limit or not hides or depth >= _DEEPEST or given_up():
                 return found
@@ -249,10 +268,14 @@ class VectorMemory(Block):
         question = message.text().strip()
         if not question:
             return []
-        from agent_memory.retrieval.turns import recalls, telling
+        from agent_memory.retrieval.answers import telling
+        from agent_memory.retrieval.turns import recalls
 
         hits = self._vectors.search_vectors(
-            self.name, scope.owner, self._query(scope, question), limit + _DEEP
+            self.name,
+            scope.owner,
+            self._query(scope, question, self.resources.today(scope, message)),
+            limit + _DEEP,
         )
         told = {hit.record.id for hit in telling(question, hits)}
         least = self.resources.min_relevance
@@ -267,27 +290,57 @@ class VectorMemory(Block):
             ),
         ]
 
-    def _query(self, scope: Scope, question: str) -> Query:
-        """The query of a question, over stored records and those of what is not absorbed yet."""
+    def _query(self, scope: Scope, question: str, today: date) -> Query:
+        """Return the query of a question, over stored records and pending entries."""
         if self._embedder is None and not self._meanings.rests:
             try:
                 self._ready()
-            except ModelError as error:  # the question goes by its words, and the context says so
+            except ModelError as error:  # the search goes by words, and the context reports it
                 self._meanings.rest(error)
-        query = self._meanings.query(question)
+        query = self._meanings.query(question, today)
         tails = self.resources.pending.of(self.name, scope)
         soon = self._meanings.soon()
-        waiting = self._waiting.index(
-            tails, scope.owner, question, partial(self._made, scope, soon), soon.is_whole
-        )
+        make, make_known = (partial(self._made, scope, one) for one in (soon, soon.known))
+        waiting = self._waiting.index(tails, scope.owner, question, make, soon.is_whole, make_known)
         if not soon.is_whole():
             self.said(scope)
-        return query if waiting is None else query.with_pending(*waiting)
+        if waiting is not None:
+            query = query.with_pending(*waiting)
+        return query if query.period is not None else self._dated(scope, question, query)
+
+    def _dated(self, scope: Scope, question: str, query: Query) -> Query:
+        """Limit the query to the days before or since an event that the question names."""
+        from agent_memory.retrieval.dates import event_of
+
+        event = event_of(question)
+        if event is None:
+            return query
+        happened = query.over_the_same(self._meanings.query(event.text))
+        found = self._vectors.search_vectors(self.name, scope.owner, happened, 1)
+        if not found or found[0].relevance < _SURE:
+            return query
+        return query.within(event.period(found[0].record.created_at.date()))
+
+    def _near_both(self, scope: Scope, query: Query, stated: Hit) -> list[Near]:
+        """Find newer statements; see `answers.Newer`."""
+        from agent_memory.retrieval.answers import Near
+
+        if not len(query.meaning) or stated.vector is None:
+            return []
+        vector = stated.vector()
+        both = query.like(query.meaning + vector)
+        found = self._vectors.search_vectors(self.name, scope.owner, both, _LIKE)
+        return [
+            Near(hit, float(own @ query.meaning), float(own @ vector))
+            for hit in found
+            if hit.vector is not None
+            for own in [hit.vector()]
+        ]
 
     def _made(
         self, scope: Scope, encode: Encode, said: Sequence[tuple[Entry, Turn]]
     ) -> tuple[list[Record], Features]:
-        """The records of turns, with their features."""
+        """Return the records of turns with their features."""
         from agent_memory.retrieval.features import Features
         from agent_memory.retrieval.turns import record_of_turn
 
@@ -307,7 +360,7 @@ class VectorMemory(Block):
             )
 
     def _ready(self) -> Encoder:
-        """The embedder, once the vector store agreed with it."""
+        """Return the embedder, after the vector store has accepted it."""
         if self._embedder is None:
             embedder = self._chosen(self.resources)
             self._vectors.open_vectors(self.name, embedder.dimension, embedder.name)
@@ -328,7 +381,7 @@ class VectorMemory(Block):
         dimension = embedder.dimension
         if self.dimension not in (None, dimension):
             raise DimensionMismatch(
-                f"The block {self.name!r} asks for vectors of {self.dimension} numbers, but "
+                f"The block {self.name!r} needs vectors of {self.dimension} numbers, but "
                 f"{embedder.name} gives {dimension}. Change `dimension` or `embedding`."
             )
         return embedder

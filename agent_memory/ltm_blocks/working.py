@@ -1,4 +1,4 @@
-"""`WorkingMemory`: a session's scratchpad, JSON values by key."""
+"""`WorkingMemory`: a session's scratchpad of JSON values by key."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pydantic import AfterValidator, Field
 from agent_memory.core.forms import Form
 from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Recall, Record, Scope
-from agent_memory.core.redacting import within
+from agent_memory.core.redaction import within
 from agent_memory.core.tools import Arguments, Tool
 from agent_memory.errors import InvalidInput, ToolRefused
 from agent_memory.ltm_blocks.base import ManualBlock
@@ -27,7 +28,7 @@ _MAX_KEY = 128
 
 
 class Set(Arguments):
-    """What `working_set` takes."""
+    """Arguments of `working_set`."""
 
     key: str = Field(
         min_length=1, max_length=_MAX_KEY, description="A short name, such as plan or open_tasks."
@@ -36,13 +37,13 @@ class Set(Arguments):
 
 
 class Get(Arguments):
-    """What `working_get` takes."""
+    """Arguments of `working_get`."""
 
     key: str | None = Field(default=None, description="The key; leave it out for everything.")
 
 
 class Delete(Arguments):
-    """What `working_delete` takes."""
+    """Arguments of `working_delete`."""
 
     key: str = Field(description="The key.")
 
@@ -53,6 +54,16 @@ def _printable(text: str) -> str:
     return text
 
 
+def check_key(key: object) -> None:
+    """Validate a key.
+
+    Raises:
+        InvalidInput: It is not 1 to 128 printable characters.
+    """
+    if not (isinstance(key, str) and 0 < len(key) <= _MAX_KEY and key.isprintable()):
+        raise InvalidInput(f"The key is {quoted(key)}. Give 1 to {_MAX_KEY} printable characters.")
+
+
 class _StoredForm(Form):
     """The metadata of a value's record."""
 
@@ -60,20 +71,20 @@ class _StoredForm(Form):
 
 
 class WorkingMemory(ManualBlock):
-    """What a session works with: values by key, written by tool or by `Session.working`.
+    """A session's working values by key, written by tool or by `Session.working`.
 
-    All of it is recalled in every context of the session, and in no other, while there is room:
-    what was changed last comes first.
+    All values are recalled in every context of the session, and in no other, while there is room.
+    The last changed values come first.
 
     Attributes:
-        max_keys: So many values a session can have.
-        max_bytes: So large they can be together, as compact JSON in UTF-8.
-        persist: Whether they outlive `AgentMemory.end`. They go with their session in any case.
+        max_keys: Maximum number of values of a session.
+        max_bytes: Maximum total size, as compact JSON in UTF-8.
+        persist: Whether they outlive `AgentMemory.end`. They are always deleted with their session.
     """
 
     kind: Literal["working"] = "working"
-    max_keys: int = Field(default=100, gt=0)
-    max_bytes: int = Field(default=65_536, gt=0)
+    max_keys: Positive = 100
+    max_bytes: Positive = 65_536
     persist: bool = False
 
     @property
@@ -85,11 +96,11 @@ class WorkingMemory(ManualBlock):
         return True
 
     def open(self, scope: Scope) -> Scratchpad:
-        """The scratchpad of a session."""
+        """Return the scratchpad of a session."""
         return Scratchpad(self._keyed(scope), self)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """All values, those that were changed last first, whatever the message is."""
+        """Return all values, last changed first, whatever the message is."""
         if scope.session_id is None:
             return []
         newest = self._keyed(scope).all()[::-1]
@@ -109,7 +120,7 @@ class WorkingMemory(ManualBlock):
         try:
             json.loads(record.text)
         except (ValueError, RecursionError):
-            raise InvalidInput("its text is no JSON") from None
+            raise InvalidInput("its text is not JSON") from None
         return record
 
     def tools(self) -> Sequence[Tool]:
@@ -159,11 +170,11 @@ class WorkingMemory(ManualBlock):
 
 
 class Scratchpad:
-    """The values of one session; made by `Session.working`.
+    """The values of one session; `Session.working` returns it.
 
     Args:
-        keyed: Where they are kept.
-        limits: What the block allows.
+        keyed: Their records.
+        limits: The block, which holds the limits.
     """
 
     def __init__(self, keyed: KeyedRecords, limits: WorkingMemory) -> None:
@@ -171,53 +182,50 @@ class Scratchpad:
         self._limits = limits
 
     def all(self) -> dict[str, Any]:
-        """All values by their keys; what was changed last comes last."""
+        """Return all values by key, last changed last."""
         return {_key(record): json.loads(record.text) for record in self._keyed.all()}
 
     def keys(self) -> list[str]:
-        """All keys; the one whose value was changed last comes last."""
+        """Return all keys, last changed last."""
         return list(self.all())
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, or the default where it has none."""
+        """Return the value of a key, or the default."""
         record = self._keyed.get(text_of("key", key))
         return default if record is None else json.loads(record.text)
 
     def set(self, key: str, value: Any) -> None:
-        """Keep a value under a key, in place of the one that it had.
+        """Set the value of a key.
 
         Args:
             key: 1 to 128 printable characters.
             value: Plain JSON: strings, finite numbers, booleans, None, lists and dicts of these.
 
         Raises:
-            InvalidInput: Key or value are not usable, or there is no room; nothing changed.
-            SessionOfAnotherUser: The session belongs to another user by now.
-            SessionDeleting: It is being deleted; nothing was kept. Call it again.
+            InvalidInput: Key or value are not valid, or there is no room; nothing changed.
+            SessionOfAnotherUser: The session now belongs to another user.
+            SessionDeleting: The session is being deleted; nothing was stored. Call it again.
         """
-        if not (isinstance(key, str) and 0 < len(key) <= _MAX_KEY and key.isprintable()):
-            raise InvalidInput(
-                f"The key is {quoted(key)}. Give 1 to {_MAX_KEY} printable characters."
-            )
+        check_key(key)
         require_plain(value, "The value")
         text = plain_json(within(value, self._keyed.redacted), "The value")
         with self._keyed.changing():
             others = [record.text for record in self._keyed.all() if _key(record) != key]
             if len(others) >= self._limits.max_keys:
                 raise InvalidInput(
-                    f"There are {len(others)} values, and no more are kept. Delete some that are "
-                    "not needed any more."
+                    f"There are {len(others)} values, which is the maximum. Delete some that are "
+                    "no longer needed."
                 )
             size = sum(len(one.encode()) for one in (*others, text))
             if size > self._limits.max_bytes:
                 raise InvalidInput(
-                    f"With this value there would be {size} bytes; at most "
-                    f"{self._limits.max_bytes} are kept. Shorten it, or delete others."
+                    f"With this value there would be {size} bytes; the maximum is "
+                    f"{self._limits.max_bytes}. Shorten it, or delete others."
                 )
             self._keyed.put(key, text, {"key": key})
 
     def delete(self, key: str) -> bool:
-        """Take a value away; whether there was one. Idempotent."""
+        """Delete a value, and return whether it existed. Idempotent."""
         with self._keyed.changing():
             there = self._keyed.get(text_of("key", key)) is not None
             if there:
@@ -225,7 +233,7 @@ class Scratchpad:
             return there
 
     def clear(self) -> None:
-        """Take all values away."""
+        """Delete all values."""
         with self._keyed.changing():
             self._keyed.clear()
 

@@ -1,4 +1,4 @@
-"""A memory as an MCP server: one user's at a time, as tools and resources."""
+"""An MCP server over a memory: tools and resources, for one user per request."""
 
 from __future__ import annotations
 

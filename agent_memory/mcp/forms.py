@@ -1,4 +1,4 @@
-"""What the tools of the MCP server take, and what they give as data."""
+"""Inputs and structured outputs of the MCP server's tools."""
 
 from __future__ import annotations
 
@@ -8,70 +8,67 @@ from typing import Any
 from pydantic import Field
 
 from agent_memory.core.tools import Arguments
-from agent_memory.engine.finding import Kind, Query
-from agent_memory.engine.message_pages import ReadMessage
+from agent_memory.engine.reading import Kind, Query, ReadMessage
 
-_ID = "The id that search_memories or add_memory gave."
+_ID = "The id that search_memories or add_memory returned."
 
 
 class Search(Query):
-    """What `search_memories` takes."""
+    """The input of `search_memories`."""
 
-    limit: int = Field(default=10, ge=1, le=50, description="At most so many results.")
+    limit: int = Field(default=10, ge=1, le=50, description="The maximum number of results.")
     after: str = Field(
         default="",
         max_length=200,
-        description="Where nothing is looked for: the `next` of the page before.",
+        description="For a list without a query: the `next` of the page before.",
     )
 
 
 class Add(Arguments):
-    """What `add_memory` takes."""
+    """The input of `add_memory`."""
 
-    text: str = Field(min_length=1, description="What to remember: one fact, in a whole sentence.")
+    text: str = Field(min_length=1, description="One fact to remember, as a full sentence.")
 
 
 class Update(Arguments):
-    """What `update_memory` takes."""
+    """The input of `update_memory`."""
 
     id: str = Field(min_length=1, max_length=200, description=_ID)
-    text: str = Field(min_length=1, description="What it is to say from now on.")
+    text: str = Field(min_length=1, description="The new text.")
 
 
 class Delete(Arguments):
-    """What `delete_memory` takes."""
+    """The input of `delete_memory`."""
 
     id: str = Field(min_length=1, max_length=200, description=_ID)
 
 
 class ReadOn(ReadMessage):
-    """What `memory_read_message` takes, where no conversation is at hand."""
+    """The input of `memory_read_message` without a current conversation."""
 
-    session_id: str | None = Field(description="The conversation, as search_memories tells it.")
+    session_id: str | None = Field(description="The conversation, from search_memories.")
 
 
 class Converse(Arguments):
-    """What `get_context` takes."""
+    """The input of `get_context`."""
 
-    session_id: str = Field(
-        min_length=1, description="The conversation, as search_memories tells it."
-    )
+    session_id: str = Field(min_length=1, description="The conversation, from search_memories.")
     query: str = Field(
         default="",
         max_length=20_000,
-        description="The question at hand: what to recall for, and the last message of the "
+        description="The current question: it is recalled for, and is the last message of the "
         "context; empty for the conversation's newest question.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to read on in a long message; the arguments of `memory_read_message`.
+    """A position in a long message: the arguments of `memory_read_message` to read on.
 
     Attributes:
         session_id: The session.
-        seq: The message's number.
-        offset: From which character on.
+        seq: The message's seq.
+        offset: The first character to read.
     """
 
     session_id: str
@@ -81,18 +78,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One thing that is remembered.
+    """One item of the memory.
 
     Attributes:
-        kind: A "note" or a "fact" can be updated and deleted; a "message" was said in a
-            conversation; "other" holds for everyone.
-        text: What it says.
-        id: Its id; a message has none.
-        date: The day of what it tells of (UTC), or as a fact's time is written, such as "2023-05"
-            or "planned for 2023-07-03".
-        session_id: Of a message, its conversation.
-        seq: Of a message, its number there: a greater one was said later.
-        read_on: Of a part of a long message, where to read on.
+        kind: A "note" or a "fact" can be updated and deleted; a "message" is from a conversation;
+            "other" is shared by all users.
+        text: Its text.
+        id: Its id; messages have none.
+        date: Its day (UTC), or a fact's time, such as "2023-05" or "planned for 2023-07-03".
+        session_id: The conversation of a message.
+        seq: The seq of a message in its conversation: a greater one is later.
+        read_on: The position to read on, for a part of a long message.
     """
 
     kind: Kind
@@ -106,12 +102,12 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """Some of what is remembered.
+    """A list of items of the memory.
 
     Attributes:
-        memories: What was found.
-        next: Of a list, what to give as `after` for those that follow; None where none do.
-        in_part: Whether a part of the memory could not be asked right now; there may be more.
+        memories: The items.
+        next: The `after` of the next page of a list; None on the last page.
+        in_part: Whether a part of the memory could not be searched: there may be more items.
     """
 
     memories: list[Memory]
@@ -121,13 +117,13 @@ class Memories:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A conversation as a model is to see it.
+    """The context of a conversation, for a model.
 
     Attributes:
         messages: OpenAI chat dicts; a query is the last of them.
-        tokens: What they cost.
-        max_tokens: What they may.
-        warnings: What could not be recalled.
+        tokens: Their tokens.
+        max_tokens: Their token budget.
+        warnings: Blocks that could not be asked.
     """
 
     messages: list[dict[str, Any]]

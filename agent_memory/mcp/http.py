@@ -1,4 +1,4 @@
-"""An MCP server over HTTP: nothing is answered without a credential, which says whose memory."""
+"""An MCP server over HTTP. Each request needs a credential, which decides the user."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ PATH = "/mcp"
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.%]+\]|[^][:@/\s]+)(?::[0-9]{1,5})?")
-"""A name and a port: of what comes behind a colon the SDK looks at nothing."""
+"""A valid Host header. The SDK does not check the port."""
 
 
 def asgi(memory: AgentMemory, tokens: Tokens, host: str) -> App:
-    """The server as an ASGI application, which answers at `/mcp` whoever has a token.
+    """Return the server as an ASGI application that answers at `/mcp`, with token authentication.
 
     Args:
-        memory: The memory; it stays open.
-        tokens: Who may come in.
-        host: Under which name or address clients call it, beside those of this machine for itself.
-            Requests for other hosts are refused: a web page could have had its name lead here.
+        memory: The memory. It is not closed.
+        tokens: The valid tokens.
+        host: The name or address that clients use, besides those of loopback. Requests for other
+            hosts are refused, against DNS rebinding.
     """
     names = [*_LOOPBACK, f"[{host}]" if ":" in host else host]
     hosts = [host for name in names for host in (name, f"{name}:*")]
@@ -48,14 +48,14 @@ def asgi(memory: AgentMemory, tokens: Tokens, host: str) -> App:
 def behind(
     memory: AgentMemory | AsyncAgentMemory, security: TransportSecuritySettings | None = None
 ) -> App:
-    """The server behind a door that has seen a credential, and has `marked` the request with whose
-    it is and what they may do. It keeps nothing from request to request, so that no session of the
-    protocol can pass from one user to another.
+    """Return the server for requests that were authenticated and `marked` with user and rights.
+
+    The server is stateless, so that no protocol session can pass from one user to another.
 
     Args:
-        memory: The memory; it stays open.
-        security: For which hosts requests may be; None for all. A page whose name was led here
-            has no credential to send.
+        memory: The memory. It is not closed.
+        security: The allowed hosts; None allows all. DNS rebinding is then harmless, because a web
+            page has no credential to send.
     """
     if security is None:
         security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -69,14 +69,14 @@ def behind(
 
 
 class _Door:
-    """Lets in who has a token, and marks the request as theirs."""
+    """Authenticates requests by token, and marks them with their user."""
 
     def __init__(self, app: App, tokens: Tokens) -> None:
         self._app = app
         self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # the application's beginning and end
+        if scope["type"] != "http":  # the ASGI lifespan
             await self._app(scope, receive, send)
             return
         token = shown_in(scope["headers"])
@@ -87,7 +87,7 @@ class _Door:
             await refusal(scope, receive, send)
         elif not all(_HOST.fullmatch(value) for name, value in scope["headers"] if name == b"host"):
             await PlainTextResponse("Invalid Host header\n", 421)(scope, receive, send)
-        elif scope["method"] != "POST":  # there are no streams to open and no sessions to end
+        elif scope["method"] != "POST":  # the server is stateless: no streams, no sessions
             refusal = PlainTextResponse("Only POST is served.\n", 405, {"Allow": "POST"})
             await refusal(scope, receive, send)
         else:
@@ -103,6 +103,6 @@ def _may(asked: Asked) -> Set[str]:
 
 
 def _scope(asked: Asked) -> Scope:
-    assert asked.request is not None, "what comes over HTTP is a request"
+    assert asked.request is not None, "over HTTP there is always a request"
     scope: Scope = asked.request.scope
     return scope

@@ -1,4 +1,4 @@
-"""A user's sessions as MCP resources: a list of them, and the log of each."""
+"""A user's sessions as MCP resources: the list of sessions, and each session's log."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _PAGE = 500
 
 
 def check_own(memory: AgentMemory, scope: Scope, session_id: str) -> None:
-    """Refuse a session that is not the user's.
+    """Check that a session belongs to the user.
 
     Raises:
-        ToolRefused: They have none with this id: it is another's, nobody's, or nowhere, and which
-            of these is not told.
+        ToolRefused: The user has no such session. Other users' sessions, sessions without a user
+            and missing ones give the same error.
     """
     assert scope.user_id is not None, "the server names the user of each call"
-    if memory.components.guard.whose(session_id, scope.user_id) != "own":
-        raise ToolRefused(f"There is no session {session_id!r}. {SESSIONS} lists those there are.")
+    if memory.components.guard.ownership(session_id, scope.user_id) != "own":
+        raise ToolRefused(f"There is no session {session_id!r}. {SESSIONS} lists the sessions.")
 
 
 def read(memory: AgentMemory, scope: Scope, uri: str) -> str:
-    """A resource, as JSON. Where there is more than a page, `next` is the URI of what follows.
+    """Return a resource as JSON. `next` is the URI of the next page, if there is one.
 
     Raises:
-        InvalidInput: There is no such resource, for this user.
+        InvalidInput: The user has no such resource.
     """
     if found := _LISTING.fullmatch(uri):
         return _listing(memory, scope, unquote(found[1]) if found[1] else None)
     if found := _LOG.fullmatch(uri):
         return _log(memory, scope, unquote(found[1]), int(found[2] or 0))
-    raise InvalidInput(f"There is no resource {uri[:200]!r}. There are {LISTING} and {LOG}.")
+    raise InvalidInput(f"There is no resource {uri[:200]!r}. Use {LISTING} or {LOG}.")
 
 
 def _listing(memory: AgentMemory, scope: Scope, after: str | None) -> str:

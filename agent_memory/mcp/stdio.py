@@ -1,4 +1,4 @@
-"""An MCP server over stdin and stdout: nothing but the protocol is on them."""
+"""An MCP server over stdin and stdout, which carry only the protocol."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def wire() -> tuple[TextIO, TextIO]:
-    """This process's stdin and stdout, from now on for the protocol alone.
+    """Reserve this process's stdin and stdout for the protocol, and return them.
 
-    Whoever else prints does so to stderr, and whoever else reads finds nothing. SIGINT and SIGTERM
-    are the end of the input, wherever it is waited for; a second one ends the process.
+    Other code that prints writes to stderr, and other code that reads finds an empty input. SIGINT
+    and SIGTERM end the input. A second signal ends the process.
     """
     sys.stdout.flush()
     theirs, ours = os.dup(0), os.dup(1)
@@ -31,7 +31,7 @@ def wire() -> tuple[TextIO, TextIO]:
     heard, told = os.pipe()
 
     def end() -> None:
-        # who reads the pipe finds its end, and who writes to it no error
+        # the reader finds the pipe's end, and the writer gets no error
         os.dup2(nothing, told, inheritable=False)
 
     def pass_on() -> None:
@@ -49,7 +49,7 @@ def wire() -> tuple[TextIO, TextIO]:
 
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, hear)
-    # a thread that waits for input cannot be stopped: this one ends with the process
+    # a thread that waits for input cannot be stopped: as a daemon it ends with the process
     threading.Thread(target=pass_on, daemon=True, name="stdin").start()
     return (
         os.fdopen(heard, encoding="utf-8", errors="replace"),
@@ -58,14 +58,14 @@ def wire() -> tuple[TextIO, TextIO]:
 
 
 def serve(server: Server[Any], reading: TextIO, writing: TextIO) -> None:
-    """Serve until the input ends, or nobody reads the output any more."""
+    """Serve until the input ends or the output is closed."""
     try:
         anyio.run(partial(_serve, server, reading, writing))
     except* BrokenPipeError:
         pass
     finally:
         reading.close()
-        with suppress(BrokenPipeError):  # what nobody reads is written once more as it closes
+        with suppress(BrokenPipeError):  # closing flushes to the closed pipe
             writing.close()
 
 

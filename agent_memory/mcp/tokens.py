@@ -1,4 +1,4 @@
-"""The keys of an MCP server over HTTP: which token is whose."""
+"""The tokens of an MCP server over HTTP, and their users."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Tokens:
-    """Whose each token is. Of the tokens it keeps the SHA-256 only.
+    """The users' tokens, stored as SHA-256.
 
     Args:
-        users: For each user a token, or several: at least 16 letters, digits and -._~+/, such as
-            `secrets.token_urlsafe(32)` gives; or "sha256:" and the token's hash in hexadecimal.
+        users: One or several tokens for each user. A token has at least 16 letters, digits and
+            -._~+/, as from `secrets.token_urlsafe(32)`; or is "sha256:" and its hash in
+            hexadecimal.
 
     Raises:
-        ConfigError: A token is not usable, or is two users', or there is none.
-        InvalidId: A user's id is not usable.
+        ConfigError: A token is invalid, two users have the same token, or there is none.
+        InvalidId: A user's id is invalid.
     """
 
     def __init__(self, users: Mapping[str, object]) -> None:
@@ -37,24 +38,24 @@ class Tokens:
             check_id("The user's id", user)
             for token in given if isinstance(given, list) else [given]:
                 if self._users.setdefault(_digest(place, token), user) != user:
-                    raise ConfigError(f"{user!r} has the token of another user. Give them another.")
+                    raise ConfigError(f"{user!r} has the token of another user. Use another token.")
         if not self._users:
-            raise ConfigError("There are no tokens, so nobody could come in. Give somebody one.")
+            raise ConfigError("There are no tokens. Add one for at least one user.")
 
     @classmethod
     def read(cls, path: Path) -> Tokens:
-        """The tokens of a TOML or JSON file: each key a user, each value as above.
+        """Read a TOML or JSON file of tokens: each key is a user, each value a token or a list.
 
         Raises:
-            ConfigError: The file cannot be read, or its content is not usable.
-            InvalidId: A user's id is not usable.
+            ConfigError: The file cannot be read, or its content is invalid.
+            InvalidId: A user's id is invalid.
         """
         parse = {".toml": tomllib.loads, ".json": json.loads}.get(path.suffix.lower())
         if parse is None:
             raise ConfigError(f"{path} is not a .toml or .json file.")
         try:
             users = parse(read_text(path, "the tokens in"))
-        except ValueError:  # its text may hold a token
+        except ValueError:  # the message may have a token
             raise ConfigError(f"{path} is not valid {path.suffix[1:].upper()}.") from None
         if not isinstance(users, dict):
             raise ConfigError(f"{path} must hold a table of users and their tokens.")
@@ -64,7 +65,7 @@ class Tokens:
         return f"Tokens(of {len(set(self._users.values()))} users)"
 
     def user_of(self, token: bytes) -> str | None:
-        """Whose a token is; None for one that is nobody's. Takes as long for each."""
+        """Return the user of a token; None if it is unknown. Takes the same time for each token."""
         digest, found = hashlib.sha256(token).digest(), None
         for known, user in self._users.items():
             if hmac.compare_digest(known, digest):
@@ -79,7 +80,7 @@ def _digest(place: int, token: object) -> bytes:
     elif isinstance(token, str) and _TOKEN.fullmatch(token):
         return hashlib.sha256(token.encode()).digest()
     raise ConfigError(
-        f"The token of user {place} in the table is not usable. Give at least 16 letters, digits "
-        f'and -._~+/, or "{_HASHED}" and 64 hexadecimal digits. This makes one: '
+        f"The token of user {place} in the table is invalid. Use at least 16 letters, digits "
+        f'and -._~+/, or "{_HASHED}" and 64 hexadecimal digits. To create one: '
         'python -c "import secrets; print(secrets.token_urlsafe(32))"'
     )

@@ -15,12 +15,11 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from agent_memory.core.threads import apart, given_up
 from agent_memory.core.tracing import Span, current
 from agent_memory.errors import ModelOutputInvalid
-from agent_memory.models.charges import Call, Charges
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.provider import Provider
 from agent_memory.models.reading import Reading
 from agent_memory.models.tracing import answered, asking
-from agent_memory.models.usage import Account, Ledger, Usage
+from agent_memory.models.usage import Account, Call, Charges, Ledger, Usage
 
 __all__ = ["LLM", "Charges", "Ledger", "Usage"]
 
@@ -34,21 +33,19 @@ _FENCE = re.compile(r"```(?:json)?\s*\n(.*?)\n?\s*```", re.DOTALL)
 
 
 class LLM:
-    """A chat model, by its litellm name. Safe to call from many threads.
+    """A chat model by its litellm name. Thread-safe.
 
-    Requests are tried again, with growing waits, on rate limits, timeouts, lost connections and
-    server errors.
+    Retries with growing waits after rate limits, timeouts, lost connections and server errors.
 
     Args:
         model: A litellm model name, such as "openai/gpt-4o-mini".
-        api_base: Address of the API; None means the provider's own.
-        api_key: The key; None means what litellm finds in the environment.
+        api_base: Address of the API; None for the provider's own.
+        api_key: The key; None to let litellm read it from the environment.
         timeout: Seconds for one attempt.
-        attempts: How often a request is tried in all.
-        max_wait: Most seconds between two attempts.
+        attempts: Maximum number of attempts, including the first.
+        max_wait: Maximum seconds between two attempts.
         initial_wait: Seconds before the second attempt.
-        charges: Where usage is added up, and what says whether the model may be asked; share one
-            to add up several models.
+        charges: Records usage and checks spending limits. Share one to add up several models.
     """
 
     def __init__(
@@ -81,11 +78,11 @@ class LLM:
 
     @property
     def ledger(self) -> Ledger:
-        """Where usage is added up."""
+        """The ledger that adds up usage."""
         return self._provider.ledger
 
     def charged_to(self, account: Account) -> Self:
-        """The same model, with all its calls on one account."""
+        """Return the same model with all its calls charged to one account."""
         other = copy(self)
         other._provider = self._provider.charged_to(account)
         return other
@@ -97,17 +94,17 @@ class LLM:
         max_tokens: int | None = None,
         timeout: float | None = None,
     ) -> str:
-        """The model's answer to OpenAI-style messages.
+        """Return the model's answer to OpenAI-style messages.
 
         Args:
-            messages: What to answer.
-            max_tokens: Most tokens to answer with.
-            timeout: Seconds for one attempt, in place of the model's own.
+            messages: The messages to answer.
+            max_tokens: Maximum tokens of the answer.
+            timeout: Seconds for one attempt; overrides the model's own.
 
         Raises:
-            ModelUnavailable: Every attempt failed; a later try may succeed.
-            ModelRefused: A bad key or a bad request.
-            ContextTooLong: The messages pass the context window.
+            ModelUnavailable: All attempts failed; a later call may succeed.
+            ModelRefused: The provider rejected the key or the request.
+            ContextTooLong: The messages exceed the context window.
             ModelOutputInvalid: The answer was empty.
         """
         return self._ask(messages, max_tokens=max_tokens, timeout=timeout)
@@ -119,12 +116,12 @@ class LLM:
         max_tokens: int | None = None,
         timeout: float | None = None,
     ) -> Iterator[str]:
-        """The answer in pieces, as they arrive. Nothing is tried again after the first piece.
+        """Yield the answer in pieces as they arrive. Does not retry after the first piece.
 
-        The usage of a stream that is not read to its end is an estimate, of what was read.
+        If the stream is not read to its end, its usage is an estimate for the part that was read.
 
         Raises:
-            ModelError: As for `complete`.
+            ModelError: See `complete`.
         """
         with closing(self.chunks(messages, max_tokens=max_tokens, timeout=timeout)) as chunks:
             for chunk in chunks:
@@ -132,14 +129,14 @@ class LLM:
                     yield text
 
     def respond(self, messages: ChatMessages, **options: Any) -> Any:
-        """The model's whole response, as litellm gives it: a text, or calls of tools.
+        """Return the model's whole response as litellm gives it: a text or tool calls.
 
         Args:
-            messages: What to answer.
-            **options: What else litellm is to send, such as `tools`.
+            messages: The messages to answer.
+            **options: Further fields for litellm to send, such as `tools`.
 
         Raises:
-            ModelError: As for `complete`.
+            ModelError: See `complete`.
         """
         call = self._provider.begin("completion", messages, options.get("max_tokens"))
         with asking(call, self._provider.api_base, options) as span:
@@ -153,19 +150,19 @@ class LLM:
             return self._checked(response)
 
     def chunks(self, messages: ChatMessages, **options: Any) -> Generator[Any, None, Any]:
-        """The response in litellm's chunks, as they arrive; returns the whole, put together.
+        """Yield litellm's chunks as they arrive, and return the whole response.
 
-        A chunk without choices tells what was used, also to who did not ask for that.
-        Nothing is tried again after the first chunk. The usage of a stream that is not read to its
-        end is an estimate, of what was read.
+        A chunk without choices reports the usage, even if the caller did not request it. Does not
+        retry after the first chunk. If the stream is not read to its end, its usage is an estimate
+        for the part that was read.
 
         Args:
-            messages: What to answer.
-            **options: As for `respond`.
+            messages: The messages to answer.
+            **options: See `respond`.
 
         Raises:
-            ModelUnavailable: Every attempt failed, or the answer broke off in the middle.
-            ModelError: As for `complete`.
+            ModelUnavailable: All attempts failed, or the answer broke off.
+            ModelError: See `complete`.
         """
         asked = options.get("stream_options") or {}
         fields = {**options, "stream_options": {"include_usage": True, **asked}, "stream": True}
@@ -177,7 +174,7 @@ class LLM:
 
     @apart
     def _opened(self, messages: ChatMessages, fields: dict[str, Any]) -> Reading:
-        """A stream that is asked for; whoever was interrupted meanwhile will not read it."""
+        """Open a stream, and close it again if the caller is interrupted meanwhile."""
         stream = Reading(self._provider.send("completion", messages=list(messages), **fields))
         if given_up():
             stream.close()
@@ -194,7 +191,7 @@ class LLM:
                 stream.close()
                 raise
 
-        with current(span):  # not while the caller has a chunk
+        with current(span):  # only while reading, not while the caller handles a chunk
             read, stream = self._provider.retried(call, begin)
         try:
             yield from read
@@ -209,17 +206,17 @@ class LLM:
             raise
         finally:
             stream.close()
-        told = any(getattr(chunk, "usage", None) for chunk in read)  # else litellm counts
+        told = any(getattr(chunk, "usage", None) for chunk in read)  # otherwise litellm counts
         charges = self._provider.charges
         return response, charges.done(call, response.usage, response, estimated=not told)
 
     def as_response(self, message: Mapping[str, Any]) -> Any:
-        """An assistant's message as litellm gives a response that holds it."""
+        """Wrap an assistant's message in a litellm response."""
         choice = {"index": 0, "finish_reason": "stop", "message": dict(message)}
         return load_litellm().ModelResponse(model=self.model, choices=[choice])
 
     def as_chunk(self, message: Mapping[str, Any]) -> Any:
-        """The same as the only chunk of a stream."""
+        """Wrap an assistant's message in the only chunk of a stream."""
         kinds = load_litellm().types.utils
         choice = kinds.StreamingChoices(
             index=0, finish_reason="stop", delta=kinds.Delta(**dict(message))
@@ -234,19 +231,19 @@ class LLM:
         max_tokens: int | None = None,
         timeout: float | None = None,
     ) -> T:
-        """An answer in the form of a pydantic model.
+        """Return an answer that fits a pydantic model.
 
-        An answer in another form is handed back once, with what is wrong with it.
+        An answer that does not fit is returned to the model once, with its validation errors.
 
         Args:
-            messages: What to answer.
+            messages: The messages to answer.
             schema: The form of the answer.
-            max_tokens: Most tokens to answer with.
-            timeout: Seconds for one attempt, in place of the model's own.
+            max_tokens: Maximum tokens of the answer.
+            timeout: Seconds for one attempt; overrides the model's own.
 
         Raises:
-            ModelOutputInvalid: The second answer did not have the form either, or one was empty.
-            ModelError: As for `complete`.
+            ModelOutputInvalid: The second answer did not fit either, or an answer was empty.
+            ModelError: See `complete`.
         """
         asked: list[dict[str, Any]]
         response_format: Any
@@ -272,16 +269,16 @@ class LLM:
             return _parse(self._ask(asked, **fields), schema)
         except ValidationError as error:
             raise ModelOutputInvalid(
-                f"{self.model} did not answer in the form of {schema.__name__}, twice. "
-                "Allow it more tokens, or use a model with structured output."
+                f"{self.model} answered twice without fitting the schema {schema.__name__}. "
+                "Raise `max_tokens`, or use a model with structured output."
             ) from error
 
     def context_window(self) -> int:
-        """Most tokens that the model takes in; 8192 where litellm does not know the model."""
+        """Size of the context window in tokens; 8192 where litellm does not know the model."""
         if self._window is None:
             try:
                 info = load_litellm().get_model_info(self.model, api_base=self._provider.api_base)
-            except Exception as error:  # older litellm raises no class of its own here
+            except Exception as error:  # older litellm raises a plain Exception here
                 if "isn't mapped" not in str(error):
                     raise
                 info = {}
@@ -295,17 +292,17 @@ class LLM:
         return str(text)
 
     def _checked(self, response: Any) -> Any:
-        """A response.
+        """Return the response if it has text or tool calls.
 
         Raises:
-            ModelOutputInvalid: It says nothing.
+            ModelOutputInvalid: It has neither.
         """
         choice = response.choices[0] if response.choices else None
         if choice is None or not _says_something(choice.message):
             reason = getattr(choice, "finish_reason", None)
             raise ModelOutputInvalid(
-                f"{self.model} answered with no text (finish reason: {reason}). Ask again, or "
-                "allow it more tokens."
+                f"{self.model} answered with no text (finish reason: {reason}). Try again, or "
+                "raise `max_tokens`."
             )
         return response
 
@@ -322,9 +319,9 @@ def _says_something(message: Any) -> bool:
 
 
 def _with_schema(messages: ChatMessages, schema: type[BaseModel]) -> list[dict[str, Any]]:
-    """The messages, with the schema said in words, for models that take none with the request.
+    """Add the schema to the messages as text, for models that accept none in the request.
 
-    It joins a leading system message of text, since some models take but one.
+    It joins a leading system message of text, since some models accept only one.
     """
     text = (
         "Answer with one JSON object only, without any other text, that is valid under this JSON "
@@ -337,7 +334,7 @@ def _with_schema(messages: ChatMessages, schema: type[BaseModel]) -> list[dict[s
 
 
 def _parse(text: str, schema: type[T]) -> T:
-    """Read an answer, which some models put between ``` fences."""
+    """Parse an answer, which some models put between ``` fences."""
     fenced = _FENCE.search(text)
     if fenced is not None and not text.lstrip().startswith(("{", "[")):
         text = fenced[1]

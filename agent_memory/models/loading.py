@@ -1,4 +1,4 @@
-"""Loading litellm, which takes seconds: on a thread of its own, before a model is asked."""
+"""Import litellm on a background thread before the first call, because the import takes seconds."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ _loader: threading.Thread | None = None
 
 
 def load_litellm() -> Any:
-    """Import litellm (this takes seconds, once) set up to stay quiet and offline.
+    """Import litellm, configured to be quiet and offline. The first call takes seconds.
 
-    Prices and context windows then come from the file that litellm ships.
+    Prices and context windows come from the file that litellm ships.
 
     Raises:
-        ModelUnavailable: The process ends, and this is not its main thread.
+        ModelUnavailable: The process is exiting, and this is not its main thread.
     """
     global _importing
     with _loading:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         if threading.current_thread() is not threading.main_thread():
             if _ImportsUntilExit not in sys.meta_path:
-                sys.meta_path.insert(0, _ImportsUntilExit)  # for good: others may be reading it
+                sys.meta_path.insert(
+                    0, _ImportsUntilExit
+                )  # never removed: other threads may be iterating over it
             _importing = threading.get_ident()
         try:
             litellm: Any = import_module("litellm")
         except _BrokenOff:
             raise ModelUnavailable(
-                "No model can be asked while the process ends. Ask again in the next one."
+                "No model can be called while the process exits. Call it before that."
             ) from None
         except BaseException:
             _forget_parts()
@@ -55,20 +57,20 @@ def load_litellm() -> Any:
 
 
 def load_in_background() -> None:
-    """Have litellm loaded by a thread, unless it is there or on its way. Returns at once.
+    """Start a thread that imports litellm, unless it is loaded or loading. Returns immediately.
 
-    Should that fail, `load_litellm` fails too, where somebody can be told.
+    A failure is raised again by the next `load_litellm`.
     """
     global _loader
     if "litellm" in sys.modules or (_loader is not None and _loader.is_alive()):
         return
     _loader = threading.Thread(target=_load, name="memory-litellm", daemon=True)
-    with suppress(RuntimeError):  # the interpreter ends, and starts no threads any more
+    with suppress(RuntimeError):  # the interpreter is shutting down and starts no threads
         _loader.start()
 
 
 def break_off_loading() -> None:
-    """At exit: have threads that load litellm stop, and wait for that."""
+    """At exit, stop threads that import litellm, and wait for them."""
     _ending.set()
     if _loading.acquire(timeout=_END_SECONDS):
         _loading.release()
@@ -77,25 +79,27 @@ def break_off_loading() -> None:
 def _load() -> None:
     try:
         load_litellm()
-    except Exception as error:  # noqa: BLE001 - whoever asks a model meets it again, and is told
+    except Exception as error:  # noqa: BLE001 - the next `load_litellm` raises it again
         logger.debug("litellm was not loaded beforehand: %r", error)
 
 
 def _forget_parts() -> None:
-    """Drop what was imported of litellm before it failed: a new litellm would not have it set."""
+    """Remove the parts of litellm that a failed import left: a
+    new import would not run them again.
+    """
     for name in [name for name in sys.modules if name.partition(".")[0] == "litellm"]:
         del sys.modules[name]
 
 
 class _BrokenOff(BaseException):
-    """Out of an import; no `except Exception` on the way may keep it."""
+    """Stops an import; no `except Exception` on the way catches it."""
 
 
 class _ImportsUntilExit:
-    """A finder that finds nothing. At exit it stops what a thread imports for `load_litellm`."""
+    """A finder that finds nothing. At exit it stops the imports of a `load_litellm` thread."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Called for every module before it is looked for."""
+        """Run before each module is looked up."""
         if _ending.is_set() and threading.get_ident() == _importing:
             raise _BrokenOff

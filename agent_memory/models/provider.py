@@ -1,7 +1,7 @@
-"""Requests to a model through litellm: retried, counted, and failing in this library's own terms.
+"""Requests to a model through litellm: retried, charged, with this library's errors.
 
-Retries are made here alone. litellm's and the provider SDK's own are switched off, because a retry
-within a retry multiplies the calls and hides the provider's Retry-After from us.
+Only this module retries. Retries of litellm and of the provider's SDK are off: nested retries
+multiply the calls and hide the provider's Retry-After.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from agent_memory.errors import (
     ModelRefused,
     ModelUnavailable,
 )
-from agent_memory.models.charges import Call, Charges, Kind
 from agent_memory.models.loading import load_litellm
-from agent_memory.models.usage import Account, Ledger, current_account
+from agent_memory.models.usage import Account, Call, Charges, Kind, Ledger, current_account
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -41,23 +40,27 @@ logger = logging.getLogger(__name__)
 
 _TRY_AGAIN = {408, 409, 425, 429}
 _KEY_REFUSED = {401, 403}
-# litellm reports a key that is not set as a server error.
+# litellm reports a missing key as a server error.
 _NO_KEY = re.compile("Missing credentials|api_key client option must be set")
 _SECRETS = re.compile(r"(?i)((?:api[-_]?key|key|token|bearer|authorization)[=: ]+)\S+|\bsk-[\w-]+")
 
 
 class _NoRetries(int):
-    """A zero that is true: litellm's embedding call takes a plain 0 for "not set" and retries."""
+    """A truthy zero: litellm's embedding call takes a plain 0 for "not set" and retries."""
 
     def __bool__(self) -> bool:
         return True
 
 
 def _forget_clients() -> None:
-    """In a forked child: on a connection that both use, each may read the other's answers."""
+    """Drop inherited connections in a forked child: parent and
+    child would read each other's answers.
+    """
     litellm: Any = sys.modules.get("litellm")
     if litellm is not None:
-        _parents.append(litellm.in_memory_llm_clients_cache)  # kept, for nobody to close them
+        _parents.append(
+            litellm.in_memory_llm_clients_cache
+        )  # a reference, so that they are not closed
         litellm.in_memory_llm_clients_cache = type(_parents[-1])()
 
 
@@ -68,17 +71,17 @@ if hasattr(os, "register_at_fork"):
 
 
 class Provider:
-    """One model, its address and its key.
+    """One model with its address and key.
 
     Args:
         model: A litellm model name.
-        api_base: Address of the API; None means the provider's own.
-        api_key: The key; None means what litellm finds in the environment.
+        api_base: Address of the API; None for the provider's own.
+        api_key: The key; None to let litellm read it from the environment.
         timeout: Seconds for one attempt.
-        attempts: How often a request is tried in all.
-        initial_wait: Seconds before the second attempt; doubled for each further one, plus jitter.
-        max_wait: Most seconds between two attempts, whatever the provider's Retry-After says.
-        charges: Whether it may be asked, and where usage is added up.
+        attempts: Maximum number of attempts, including the first.
+        initial_wait: Seconds before the second attempt; doubles each time, plus jitter.
+        max_wait: Maximum seconds between two attempts, even if Retry-After is longer.
+        charges: Checks spending limits and records usage.
 
     Attributes:
         charges: As given.
@@ -111,36 +114,36 @@ class Provider:
 
     @property
     def ledger(self) -> Ledger:
-        """Where usage is added up."""
+        """The ledger that adds up usage."""
         return self.charges.ledger
 
     def charged_to(self, account: Account) -> Self:
-        """The same, with all its calls on one account."""
+        """Return the same provider with all its calls charged to one account."""
         other = copy(self)
         other._account = account
         return other
 
     def begin(self, kind: Kind, sent: Sequence[Any], answer: int | None = None) -> Call:
-        """What is known of a request before it is made: to be handed to `retried`.
+        """Return a call to hand to `retried`.
 
         Args:
-            kind: Of model.
+            kind: The model's kind.
             sent: OpenAI-style messages, or texts to embed.
-            answer: Most tokens that it may answer with, where that is bounded.
+            answer: Maximum tokens of the answer, if limited.
         """
         account = self._account or current_account() or Account("other")
         return Call(kind, self.model, account, sent, answer)
 
     @apart
     def send(self, kind: Kind, *, timeout: float | None = None, **fields: Any) -> Any:
-        """Make one attempt at a request; call it within `retried`.
+        """Make one attempt; call it within `retried`.
 
-        Parameters that the model does not know are left out of the request. An address of one's
-        own is told which trace it is a part of, where there is one; a public provider is not.
+        Parameters that the model does not support are left out. A configured `api_base` gets the
+        trace context, if there is one; a public provider does not.
         """
         litellm = load_litellm()
         if kind == "completion":
-            # else tools have litellm look for MCP servers, which needs packages of its proxy
+            # otherwise litellm looks for MCP servers, which needs packages of its proxy
             call = partial(litellm.completion, _skip_mcp_handler=True)
         else:
             call = litellm.embedding
@@ -159,14 +162,14 @@ class Provider:
         )
 
     def retried(self, call: Call, work: Callable[[], T]) -> T:
-        """Do work, again and again while its failures look passing.
+        """Call `work`, and again while its failures look temporary.
 
         Raises:
-            SpendingLimitReached: No further attempt may be made today.
-            ModelUnavailable: Every attempt failed.
-            ModelRefused: The provider refused, so that no further attempt was made.
+            SpendingLimitReached: A limit allows no further attempt today.
+            ModelUnavailable: All attempts failed.
+            ModelRefused: The provider refused; no further attempt was made.
         """
-        import tenacity  # imports asyncio, for which most first calls need not wait
+        import tenacity  # imports asyncio, which most first calls do not need
 
         first = self._initial_wait
         backoff = tenacity.wait_exponential(first) + tenacity.wait_random(0, first)
@@ -193,14 +196,15 @@ class Provider:
 
     @contextmanager
     def translated(self, call: Call, *, midway: bool = False) -> Iterator[None]:
-        """Raise provider errors as this library's. The originals may quote the key: not chained.
+        """Raise provider errors as this library's errors, unchained: the originals may quote the
+        key.
 
         Args:
-            call: What failed.
-            midway: Whether a part of the answer is here, so that nothing was tried again.
+            call: The call that may fail.
+            midway: Whether a part of the answer has arrived, so that there is no retry.
         """
-        load_litellm()  # before openai, a part of it, which else two threads would import at once
-        from openai import OpenAIError  # the root of what litellm raises
+        load_litellm()  # before openai, so that two threads do not import it at the same time
+        from openai import OpenAIError  # the base class of litellm's errors
 
         try:
             yield
@@ -209,19 +213,19 @@ class Provider:
             raise self._translate(error, midway) from None
 
     def whole(self, call: Call, stream: Any) -> None:
-        """Refuse a stream that is read to its end and did not say that the answer ends there.
+        """Raise if a stream ended without a finish reason.
 
-        litellm takes a connection that was closed early for the end of the answer.
+        litellm takes a connection that closed early for the end of the answer.
 
         Raises:
-            ModelUnavailable: It broke off.
+            ModelUnavailable: The stream broke off.
         """
         if not (stream.received_finish_reason or stream.intermittent_finish_reason):
             self.charges.failed(call, may_be_billed=True)
             raise self._broke_off("the connection was closed")
 
     def _note(self, call: Call, state: RetryCallState) -> None:
-        """Book and log a failure that is followed by another attempt."""
+        """Charge and log a failure before the next attempt."""
         error = state.outcome.exception() if state.outcome is not None else None
         self.charges.failed(call, _may_be_billed(error))
         logger.info(
@@ -235,14 +239,14 @@ class Provider:
 
     def _broke_off(self, reason: str) -> ModelUnavailable:
         return ModelUnavailable(
-            f"{self.model} broke off in the middle of its answer: {reason}. Ask again."
+            f"{self.model} broke off in the middle of its answer: {reason}. Try again."
         )
 
     def _translate(self, error: Exception, midway: bool) -> ModelError:
         too_long = isinstance(error, load_litellm().ContextWindowExceededError)
         if too_long or getattr(error, "code", None) == "context_length_exceeded":
             return ContextTooLong(
-                f"The request passes the context window of {self.model}. "
+                f"The request exceeds the context window of {self.model}. "
                 "Send less, or use a model with a larger window."
             )
         reason = self._reason(error)
@@ -251,11 +255,11 @@ class Provider:
         if _is_passing(error):
             return ModelUnavailable(
                 f"{self.model} could not be reached in {self._attempts} attempts: {reason}. "
-                "Try again later; check the provider's status, api_base and the timeout."
+                "Try again later. Check the provider's status, `api_base` and the timeout."
             )
         if getattr(error, "status_code", None) in _KEY_REFUSED or _NO_KEY.search(str(error)):
             return ModelForbidden(
-                f"{self.model} refused the API key, or got none. Check api_key, or the "
+                f"{self.model} refused the API key or received none. Check `api_key`, or the "
                 "environment variable that the provider reads it from."
             )
         refused = ModelForbidden if getattr(error, "status_code", None) == 404 else ModelRefused
@@ -264,7 +268,7 @@ class Provider:
         )
 
     def _reason(self, error: Exception) -> str:
-        """What the provider said, in one short line, without anything that looks like a key."""
+        """Return the provider's error text as one short line, with keys masked."""
         text = " ".join(str(error).split())
         if self._api_key is not None and self._api_key.get_secret_value():
             text = text.replace(self._api_key.get_secret_value(), "***")
@@ -272,7 +276,7 @@ class Provider:
 
 
 def _readable(value: Any) -> Any:
-    """The value with "?" for half surrogate pairs, which logs may hold but no request can."""
+    """Replace half surrogate pairs by "?": logs may contain them, requests cannot."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
@@ -283,7 +287,7 @@ def _readable(value: Any) -> Any:
 
 
 def _is_passing(error: BaseException) -> bool:
-    """Whether another attempt may succeed: rate limits, timeouts, connections, server errors."""
+    """Return whether a retry may succeed: rate limits, timeouts, connections, server errors."""
     from openai import APIConnectionError, OpenAIError  # a timeout is a connection error too
 
     if not isinstance(error, OpenAIError) or _NO_KEY.search(str(error)):
@@ -295,14 +299,14 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def _may_be_billed(error: BaseException | None, midway: bool = False) -> bool:
-    """Whether the provider may have answered all the same: nobody heard whether it did."""
+    """Return whether the provider may have answered although no answer arrived."""
     from openai import APITimeoutError
 
     return midway or isinstance(error, APITimeoutError)
 
 
 def _retry_after(error: BaseException | None) -> float:
-    """Seconds that the provider's Retry-After header asks for, or 0."""
+    """Return the seconds in the provider's Retry-After header, or 0."""
     for headers in (
         getattr(getattr(error, "response", None), "headers", None),
         getattr(error, "litellm_response_headers", None),

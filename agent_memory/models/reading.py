@@ -1,4 +1,4 @@
-"""A model's stream, read so that no exception of a signal can tear what litellm does meanwhile."""
+"""Reading of a model's stream, safe from exceptions raised by signal handlers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _END = object()
 
 
 class Reading(Iterator[Any]):
-    """The chunks of a stream that litellm gave.
+    """The chunks of a litellm stream.
 
-    litellm and the HTTP client have locks of their own, which an exception in the middle of a step
-    leaves held for ever. So the main thread leaves each step to another one.
+    litellm and the HTTP client hold locks. An exception of a signal handler in the middle of a step
+    would leave them locked forever. The main thread therefore runs each step on another thread.
 
     Args:
         stream: The stream.
 
     Attributes:
-        stream: The same.
+        stream: As given.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -41,13 +41,13 @@ class Reading(Iterator[Any]):
         try:
             with self._lock:
                 return _END if self._stopped else next(self.stream, _END)
-        finally:  # not under the lock: whoever stops it meanwhile leaves the rest to this
+        finally:  # outside the lock: a concurrent `close` leaves hanging up to this step
             if self._stopped:
                 self._hang_up()
 
     @apart
     def close(self) -> None:
-        """Close the connection, however far it was read; a step under way does it at its end."""
+        """Close the connection. A step under way closes it when it ends."""
         self._stopped = True
         self._hang_up()
 
@@ -62,11 +62,11 @@ class Reading(Iterator[Any]):
 
 
 def _let_go_quietly(stream: Any) -> None:
-    """Have a stream's finalizer do nothing.
+    """Disable a stream's finalizer.
 
-    litellm's `CustomStreamWrapper.__del__` sets context variables. Before Python 3.12 the collector
-    runs in the middle of setting one, and the process dies where a finalizer sets another then
-    (python/cpython#148891). Of a stream that is not async there is nothing for it to put back.
+    litellm's `CustomStreamWrapper.__del__` sets context variables. Before Python 3.12 the garbage
+    collector may run while one is being set, and a finalizer that sets another then crashes the
+    process (python/cpython#148891). A synchronous stream has nothing to restore there.
     """
     logged = getattr(stream, "logging_obj", None)
     if logged is not None:

@@ -1,4 +1,4 @@
-"""Spans of model calls, as the GenAI conventions name them: see `core.tracing`."""
+"""Spans of model calls, named by the GenAI conventions; see `core.tracing`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from agent_memory.core import tracing
 from agent_memory.core.usage import Usage
-from agent_memory.models.charges import Call
+from agent_memory.models.usage import Call
 
 PURPOSE = "agent_memory.purpose"
 
@@ -25,7 +25,7 @@ _PROVIDERS = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""What the conventions call providers that litellm calls otherwise."""
+"""Provider names of the conventions, where litellm uses others."""
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -34,12 +34,12 @@ _PORTS = {"http": 80, "https": 443}
 def asking(
     call: Call, api_base: str | None, options: Mapping[str, Any]
 ) -> Iterator[tracing.Span | None]:
-    """A span for a model call, with all its attempts; it is not the current one yet.
+    """Open a span for a model call with all its attempts. It is not the current span yet.
 
     Args:
         call: The call.
-        api_base: The address of the API, where it is not the provider's own.
-        options: What else is sent.
+        api_base: Address of the API, unless it is the provider's own.
+        options: Further request fields.
     """
     if not tracing.is_on():
         yield None
@@ -66,7 +66,7 @@ def asking(
 
 
 def answered(span: tracing.Span | None, response: Any, took: Usage) -> None:
-    """Add to a span what the model answered, and what that took."""
+    """Add the model's answer and its usage to a span."""
     if span is None:
         return
     choices = getattr(response, "choices", None) or ()
@@ -109,7 +109,7 @@ def _address(api_base: str | None) -> dict[str, Any]:
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A chat message as the conventions have it: a role, and parts."""
+    """Convert a chat message to the conventions' form: a role and parts."""
     role, content = message.get("role", ""), message.get("content")
     if role == "tool":
         answer = {"type": "tool_call_response", "response": content}

@@ -1,15 +1,80 @@
-"""Adding up what models cost: in all, by purpose, and on whose account."""
+"""Usage of models: prices, spending checks, totals by purpose and by account."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
 
 from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.ranges import Weight
+from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.usage import Purpose, Usage
 from agent_memory.errors import SpendingLimitReached
+from agent_memory.models.loading import load_litellm
+
+
+class Price(BaseModel):
+    """A model's price, in US dollars for a million tokens.
+
+    Attributes:
+        input: Price of request tokens.
+        output: Price of answer tokens.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: Weight
+    output: Weight = 0.0
+
+
+class Prices:
+    """The prices of models.
+
+    Args:
+        given: The user's prices by model name; they override litellm's table.
+    """
+
+    def __init__(self, given: Mapping[str, Price] = MappingProxyType({})) -> None:
+        self._given = given
+
+    def of_tokens(self, model: str, prompt: int, answer: int) -> float | None:
+        """Return the cost of tokens in US dollars; None if the model's price is unknown."""
+        if (price := self._given.get(model)) is not None:
+            return (prompt * price.input + answer * price.output) / 1e6
+        given = {"model": model, "prompt_tokens": prompt, "completion_tokens": answer}
+        return _cost(model, lambda: sum(load_litellm().cost_per_token(**given)))
+
+    def of_response(self, model: str, response: Any, prompt: int, answer: int) -> float | None:
+        """Return the cost of a response in US dollars, with
+        discounts for cached tokens if known.
+        """
+        if model in self._given:
+            return self.of_tokens(model, prompt, answer)
+        return _cost(model, lambda: load_litellm().completion_cost(response, model=model))
+
+
+def _cost(model: str, ask: Callable[[], float]) -> float | None:
+    """Return a cost from litellm; None if it has no price."""
+    litellm = load_litellm()
+    try:
+        cost = float(ask())
+    except litellm.BadRequestError:  # unknown provider
+        return None
+    except Exception as error:  # older litellm raises a plain Exception here
+        if "isn't mapped" not in str(error):
+            raise
+        return None
+    # for some providers litellm reports unknown models as free
+    is_known = {model, model.partition("/")[2]} & litellm.model_cost.keys()
+    return cost if cost or is_known else None
+
 
 __all__ = ["Account", "Hold", "Ledger", "Meter", "Purpose", "Usage", "current_account"]
 
@@ -17,7 +82,7 @@ T = TypeVar("T")
 
 
 class Ledger:
-    """Adds up usage. Safe to share between threads and between models."""
+    """Adds up usage. Safe to share between threads and models."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
@@ -29,31 +94,31 @@ class Ledger:
             self._by_purpose[purpose] = self._by_purpose.get(purpose, Usage()) + usage
 
     def snapshot(self) -> Usage:
-        """The totals now."""
+        """Return the current total."""
         return sum(self.by_purpose().values(), Usage())
 
     def by_purpose(self) -> dict[Purpose, Usage]:
-        """The totals now of each purpose for which a model was asked."""
+        """Return the current total of each purpose."""
         with self._lock:
             return dict(self._by_purpose)
 
 
 class Account:
-    """What one piece of work asks of models: for whom, what for, and what it took.
+    """The model usage of one piece of work: its user, purpose and total.
 
-    A call of a model finds the account of its thread, or of the asyncio task that it runs in: so
-    blocks and strategies, third parties' too, need not hand it on.
+    A model call uses the account of its thread or asyncio task, so that blocks and strategies,
+    including third parties', need not pass it on.
 
     Args:
-        purpose: What models are asked for.
-        user_id: For whom; None where it is nobody's.
-        within: The account of the work that this is a part of.
+        purpose: The purpose of the calls.
+        user_id: The user; None if there is none.
+        within: The account of the enclosing work.
 
     Attributes:
         purpose: As given.
-        user_id: As given; or that of the account around it.
-        ledger: What it took.
-        refusal: That a spending limit let a model not be asked, the last time it was so.
+        user_id: As given, or that of the enclosing account.
+        ledger: The usage.
+        refusal: The latest refusal by a spending limit; None without one.
     """
 
     def __init__(
@@ -69,24 +134,24 @@ class Account:
 
     @property
     def usage(self) -> Usage:
-        """What it took so far."""
+        """The usage so far."""
         return self.ledger.snapshot()
 
     def add(self, usage: Usage, purpose: Purpose) -> None:
-        """Something was taken."""
+        """Add usage."""
         self.ledger.add(usage, purpose)
         if self._within is not None:
             self._within.add(usage, purpose)
 
     def refused(self, refusal: SpendingLimitReached) -> None:
-        """A model was not to be asked."""
+        """Record that a spending limit refused a call."""
         self.refusal = refusal
         if self._within is not None:
             self._within.refused(refusal)
 
     @contextmanager
     def charged(self) -> Iterator[Account]:
-        """Have the calls of models in this block charged to it."""
+        """Charge the model calls of a `with` block to this account."""
         token = _current.set(self)
         try:
             yield self
@@ -94,7 +159,7 @@ class Account:
             _current.reset(token)
 
     def charging(self, call: Callable[[], T]) -> Callable[[], T]:
-        """The call, to be made on another thread, charged to it."""
+        """Wrap a call so that it is charged to this account on any thread."""
 
         def made() -> T:
             with self.charged():
@@ -107,36 +172,177 @@ _current: ContextVar[Account | None] = ContextVar("account", default=None)
 
 
 def current_account() -> Account | None:
-    """The account that calls are charged to here, if any is."""
+    """Return the account that calls are charged to here; None without one."""
     return _current.get()
 
 
 class Hold(Protocol):
-    """What was set aside for a call that is about to be made."""
+    """A reservation for a call."""
 
     def settle(self, tokens: int, cost: float | None) -> None:
-        """Put right what was set aside: the call took so much. Never raises."""
+        """Replace the reservation by the actual usage. Never raises."""
         ...
 
 
 class Meter(Protocol):
-    """Says whether a model may be asked."""
+    """Checks spending limits."""
 
     def hold(self, account: Account, model: str, prompt: int, answer: int) -> Hold | None:
-        """Set aside what a call may take; None where nothing limits it.
+        """Reserve the tokens that a call may take; None if nothing limits it.
 
         Args:
-            account: Who asks.
+            account: The calling account.
             model: The model.
-            prompt: Tokens that are sent.
+            prompt: Tokens of the request.
             answer: Tokens of a long answer.
 
         Raises:
-            SpendingLimitReached: A limit would be passed. The call must not be made.
+            SpendingLimitReached: The call would pass a limit and must not be made.
         """
         ...
 
     @property
     def measures(self) -> bool:
-        """Whether it asks for tokens at all."""
+        """Return whether it needs token counts at all."""
         ...
+
+
+Kind = Literal["completion", "embedding"]
+
+LONG_ANSWER = 2_000
+"""Tokens reserved for an answer without a length limit. Extracted facts and summaries are shorter.
+Longer answers are charged afterwards."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A request to a model, which may take several attempts.
+
+    Attributes:
+        kind: The model's kind.
+        model: The model's name.
+        account: The account to charge.
+        sent: OpenAI-style messages, or texts to embed.
+        answer: Maximum tokens of the answer; None without a limit.
+        hold: The reservation for the current attempt.
+    """
+
+    kind: Kind
+    model: str
+    account: Account
+    sent: Sequence[Any]
+    answer: int | None
+    hold: Hold | None = field(default=None)
+
+    @property
+    def purpose(self) -> Purpose:
+        """The purpose to charge it to."""
+        if self.kind == "embedding":
+            return "embedding"
+        return self.account.purpose
+
+
+class Charges:
+    """Charges the model calls of a memory.
+
+    Args:
+        ledger: Adds up all usage.
+        meter: Checks spending limits; None allows all calls.
+        prices: The models' prices.
+        counter: Counts tokens that no provider has counted; None for an estimate.
+
+    Attributes:
+        ledger: As given.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger | None = None,
+        meter: Meter | None = None,
+        prices: Prices | None = None,
+        counter: TokenCounter | None = None,
+    ) -> None:
+        self.ledger = Ledger() if ledger is None else ledger
+        self._meter = meter
+        self._prices = Prices() if prices is None else prices
+        self._given_counter = counter
+
+    def begin(self, call: Call) -> None:
+        """Reserve tokens for an attempt.
+
+        Raises:
+            SpendingLimitReached: The attempt would pass a limit and must not be made.
+        """
+        if self._meter is not None:
+            prompt = self._count(call) if self._meter.measures else 0
+            answer = LONG_ANSWER if call.answer is None else call.answer
+            call.hold = self._meter.hold(call.account, call.model, prompt, answer)
+        one = Usage(embedding_calls=1) if call.kind == "embedding" else Usage(calls=1)
+        self._add(call, one)
+
+    def failed(self, call: Call, may_be_billed: bool) -> None:
+        """Record a failed attempt. If it may be billed, its reservation stays."""
+        hold, call.hold = call.hold, None
+        if hold is not None and not may_be_billed:
+            hold.settle(0, 0.0)
+        self._add(call, Usage(failures=1))
+
+    def done(self, call: Call, usage: Any, response: Any, *, estimated: bool = False) -> Usage:
+        """Record an answered attempt, and return its usage.
+
+        Args:
+            call: The call.
+            usage: The usage that the provider reports, if any.
+            response: The answer.
+            estimated: Whether `usage` is litellm's own count.
+        """
+        asked = getattr(usage, "prompt_tokens", None) or 0
+        told = getattr(usage, "completion_tokens", None) or 0
+        if not asked and not told:
+            asked, told, estimated = self._count(call), self._said(response), True
+            cost = self._prices.of_tokens(call.model, asked, told)
+        else:
+            cost = self._prices.of_response(call.model, response, asked, told)
+        hold, call.hold = call.hold, None
+        if hold is not None:
+            hold.settle(asked + told, cost)
+        if call.kind == "embedding":
+            took = Usage(embedding_tokens=asked, cost=cost, estimated=int(estimated))
+        else:
+            took = Usage(
+                prompt_tokens=asked, completion_tokens=told, cost=cost, estimated=int(estimated)
+            )
+        self._add(call, took)
+        return took
+
+    def left(self, call: Call, said: str) -> None:
+        """Record an abandoned stream: charge the request and the text so far.
+
+        The reservation stays, since the provider may bill for more.
+        """
+        asked, told = self._count(call), self._counter.text(said)
+        cost = self._prices.of_tokens(call.model, asked, told)
+        self._add(
+            call,
+            Usage(prompt_tokens=asked, completion_tokens=told, cost=cost, estimated=1),
+        )
+
+    @cached_property
+    def _counter(self) -> TokenCounter:
+        return self._given_counter or TokenCounter(None, "approximate")
+
+    def _count(self, call: Call) -> int:
+        """Count the request's tokens."""
+        if call.kind == "embedding":
+            return sum(self._counter.text(text) for text in call.sent)
+        return self._counter.context(call.sent)
+
+    def _said(self, response: Any) -> int:
+        """Count the answer's tokens."""
+        choices = getattr(response, "choices", None) or ()
+        texts = (getattr(choice.message, "content", None) for choice in choices)
+        return sum(self._counter.text(text) for text in texts if isinstance(text, str))
+
+    def _add(self, call: Call, usage: Usage) -> None:
+        self.ledger.add(usage, call.purpose)
+        call.account.add(usage, call.purpose)

@@ -1,1 +1,1 @@
-"""Which messages of a history bear on a question: lexical views, normalised, blended. Pure."""
+"""Search features and ranking: the records of a history that are relevant to a question. Pure."""

@@ -1,11 +1,73 @@
-"""Days, months and years that a question names."""
+"""Dates in a question, and the period that it asks about. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from datetime import datetime
+from calendar import monthrange
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
+
+from agent_memory.core.text import unaccented
+from agent_memory.retrieval.languages import ENGLISH, languages_of
+
+_TABLE = """
+today: heute hoy hoje oggi aujourd'hui vandaag
+yesterday: gestern ayer ontem ieri hier gisteren
+day: tag tage tagen dia dias giorno giorni jour jours dagen
+week: woche wochen semana semanas settimana settimane semaine semaines weken
+weekend: wochenende finde fine-settimana week-end
+month: monat monate monaten mes meses mese mesi mois maand maanden
+year: jahr jahre jahren ano anos anno anni annee annees an ans jaar
+last: letzte letzten letzter letztes letztem pasado pasada pasados pasadas passado passada
+last: scorso scorsa scorsi scorse dernier derniere derniers dernieres vorige vorigen
+this: diese diesen dieser dieses diesem este esta esto neste nesta questo questa ce cet cette
+this: deze dit
+ago: vor hace geleden fa
+in: im en em nel au
+monday: montag lunes segunda-feira lunedi lundi maandag
+tuesday: dienstag martes terca-feira martedi mardi dinsdag
+wednesday: mittwoch miercoles quarta-feira mercoledi mercredi woensdag
+thursday: donnerstag jueves quinta-feira giovedi jeudi donderdag
+friday: freitag viernes sexta-feira venerdi vendredi vrijdag
+saturday: samstag sonnabend sabado sabato samedi zaterdag
+sunday: sonntag domingo domenica dimanche zondag
+january: januar janner enero janeiro gennaio janvier januari
+february: februar febrero fevereiro febbraio fevrier februari
+march: marz marzo marco mars maart
+april: abril aprile avril
+may: mai mayo maio maggio
+june: juni junio junho giugno juin
+july: juli julio julho luglio juillet
+august: agosto aout augustus
+september: septiembre setembro settembre septembre
+october: oktober octubre outubro ottobre octobre
+november: noviembre novembro novembre
+december: dezember diciembre dezembro dicembre decembre
+spring: fruhling fruhjahr primavera printemps
+summer: sommer verano verao estate ete zomer
+autumn: fall herbst otono outono autunno automne herfst
+winter: invierno inverno hiver
+1: one a eine einer einem ein una uno um uma un une
+2: two couple zwei dos dois duas due deux twee
+3: three few drei tres tre trois drie
+4: four vier cuatro quatro quattro quatre
+5: five funf cinco cinque cinq vijf
+6: six sechs seis sei zes
+7: seven sieben siete sete sette sept zeven
+8: eight acht ocho oito otto huit
+9: nine neun nueve nove neuf negen
+10: ten zehn diez dez dieci dix tien
+"""
+
+ENGLISH_OF: dict[str, str] = {
+    other: english
+    for line in _TABLE.strip().splitlines()
+    for english, others in [line.split(": ")]
+    for other in others.split()
+}
+"""The English word for each foreign word."""
+
 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -20,23 +82,23 @@ _ISO = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
 
 
 class Date(NamedTuple):
-    """A date as far as it was named."""
+    """A date, as far as the text names it."""
 
     year: int | None
     month: int
     day: int | None
 
     def holds(self, moment: datetime) -> bool:
-        """Whether a moment lies within it."""
+        """Return whether a timestamp lies within it."""
         named = (self.year, self.month, self.day)
         there = (moment.year, moment.month, moment.day)
         return all(one in (None, other) for one, other in zip(named, there, strict=True))
 
 
 def dates(text: str) -> list[Date]:
-    """The dates in a text: "8 May 2023", "May 8th", "in May", "2023-05-08".
+    """Return the dates in a text: "8 May 2023", "May 8th", "in May", "2023-05-08".
 
-    "May" alone counts only where it is written as a name of its own.
+    A bare month name counts only if it is capitalized.
     """
     return [*_written(text), *_numbers(text)]
 
@@ -45,7 +107,7 @@ def _written(text: str) -> Iterator[Date]:
     for found in _WRITTEN.finditer(text):
         before, month, after, year = found.groups()
         day = before or after
-        if month.islower() and not (day or year):  # "may" and "march" are words, too
+        if month.islower() and not (day or year):  # "may" and "march" are also common words
             continue
         number = MONTHS.index(month.lower()) + 1
         yield Date(int(year) if year else None, number, int(day) if day else None)
@@ -54,3 +116,184 @@ def _written(text: str) -> Iterator[Date]:
 def _numbers(text: str) -> Iterator[Date]:
     for year, month, day in _ISO.findall(text):
         yield Date(int(year), int(month), int(day) if day else None)
+
+
+class Period(NamedTuple):
+    """A range of days, both ends included."""
+
+    first: date
+    last: date
+
+
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
+NUMBERS = (
+    *("one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
+_AMOUNT = {
+    **{word: number for number, word in enumerate(NUMBERS, 1)},
+    **{"a": 1, "an": 1, "couple of": 2, "couple": 2, "few": 3, "several": 3},
+}
+_EVENT = re.compile(
+    r"\b(before|after|since) ((?:I|we|my|our|the|he|she|they)\b(?: \S+){1,8})$",
+    re.IGNORECASE,
+)
+_MANY = rf"(?:a )?(\d{{1,3}}|{'|'.join(_AMOUNT)})"
+_UNIT = r"(day|week|weekend|month|year)s?"
+_WORD = re.compile(r"\w+(?:[-']\w+)*")
+
+
+def period_of(text: str, today: date) -> Period | None:
+    """Return the days that a question asks about: "last weekend", "two weeks ago", "in March 2024".
+
+    Supports English, and other languages through `time_words`. Future periods return None: memory
+    has nothing from them. A month or weekday without a year means the latest that has begun.
+
+    Args:
+        text: The question.
+        today: The day on which it is asked.
+    """
+    folded = _in_english(text)
+    for pattern, found_in in _RELATIVE:
+        if found := pattern.search(folded):
+            return found_in(today, found)
+    named = dates(text if folded == text.casefold() else folded.title())
+    return _named(named[0], today) if named else None
+
+
+class Event(NamedTuple):
+    """An event that a question uses as a date: "before I moved".
+
+    Attributes:
+        before: Whether the question asks about the time before it, rather than since.
+        text: The event.
+    """
+
+    before: bool
+    text: str
+
+    def period(self, at: date) -> Period:
+        """Return the days before or since the event, given its date."""
+        return Period(date.min, at - timedelta(1)) if self.before else Period(at, date.max)
+
+
+def event_of(text: str) -> Event | None:
+    """Return the event that a question uses as a date; None without one."""
+    found = _EVENT.search(text.strip())
+    return Event(found[1].lower() == "before", found[2].rstrip("?.! ")) if found else None
+
+
+def _in_english(text: str) -> str:
+    folded = text.casefold().replace("\u2019", "'")
+    if languages_of(text) == ENGLISH:
+        return folded
+    plain = unaccented(folded).replace("il y a", "ago")
+    words: list[str] = _WORD.findall(plain)
+    return " ".join([ENGLISH_OF.get(word, word) for word in words])
+
+
+def _named(named: Date, today: date) -> Period | None:
+    year = named.year or today.year
+    try:
+        found = _days(year, named.month, named.day)
+        if named.year is None and found.first > today:
+            found = _days(year - 1, named.month, named.day)
+    except ValueError:  # no such day
+        return None
+    return found
+
+
+def _days(year: int, month: int, day: int | None) -> Period:
+    last = monthrange(year, month)[1]
+    return Period(date(year, month, day or 1), date(year, month, day or last))
+
+
+def _day(ago: int) -> Callable[[date, re.Match[str]], Period]:
+    def found_in(today: date, found: re.Match[str]) -> Period:
+        return Period(today - timedelta(ago), today - timedelta(ago))
+
+    return found_in
+
+
+def _ago(today: date, found: re.Match[str]) -> Period:
+    many, unit = found.groups()
+    count = _AMOUNT.get(many) or int(many)
+    at = _before(today, count, unit)
+    if unit in ("week", "weekend"):
+        return Period(at - timedelta(3), at + timedelta(3))
+    return Period(at, at) if unit == "day" else _whole(at, unit)
+
+
+def _since(today: date, found: re.Match[str]) -> Period:
+    many, unit = found.groups()
+    return Period(_before(today, _AMOUNT.get(many) or int(many), unit), today)
+
+
+def _last(today: date, found: re.Match[str]) -> Period:
+    unit = found[1]
+    if unit == "weekend":
+        sunday = today - timedelta(today.weekday() + 1)
+        return Period(sunday - timedelta(1), sunday)
+    return _whole(_before(_whole(today, unit).first, 1, unit), unit)
+
+
+def _this(today: date, found: re.Match[str]) -> Period:
+    return Period(_whole(today, found[1]).first, today)
+
+
+def _weekday(today: date, found: re.Match[str]) -> Period:
+    ago = (today.weekday() - WEEKDAYS.index(found[1]) - 1) % 7 + 1
+    return Period(today - timedelta(ago), today - timedelta(ago))
+
+
+def _season(today: date, found: re.Match[str]) -> Period:
+    month = _SEASONS[found[1]]
+    year = int(found[2]) if found[2] else today.year - (date(today.year, month, 1) > today)
+    after = date(year + (month == 12), month % 12 + 3, 1)
+    return Period(date(year, month, 1), after - timedelta(1))
+
+
+def _year(today: date, found: re.Match[str]) -> Period:
+    return Period(date(int(found[1]), 1, 1), date(int(found[1]), 12, 31))
+
+
+def _before(today: date, count: int, unit: str) -> date:
+    if unit in ("day", "week", "weekend"):
+        return today - timedelta(count if unit == "day" else 7 * count)
+    months = today.year * 12 + today.month - 1 - count * (12 if unit == "year" else 1)
+    year, month = max(1, months // 12), months % 12 + 1
+    return date(year, month, min(today.day, monthrange(year, month)[1]))
+
+
+def _whole(at: date, unit: str) -> Period:
+    if unit == "week":
+        monday = at - timedelta(at.weekday())
+        return Period(monday, monday + timedelta(6))
+    if unit == "year":
+        return Period(date(at.year, 1, 1), date(at.year, 12, 31))
+    return _days(at.year, at.month, None)
+
+
+_RELATIVE = [
+    (re.compile(pattern), found_in)
+    for pattern, found_in in (
+        (r"\bday before yesterday\b|\bvorgestern\b|\bavant-hier\b", _day(2)),
+        (r"\byesterday\b|\blast night\b", _day(1)),
+        (r"\b(?:did|was|were|have|had)\b.*\b(?:today|this morning)\b", _day(0)),
+        (rf"\b{_MANY} {_UNIT} ago\b", _ago),
+        (rf"\bago {_MANY} {_UNIT}\b", _ago),
+        (rf"\b(?:last|past) {_MANY} {_UNIT}\b", _since),
+        (r"\b(?:last|past|previous) (week|weekend|month|year)\b", _last),
+        (r"\b(week|weekend|month|year) last\b", _last),
+        (r"\b(?:did|was|were|have|had)\b.*\bthis (week|month|year)\b", _this),
+        (rf"\b(?:on|last|this) ({'|'.join(WEEKDAYS)})\b", _weekday),
+        (rf"\b({'|'.join(WEEKDAYS)}) last\b", _weekday),
+        (
+            rf"\b(?:in|last|this|during|over)(?: the)? ({'|'.join(_SEASONS)})\b"
+            r"(?: (?:of )?((?:19|20)\d\d)\b)?",
+            _season,
+        ),
+        (r"\b(?:in|during) ((?:19|20)\d\d)\b", _year),
+    )
+]

@@ -1,4 +1,4 @@
-"""The features of a record: its words, its meaning, its word pieces, its place in a session."""
+"""Features of a record: its words, vector, word pieces and place in a session."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from typing import Self
 
 import numpy as np
 
-from agent_memory.core.long_texts import WHOLE, Part
+from agent_memory.core.passages import WHOLE, Part
 from agent_memory.retrieval.bm25 import TURN_LENGTH
 from agent_memory.retrieval.dates import MONTHS
-from agent_memory.retrieval.encoding import Encoding
+from agent_memory.retrieval.informativeness import asking
 from agent_memory.retrieval.languages import ENGLISH
-from agent_memory.retrieval.telling import asking
-from agent_memory.retrieval.terms import NO_TERMS, Terms, Written, term_of, weighted, written
-from agent_memory.retrieval.tokens import Tokens
+from agent_memory.retrieval.postings import NO_TERMS, Terms, Written, term_of, weighted, written
+from agent_memory.retrieval.vectors import Encoding, Tokens
 
 PLACE = np.dtype(
-    [("session", "<u4"), ("seq", "<u4"), ("part", "<u2"), ("words", "<u2"), ("asks", "u1")]
+    [
+        *(("session", "<u4"), ("seq", "<u4"), ("day", "<u4")),
+        *(("part", "<u2"), ("words", "<u2"), ("asks", "u1")),
+    ]
 )
-"""Where a record stands and how long it is: the session's number, seq (0 for a record without
-neighbours) and passage; the words of its message; how much of it asks, in percent."""
+"""The place and size of a record: the session's number, the seq (0 for a record without
+neighbours), the day as `date.toordinal`, the passage's number, the words of its message, and the
+percentage of words in questions."""
 
 SPEAKER = "\0speaker "
-"""Begins the term that stands for who speaks: no word of a text has a zero byte."""
+"""Prefix of speaker terms. No word of a text contains a zero byte."""
 
 USER = f"{SPEAKER}\0user"
 
@@ -38,17 +41,17 @@ _DAYS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message, or a passage of a long one.
+    """A message, or a passage of a long one.
 
     Attributes:
         speaker: A name, or a role.
         text: The text.
-        said_at: When.
+        said_at: Its time.
         is_user: Whether a user said it, rather than an assistant.
-        part: Which passage of a long message it is.
+        part: The passage of a long message.
         session_id: The session.
-        seq: The message's number there.
-        words: Words of the whole message; 0 for those of `text`.
+        seq: The message's number in the session.
+        words: Words of the whole message; 0 means those of `text`.
     """
 
     speaker: str
@@ -61,20 +64,21 @@ class Turn:
     words: int = 0
 
     def __str__(self) -> str:
-        """The text as it is found: after the speaker's name, where it has one. A role would blur
-        its meaning."""
+        """Return the text to index: prefixed with the speaker's name, but not with a role, which
+        would blur its meaning.
+        """
         return self.text if self.speaker in ROLES else f"{self.speaker}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The features of some records, in their order.
+    """The features of several records, in order.
 
     Attributes:
-        meaning: (n, dimension) float32 rows of unit length; a row of zeros has not been encoded
-            yet. No columns where nothing embeds.
+        meaning: (n, dimension) float32 rows of unit length; zeros for a record that is not encoded
+            yet. (n, 0) without an embedder.
         tokens: Their word pieces.
-        words: The words of each.
+        words: The terms of each.
         places: (n,) of `PLACE`.
     """
 
@@ -88,29 +92,29 @@ class Features:
 
     @property
     def dimension(self) -> int:
-        """Numbers in a vector of meaning."""
+        """Numbers in a vector."""
         return int(self.meaning.shape[1])
 
     @classmethod
     def of_vectors(cls, vectors: np.ndarray) -> Self:
-        """Features of records of which only vectors are known: (n, dimension), of unit length."""
+        """Build from vectors alone: (n, dimension), of unit length."""
         matrix = np.array(vectors, np.float32, ndmin=2)
         return cls(matrix, Tokens.none(len(matrix)), [NO_TERMS] * len(matrix), _alone(len(matrix)))
 
     @classmethod
     def of_words(cls, words: Sequence[Terms]) -> Self:
-        """Features of texts that are found by their words alone."""
+        """Build from terms alone."""
         count = len(words)
         return cls(np.empty((count, 0), np.float32), Tokens.none(count), words, _alone(count))
 
     @classmethod
     def of_texts(cls, said: Sequence[tuple[str, datetime]]) -> Self:
-        """The same, of texts and their days."""
+        """Build from the words of texts and their days."""
         return cls.of_words([_terms([*_day(at.date()), *written(text)]) for text, at in said])
 
     @classmethod
     def of_statements(cls, texts: Sequence[str], encodings: Sequence[Encoding]) -> Self:
-        """Features of short texts that stand for themselves, such as facts and notes."""
+        """Build from short self-contained texts, such as facts and notes."""
         rows = [encoding.vector for encoding in encodings]
         meaning = np.stack(rows) if rows else np.empty((0, 0), np.float32)
         tokens = Tokens.of([encoding.tokens for encoding in encodings])
@@ -120,11 +124,11 @@ class Features:
     def of_turns(
         cls, turns: Sequence[Turn], encode: Callable[[Sequence[str]], Sequence[Encoding]]
     ) -> Self:
-        """Features of turns.
+        """Build from turns.
 
         Args:
             turns: The turns.
-            encode: As `Embedder.encode`.
+            encode: See `Embedder.encode`.
         """
         texts = [str(turn) for turn in turns]
         encodings = encode(texts)
@@ -142,7 +146,7 @@ class Features:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Several, one after the other."""
+        """Concatenate several."""
         return cls(
             np.concatenate([part.meaning for part in parts]),
             Tokens.joined([part.tokens for part in parts]),
@@ -151,25 +155,26 @@ class Features:
         )
 
     def part(self, since: int, until: int) -> Features:
-        """The features of some records that follow each other."""
+        """Return the features of records `since` up to `until`."""
         return self.at(range(len(self))[since:until])
 
     def at(self, places: Sequence[int]) -> Features:
-        """The features of some records, by their places."""
+        """Return the features of the records at these places."""
         rows = list(places)
         words = [self.words[place] for place in rows]
         return Features(self.meaning[rows], self.tokens.at(rows), words, self.places[rows])
 
 
 def _alone(count: int) -> np.ndarray:
-    """Places of records that have no neighbours (seq 0)."""
+    """Return places of records without neighbours (seq 0)."""
     return np.zeros(count, PLACE)
 
 
 def _place(turn: Turn) -> tuple[int, ...]:
     words = min(turn.words or len(turn.text.split()), _MOST_WORDS)
     asks = asking(turn.text) if turn.part.of == 1 else 0
-    return term_of(turn.session_id), turn.seq, turn.part.number, words, asks
+    day = turn.said_at.toordinal()
+    return term_of(turn.session_id), turn.seq, day, turn.part.number, words, asks
 
 
 def _speakers(turn: Turn) -> list[int]:

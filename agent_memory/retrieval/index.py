@@ -1,4 +1,4 @@
-"""The records of one owner, searched exactly, in memory."""
+"""In-memory exact search over the records of one owner."""
 
 from __future__ import annotations
 
@@ -11,35 +11,43 @@ from typing import Self
 import numpy as np
 
 from agent_memory.core.records import Record
-from agent_memory.retrieval.candidates import REACH, Candidates, Named, in_order
+from agent_memory.retrieval.dates import Period
 from agent_memory.retrieval.features import PLACE, Features
 from agent_memory.retrieval.query import Query
-from agent_memory.retrieval.score import Ranked, informativeness, ranked
+from agent_memory.retrieval.score import (
+    REACH,
+    Candidates,
+    Named,
+    Ranked,
+    in_order,
+    informativeness,
+    ranked,
+)
 from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments
-from agent_memory.retrieval.tokens import Tokens
+from agent_memory.retrieval.vectors import Tokens
 
 ANY = -1
-"""The dimension of an index of which no vector is known: whatever a question has."""
+"""Dimension of an index without vectors: it fits any question."""
 
 DEPTH = 20
-"""Records of each of the two first looks, by meaning and by words, that are compared closely."""
+"""Number of candidates by meaning, and of candidates by words, that are scored closely."""
 
 _DIGITS = 6
-_MERGED = 8  # times as large as the next one a segment stays by itself
+_MERGED = 8  # a segment this many times larger than the next one is not merged
 
 
 class SegmentIndex:
-    """Records by their features, in segments. A value: `extended` gives another, which shares what
-    it can, so that a search sees one state of it.
+    """An index over segments. Immutable: `extended` returns another that shares segments, so that
+    a search sees one state.
 
     Args:
-        dimension: Numbers in a vector of meaning.
-        segments: Of records that are in one of them only.
+        dimension: Numbers in a vector.
+        segments: Segments without records in common.
 
     Attributes:
         dimension: As given.
         segments: As given.
-        records: Records that were found before, for who searches to keep and to bound.
+        records: A cache of records found before. The caller fills and bounds it.
     """
 
     def __init__(self, dimension: int, segments: Sequence[Segment] = ()) -> None:
@@ -53,7 +61,7 @@ class SegmentIndex:
 
     @property
     def nbytes(self) -> int:
-        """About how much memory it takes."""
+        """Approximate memory used, in bytes."""
         return sum(segment.nbytes for segment in self.segments)
 
     @cached_property
@@ -68,8 +76,10 @@ class SegmentIndex:
 
     @cached_property
     def _ordered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(n,) the records in the order of their conversations, where in it each stands, and a
-        number for each conversation, of its own for a record that stands alone."""
+        """(n,) the records by conversation, each record's place in that order, and group numbers.
+
+        Records of a conversation share a number. A record without neighbours has its own.
+        """
         order = in_order(self._places)
         places = self._places[order]
         begins = np.ones(len(order), np.bool_)
@@ -79,8 +89,7 @@ class SegmentIndex:
         return order, at, np.cumsum(begins)
 
     def with_neighbours(self, chosen: np.ndarray) -> np.ndarray:
-        """Some records, by their places, and those at most `REACH` from them in their sessions, in
-        the order of their conversations."""
+        """Return the chosen records and those within `REACH` of them, ordered by conversation."""
         order, at, sessions = self._ordered
         rows = at[chosen]
         near = (rows[:, None] + np.arange(-REACH, REACH + 1)).clip(0, max(0, len(order) - 1))
@@ -89,8 +98,13 @@ class SegmentIndex:
         found: np.ndarray = order[there]
         return found
 
+    def _in_order(self, chosen: np.ndarray) -> np.ndarray:
+        order, at, _ = self._ordered
+        found: np.ndarray = order[np.sort(at[chosen])]
+        return found
+
     def extended(self, ids: Sequence[str], features: Features, *, compact: bool = False) -> Self:
-        """With more records, which it does not hold yet; `compact` as in `Segment.of`."""
+        """Return an index with more, new records; for `compact` see `Segment.of`."""
         segments = [*self.segments]
         for segment in in_segments(ids, features, compact=compact):
             segments.append(segment)
@@ -99,16 +113,26 @@ class SegmentIndex:
         return type(self)(self.dimension, segments)
 
     def name(self, place: int) -> str:
-        """The id of a record."""
+        """Return the id of a record."""
+        segment, row = self._found_in(place)
+        return segment.names[row]
+
+    def vector(self, place: int) -> np.ndarray:
+        """Return the (dimension,) vector of a record; zeros where it has none."""
+        segment, row = self._found_in(place)
+        return segment.meaning.floats_at(row)
+
+    def _found_in(self, place: int) -> tuple[Segment, int]:
+        """Return the segment of a record, and its row there."""
         at = bisect_right(self._firsts, place) - 1
-        return self.segments[at].names[place - self._firsts[at]]
+        return self.segments[at], place - self._firsts[at]
 
     def search(self, query: Query, limit: int) -> Ranked:
-        """The best records, best first, of this index and of what is pending.
+        """Return the best records of this index and the query's pending ones, best first.
 
         Args:
-            query: What to look for.
-            limit: So many at most.
+            query: The query.
+            limit: Maximum number of records.
         """
         found = [self.candidates(query, max(DEPTH, limit))]
         if query.pending is not None:
@@ -117,42 +141,49 @@ class SegmentIndex:
         return ranked(found, query, limit)
 
     def candidates(self, query: Query, depth: int) -> Candidates:
-        """The records that are nearest by meaning or share most words, and their neighbours.
+        """Return the nearest records by meaning and by words, with their neighbours.
 
         Args:
-            query: What to look for.
-            depth: So many by meaning and so many by words; of equals the first.
+            query: The query.
+            depth: Number of records by meaning, and number by words. Ties go to the first.
         """
-        weights = self._weights([*query.words, query.speakers])
-        meant, weights = weights[:, -1] > 0, weights[:, :-1]
-        holding = (weights > 0).sum(axis=0)
+        every = self._weights([*query.words, query.speakers])
+        meant, weights = every[-1] > 0, every[:-1]
+        holding = np.count_nonzero(weights, axis=1)
         cosines = self._cosines(query.meaning)
-        words = weights @ informativeness(len(self), holding)
+        words = informativeness(len(self), holding) @ weights
         first = _best(words, depth, above=0.0)
         if len(query.meaning):
             filled = np.where(self.filled, cosines, -np.inf)
             first = np.concatenate([first, _best(filled, depth, above=-np.inf)])
-        places = self.with_neighbours(first)
+        if query.period is not None:
+            then = np.where(self._within(query.period), cosines + words, -np.inf)
+            first = np.concatenate([first, _best(then, depth, above=-np.inf)])
+        places = self._in_order(np.unique(first)) if query.alone else self.with_neighbours(first)
         return Candidates(
-            names=Named(self.name, places),
+            names=Named(self.name, self.vector, places),
             places=self._places[places],
             cosines=cosines[places],
             filled=self.filled[places] if len(query.meaning) else np.zeros(len(places), np.bool_),
             best=self._nearest(places, query.tokens),
-            weights=weights[places],
+            weights=weights[:, places].T,
             meant=meant[places],
             total=len(self),
             holding=holding,
         )
 
+    def _within(self, period: Period) -> np.ndarray:
+        days = self._places["day"]
+        found: np.ndarray = (days >= period.first.toordinal()) & (days <= period.last.toordinal())
+        return found
+
     def _weights(self, words: Sequence[Sequence[int]]) -> np.ndarray:
-        """(n, words) what each word is worth in each record, by the number under which it is worth
-        most."""
-        found = np.zeros((len(self), len(words)), np.float32)
+        """(words, n) the weight of each word in each record: the highest among its numbers."""
+        found = np.zeros((len(words), len(self)), np.float32)
         numbers = np.array([number for word in words for number in word], np.uint32)
         owners = np.repeat(np.arange(len(words)), [len(word) for word in words])
         for first, segment in zip(self._firsts, self.segments, strict=False):
-            segment.words.found(numbers).raise_to(found[first : first + segment.records], owners)
+            segment.words.found(numbers).raise_to(found[:, first : first + segment.records], owners)
         return found
 
     def _cosines(self, meaning: np.ndarray) -> np.ndarray:
@@ -160,15 +191,15 @@ class SegmentIndex:
         if not len(meaning):
             return found
         vector = np.ascontiguousarray(meaning, np.float32)
-        # all numbers are finite; what BLAS reads beside them sets the processor's flags at times
+        # all numbers are finite, but BLAS reads past them, which may set floating-point flags
         with np.errstate(invalid="ignore", over="ignore"):
             for first, segment in zip(self._firsts, self.segments, strict=False):
                 found[first : first + segment.records] = segment.meaning.products(vector)
-        # sums of equal rows differ in their last bits by place; rounding makes them equal
+        # the last bits of a sum depend on the row's place; rounding makes equal rows equal
         return np.round(found, _DIGITS, out=found)
 
     def _nearest(self, places: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """As `Tokens.best`, of some records."""
+        """Return `Tokens.best` of the records at these places."""
         if not len(tokens):
             return np.zeros((len(places), 0), np.float32)
         at = np.searchsorted(self._firsts, places, side="right") - 1
@@ -184,12 +215,12 @@ class SegmentIndex:
 
 
 def _are_merged(one: Segment, other: Segment) -> bool:
-    """Whether two neighbours become one: so a record is copied only now and then."""
+    """Return whether two neighbours are merged: a record is then copied only rarely."""
     return one.records < _MERGED * other.records and one.records + other.records <= MOST_ROWS
 
 
 def _best(scores: np.ndarray, depth: int, above: float) -> np.ndarray:
-    """The places of the best scores, of equals the first, in no order."""
+    """Return the places of the best scores, unordered. Ties go to the first."""
     places = np.flatnonzero(scores > above)
     if depth < len(places):
         there = scores[places]

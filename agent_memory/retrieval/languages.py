@@ -1,9 +1,9 @@
-"""In which languages a text is, as far as that is needed to find it. Pure.
+"""Language detection, as precise as search needs it. Pure.
 
-Its script tells, and among languages in Latin letters its commonest words: they vote. A text is of
-each language that most of them are of: of several where they are equal, of all where none is known,
-as in "Lasagne?"; and it may be English where no other language has two votes. So nothing hangs on a
-close guess.
+A non-Latin script stands for one language. Languages in Latin letters are detected by their
+commonest words, which vote. A text may be in every language with the most votes: in several on a
+tie, in all without any vote, as in "Lasagne?". It may be English too unless another language has
+two votes. Search therefore does not depend on a close guess.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent_memory.core.text import STOP_WORDS, WORD, unaccented
 
 ENGLISH = frozenset(["english"])
 
-_VOTERS = 200  # words; a box of 8 bits holds as many votes
+_VOTERS = 200  # words; their votes fit in 8 bits
 _BOX = 8
 _MOST_KNOWN = 4_000
 _OPENING = {"spanish": ("", "\u00bf")}
@@ -36,7 +36,7 @@ _LATIN_ENDS, _MORE_LATIN = "\u024f", ("\u1e00", "\u1eff")
 
 
 class Persons(NamedTuple):
-    """Of whom a text speaks: of somebody himself ("my"), to somebody ("your")."""
+    """Whether a text uses the first person ("my") or the second ("your")."""
 
     first: bool
     second: bool
@@ -45,7 +45,7 @@ class Persons(NamedTuple):
 _TABLES = {**common_words.LATIN, **common_words.OTHERS}
 
 COMMON_WORDS = {name: frozenset(" ".join(kinds).split()) for name, kinds in _TABLES.items()}
-"""For each language but English its commonest words, which tell nothing."""
+"""The commonest words of each language but English, which carry no information."""
 
 LATIN = ("english", *common_words.LATIN)
 """The languages in Latin letters."""
@@ -54,34 +54,34 @@ ALL_LATIN = frozenset(LATIN)
 
 
 def script_of(word: str) -> str | None:
-    """The language that a word's script stands for; None for Latin letters and unknown ones."""
+    """Return the language that a word's script stands for; None for Latin and unknown scripts."""
     first = word[0]
     return next((name for low, high, name in _SCRIPTS if low <= first <= high), None)
 
 
 def is_latin(word: str) -> bool:
-    """Whether a word begins with a Latin letter, or with a digit."""
+    """Return whether a word begins with a Latin letter or a digit."""
     return word[0] <= _LATIN_ENDS or _MORE_LATIN[0] <= word[0] <= _MORE_LATIN[1]
 
 
 def languages_of(text: str) -> frozenset[str]:
-    """The languages in Latin letters that a text may be in."""
+    """Return the languages in Latin letters that a text may be in."""
     return elected(map(vote_of, text.split()))
 
 
 def vote_of(written: str) -> int:
-    """For which languages what stands between two blanks votes; 0 for none."""
+    """Return the languages that a chunk votes for, as packed counts; 0 for none."""
     return _votes().get(written.casefold(), 0)
 
 
 def elected(votes: Iterable[int]) -> frozenset[str]:
-    """The languages that most words of a text vote for: the first 200 that vote."""
+    """Return the languages with the most votes, among the first 200 words that vote."""
     return _chosen(sum(islice(filter(None, votes), _VOTERS)))
 
 
 @lru_cache(_MOST_KNOWN)
 def persons(text: str) -> Persons:
-    """Whether a text says "I" or "you" in one of its languages, English left aside."""
+    """Return whether a text says "I" or "you" in one of its languages other than English."""
     folded = text.casefold().replace("\u2019", "'")
     said = {part for word in WORD.findall(folded) for part in word.split("'")}
     names = [*languages_of(text).intersection(common_words.LATIN), *common_words.OTHERS]
@@ -95,7 +95,7 @@ def _says(text: str, said: set[str], name: str, kind: int) -> bool:
 
 @lru_cache(1)
 def _votes() -> dict[str, int]:
-    """What each word tells, all languages' votes in one number, so that to count is to add."""
+    """Return each common word's votes. All languages share one integer, so counting is addition."""
     known = {**COMMON_WORDS, "english": STOP_WORDS | frozenset(common_words.ENGLISH_TOO.split())}
     votes: dict[str, int] = {}
     for place, name in enumerate(LATIN):

@@ -1,23 +1,125 @@
-"""An inverted index: in which records a word is, and what it is worth there."""
+"""Words as numbers with weights, and an inverted index over them."""
 
 from __future__ import annotations
 
+import zlib
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from agent_memory.retrieval.terms import Terms
+from agent_memory.retrieval.bm25 import K1, damping
+from agent_memory.retrieval.languages import ENGLISH, elected, vote_of
+from agent_memory.retrieval.words import Known, forms_of
+
+_PLAIN = 0.25  # count of a plain form besides the form in the text's own language
+
+
+class Terms(NamedTuple):
+    """A sparse vector.
+
+    Attributes:
+        ids: Distinct word numbers, uint32.
+        weights: The weight of each in the text, float32 above 0.
+    """
+
+    ids: np.ndarray
+    weights: np.ndarray
+
+
+NO_TERMS = Terms(np.empty(0, np.uint32), np.empty(0, np.float32))
+
+
+def term_of(word: str) -> int:
+    """Return the number of a word; the same on every machine.
+
+    About one word in 100,000 shares its number with another, which is harmless.
+    """
+    return zlib.crc32(word.encode("utf-8", "surrogatepass"))
+
+
+class Written(NamedTuple):
+    """The text between two blanks, as word numbers.
+
+    Attributes:
+        ids: The numbers of its words, in each language of the text.
+        plain: The numbers of the language-independent forms that differ from `ids`. They match
+            questions in another language, and records stored before languages were detected.
+        size: Number of words, in however many forms.
+        vote: The languages that it votes for; see `agent_memory.retrieval.languages`.
+    """
+
+    ids: tuple[int, ...]
+    plain: tuple[int, ...]
+    size: int
+    vote: int = 0
+
+
+_IDS, _OF_PLAIN, _SIZE, _VOTE = map(itemgetter, range(4))
+
+
+def written(text: str, languages: frozenset[str] | None = None) -> list[Written]:
+    """Return the word numbers of each chunk of a text between blanks.
+
+    Args:
+        text: The text.
+        languages: Languages of the words in Latin letters; None to detect them.
+    """
+    pieces = text.split()
+    read = _in_english.each(pieces)
+    if languages is None:
+        languages = elected(map(_VOTE, read))
+    return read if languages == ENGLISH else _written.each(pieces, languages)
+
+
+@Known
+def _in_english(piece: str) -> Written:
+    return _written(piece, ENGLISH)
+
+
+@Known
+def _written(piece: str, languages: frozenset[str]) -> Written:
+    forms = forms_of(piece, languages)
+    return Written(
+        tuple(term_of(stem) for one in forms for stem in one.stems),
+        tuple(term_of(one.plain) for one in forms if one.plain not in one.stems),
+        len(forms),
+        vote_of(piece),
+    )
+
+
+def weighted(pieces: Sequence[Written], usual: float) -> Terms:
+    """Return the weight of each word in a text.
+
+    Args:
+        pieces: The text's words.
+        usual: The reference length.
+    """
+    counts: dict[int, float] = {**Counter(chain.from_iterable(map(_IDS, pieces)))}
+    for number in chain.from_iterable(map(_OF_PLAIN, pieces)):
+        counts[number] = counts.get(number, 0) + _PLAIN
+    if not counts:
+        return NO_TERMS
+    times = np.fromiter(counts.values(), np.float32, len(counts))
+    against = np.float32(damping(sum(map(_SIZE, pieces)), usual))
+    weights = (K1 + 1) * times / (times + against)
+    # rounded as in stores
+    return Terms(
+        np.fromiter(counts, np.uint32, len(counts)), weights.astype(np.float16).astype(np.float32)
+    )
 
 
 class Postings(NamedTuple):
-    """The words of some records, numbered from 0 on. A value.
+    """The words of records that are numbered from 0. Immutable.
 
     Attributes:
-        terms: The words' numbers, uint32, sorted, each once.
-        starts: Where each word's postings begin, and the end of the last, uint32.
-        places: In which record each is, uint16, in order for each word.
-        weights: What the word is worth there, float16, as stores keep it.
+        terms: Distinct word numbers, uint32, sorted.
+        starts: The first posting of each word, followed by the total number of postings, uint32.
+        places: The record of each posting, uint16, ascending within a word.
+        weights: The weight of each posting, float16, as stores hold it.
     """
 
     terms: np.ndarray
@@ -27,7 +129,7 @@ class Postings(NamedTuple):
 
     @classmethod
     def of(cls, texts: Sequence[Terms]) -> Self:
-        """Those of texts."""
+        """Build from the terms of texts."""
         sizes = [len(text.ids) for text in texts]
         places = np.repeat(np.arange(len(texts), dtype=np.uint16), sizes)
         if not len(places):
@@ -37,10 +139,10 @@ class Postings(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[Self, int]]) -> Self:
-        """Those of several, one after the other.
+        """Concatenate several.
 
         Args:
-            parts: Each with the number of its records.
+            parts: Postings, each with its number of records.
         """
         first, moved = 0, []
         for part, count in parts:
@@ -66,29 +168,29 @@ class Postings(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """Memory used, in bytes."""
         return sum(column.nbytes for column in self)
 
     @property
     def ids(self) -> np.ndarray:
-        """The word of each posting."""
+        """The word number of each posting."""
         return np.repeat(self.terms, np.diff(self.starts))
 
     def only(self, keep: np.ndarray) -> Self:
-        """Those of some of the records, numbered anew.
+        """Return the postings of some records, renumbered.
 
         Args:
-            keep: For each record, whether it is one of them.
+            keep: For each record, whether to include it.
         """
         after = (np.cumsum(keep) - 1).astype(np.uint16)
         there = keep[self.places]
         return self._sorted(self.ids[there], after[self.places[there]], self.weights[there])
 
     def texts(self, count: int) -> list[Terms]:
-        """The words of each record, sorted by their numbers.
+        """Return the terms of each record, sorted by word number.
 
         Args:
-            count: How many records there are.
+            count: Number of records.
         """
         order = np.argsort(self.places, kind="stable")
         ids, weights = self.ids[order], self.weights[order].astype(np.float32)
@@ -99,10 +201,10 @@ class Postings(NamedTuple):
         ]
 
     def found(self, asked: np.ndarray) -> Found:
-        """What there is of some words.
+        """Look up words.
 
         Args:
-            asked: The words' numbers, uint32.
+            asked: The word numbers, uint32.
         """
         at = np.searchsorted(self.terms, asked)
         at[at == len(self.terms)] = 0
@@ -112,13 +214,13 @@ class Postings(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What postings have of some words that were asked for.
+    """The postings of the words that were looked up.
 
     Attributes:
         postings: The postings.
-        which: Which of those asked for are there, (n,), by their places among them.
-        starts: Where the postings of each begin.
-        sizes: In how many records each is.
+        which: (n,) indexes of the words that exist.
+        starts: The first posting of each.
+        sizes: The number of records with each.
     """
 
     postings: Postings
@@ -126,18 +228,20 @@ class Found(NamedTuple):
     starts: np.ndarray
     sizes: np.ndarray
 
-    def raise_to(self, weights: np.ndarray, columns: np.ndarray) -> None:
-        """Raise what records have in a column to the weights of the words that belong to it.
+    def raise_to(self, weights: np.ndarray, rows: np.ndarray) -> None:
+        """Raise entries of `weights` to the weights of the words in each row.
 
         Args:
-            weights: (records, columns) float32.
-            columns: For each word that was asked for, its column.
+            weights: (rows, records) float32, changed in place.
+            rows: The row of each word that was looked up.
         """
-        ends = np.cumsum(self.sizes)
-        at = np.repeat(self.starts - ends + self.sizes, self.sizes)
-        at += np.arange(len(at))
-        place = self.postings.places[at], np.repeat(columns[self.which], self.sizes)
-        np.maximum.at(weights, place, self.postings.weights[at].astype(np.float32))
+        found = zip(
+            rows[self.which].tolist(), self.starts.tolist(), self.sizes.tolist(), strict=True
+        )
+        for row, start, size in found:
+            places = self.postings.places[start : start + size]
+            own = self.postings.weights[start : start + size].astype(np.float32)
+            weights[row, places] = np.maximum(weights[row, places], own)
 
 
 _NONE = np.empty(0, np.uint32)

@@ -1,18 +1,20 @@
-"""What a question looks for."""
+"""Search queries: a question's words, meaning, speakers and period."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from agent_memory.retrieval.encoding import NO_STARTS, NO_TOKENS, Encoding
+from agent_memory.retrieval.dates import Period, period_of
 from agent_memory.retrieval.features import SPEAKER, USER
 from agent_memory.retrieval.languages import languages_of, persons
-from agent_memory.retrieval.terms import term_of
+from agent_memory.retrieval.postings import term_of
+from agent_memory.retrieval.vectors import NO_STARTS, NO_TOKENS, Encoding
 from agent_memory.retrieval.words import forms_of
 
 if TYPE_CHECKING:
@@ -21,12 +23,12 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.index import SegmentIndex
 
 _WRITTEN = re.compile(r"\S+")
-# of English, where "i" is also a name for much else
+# English only; a lone lower-case "i" is too ambiguous to count
 _FIRST_PERSON = re.compile(
     r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself|[Ww]e|us|[Oo]urs?|i'(?:m|ve|d|ll)"
     r"|(?:do|did|am|was|have|had|can|should|would|will) i)\b"
 )
-# what anybody asks or tells an assistant
+# phrases in which "I" and "me" say nothing about the user
 _ANYBODY = re.compile(
     r"\bhow (?:do|can|could|should|would) I\b"
     r"|(?:^|[.!?,] ?)(?:please )?(?:give|tell|show|write|let) me\b",
@@ -38,12 +40,12 @@ _NO_VECTOR = np.empty(0, np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Records that are searched as if they were stored with the others.
+    """Records that are not stored yet but are searched with the stored ones.
 
     Attributes:
         index: Their features.
         records: All of them, by id.
-        query: The question as they know it: stores that encrypt know its words by other numbers.
+        query: The question with plain word numbers; encrypted stores use other numbers.
     """
 
     index: SegmentIndex
@@ -53,16 +55,18 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a question looks for.
+    """A question prepared for search.
 
     Attributes:
-        meaning: (dimension,) of unit length; empty to go by words alone.
-        words: The question's words, each once, with the numbers that each is known by.
-        tokens: (pieces, TOKEN) int8 the question's word pieces; see `Encoding`.
-        owners: (pieces,) which of the words each piece belongs to.
-        speakers: The numbers of who is meant.
-        baseline: As `Embedder.baseline`.
-        pending: What is searched beside the stored records.
+        meaning: (dimension,) of unit length; empty to search by words alone.
+        words: The question's distinct words, each a tuple of the numbers that index it.
+        tokens: (pieces, TOKEN) int8, the question's word pieces; see `Encoding`.
+        owners: (pieces,) for each piece, the index of its word in `words`.
+        speakers: Term numbers of the speakers that the question is about.
+        baseline: See `Embedder.baseline`.
+        period: The days that the question is about; None for any.
+        alone: Whether to compare records without their neighbours.
+        pending: Records to search besides the stored ones.
     """
 
     meaning: np.ndarray = field(default_factory=lambda: _NO_VECTOR)
@@ -71,25 +75,33 @@ class Query:
     owners: np.ndarray = field(default_factory=lambda: NO_STARTS)
     speakers: tuple[int, ...] = ()
     baseline: float = 0.0
+    period: Period | None = None
+    alone: bool = False
     pending: Pending | None = None
 
     @classmethod
-    def asked(cls, question: str, encoder: Encoder) -> Self:
-        """The query of a question that is still to be encoded.
+    def asked(cls, question: str, encoder: Encoder, today: date | None = None) -> Self:
+        """Encode a question and build its query.
+
+        Args:
+            question: The question.
+            encoder: Encodes it.
+            today: The day on which it is asked. With None, dates in the question are ignored.
 
         Raises:
             ModelError: The encoder's model cannot be reached or refuses.
         """
-        return cls.of(question, encoder.encode_query(question), encoder.baseline)
+        query = cls.of(question, encoder.encode_query(question), encoder.baseline)
+        return query if today is None else replace(query, period=period_of(question, today))
 
     @classmethod
     def of(cls, question: str, encoding: Encoding, baseline: float = 0.0) -> Self:
-        """The query of a question.
+        """Build the query of a question that is already encoded.
 
         Args:
             question: The question.
-            encoding: The same as an encoder reads it.
-            baseline: As `Embedder.baseline`.
+            encoding: The question's encoding.
+            baseline: See `Embedder.baseline`.
         """
         languages = languages_of(question)
         words: dict[tuple[int, ...], int] = {}
@@ -116,22 +128,40 @@ class Query:
             baseline,
         )
 
+    def over_the_same(self, query: Query) -> Query:
+        """Return another query with this one's pending records."""
+        own = self.pending
+        return query if own is None else query.with_pending(own.index, own.records)
+
     def with_pending(self, index: SegmentIndex, records: dict[str, Record]) -> Query:
-        """The same, over records too that are not stored yet."""
-        return replace(self, pending=Pending(index, records, self))
+        """Return the query with pending records to search besides the stored ones."""
+        alone = replace(self, pending=None)
+        return replace(alone, pending=Pending(index, records, alone))
+
+    def within(self, period: Period) -> Query:
+        """Return the query limited to a period."""
+        return self.over_the_same(replace(self, period=period))
+
+    def like(self, direction: np.ndarray) -> Query:
+        """Return a query for the records nearest to a direction, over the same records."""
+        unit = direction / (float(np.linalg.norm(direction)) or 1.0)
+        return self.over_the_same(Query(unit.astype(np.float32), alone=True))
 
     def by_words(self) -> Query:
-        """The same without its meaning, for records of which none is known."""
+        """Return the query without its meaning, for records that have no vectors."""
         return replace(self, meaning=_NO_VECTOR, tokens=NO_TOKENS, owners=NO_STARTS)
 
     def renumbered(self, numbers: Sequence[Sequence[int]], speakers: Sequence[int]) -> Query:
-        """The same for a store that knows words and speakers by other numbers."""
+        """Return the query with the numbers that a store uses for its words and speakers."""
         return replace(self, words=tuple(map(tuple, numbers)), speakers=tuple(speakers))
 
 
 def _meant(question: str) -> Iterator[int]:
-    """The numbers of speakers that a question may mean: those it names, and the user who asks of
-    himself, unless the assistant is asked for its own words."""
+    """Yield the numbers of the speakers that a question may be about.
+
+    These are the speakers it names, and the user if it is asked in the first person and not
+    addressed to the assistant.
+    """
     for word in dict.fromkeys(re.findall(r"\w+", question.casefold())):
         yield term_of(f"{SPEAKER}{word}")
     first, second = persons(question)

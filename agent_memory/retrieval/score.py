@@ -1,31 +1,156 @@
-"""One score for how much a record has to do with a question, and how likely that is. Pure.
-
-The score is a sum of terms with round weights, each on a scale of its own that needs no comparison
-with other records. *Late interaction* (Khattab and Zaharia, "ColBERT", 2020) finds for each word
-piece of the question the nearest one of the record; each word of the question counts by how rare it
-is in the user's memory. A record that is not encoded yet is compared by the same words alone.
-
-`score.json` has the numbers; `python -m benchmarks.paraphrases --fit` prints the calibration.
-"""
+"""The score of a record for a question, and the probability that it is relevant. Pure."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from agent_memory.retrieval.bm25 import odds
-from agent_memory.retrieval.candidates import Candidates
+from agent_memory.retrieval.dates import Period
 from agent_memory.retrieval.query import Query
+
+REACH = 2
+"""Maximum number of neighbours on each side of a record in its window."""
+
+_GAP = 4  # largest distance in seqs: tool messages lie between visible ones
+_WINDOW_WORDS = 130
+_NEIGHBOUR_WORDS = 60
+
+
+def in_order(places: np.ndarray) -> np.ndarray:
+    """(n,) the order of `features.PLACE` rows by conversation."""
+    found: np.ndarray = np.lexsort((places["part"], places["seq"], places["session"]))
+    return found
+
+
+class Named(NamedTuple):
+    """Ids and vectors of records, built on demand: most candidates do not rank among the best.
+
+    Attributes:
+        name: Returns a record's id by its number.
+        vector: Returns a record's (dimension,) vector by its number; zeros where it has none.
+        numbers: (n,) the records.
+    """
+
+    name: Callable[[int], str]
+    vector: Callable[[int], np.ndarray]
+    numbers: np.ndarray
+
+    def at(self, rows: np.ndarray) -> Named:
+        """Return some of them."""
+        return self._replace(numbers=self.numbers[rows])
+
+    def all(self) -> list[str]:
+        """Return all ids."""
+        return [self.name(number) for number in self.numbers.tolist()]
+
+    def vectors(self) -> list[Callable[[], np.ndarray]]:
+        """Return a function for each vector."""
+        return [partial(self.vector, number) for number in self.numbers.tolist()]
+
+
+class Candidates(NamedTuple):
+    """Records to be scored closely, ordered by conversation.
+
+    Attributes:
+        names: Their ids.
+        places: (n,) of `features.PLACE`.
+        cosines: (n,) cosine of each with the question.
+        filled: (n,) whether the cosine is known.
+        best: (n, pieces) highest cosine of a record's word pieces with each piece of the question.
+        weights: (n, words) weight of each word of the question in each record; 0 if absent.
+        meant: (n,) whether the question is about the record's speaker.
+        total: Number of records searched, including those that are no candidates.
+        holding: (words,) number of records searched that have each word.
+    """
+
+    names: Named
+    places: np.ndarray
+    cosines: np.ndarray
+    filled: np.ndarray
+    best: np.ndarray
+    weights: np.ndarray
+    meant: np.ndarray
+    total: int
+    holding: np.ndarray
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Concatenate candidates of several indexes, ordered by conversation.
+
+        A record that several indexes have is taken from the first.
+        """
+        if len(parts) == 1:
+            return parts[0]
+        places, cosines, filled, best, weights, meant = (
+            np.concatenate(one) for one in zip(*(part[1:7] for part in parts), strict=True)
+        )
+        ids = [name for part in parts for name in part.names.all()]
+        vectors = [vector for part in parts for vector in part.names.vectors()]
+        names = Named(ids.__getitem__, lambda at: vectors[at](), np.arange(len(ids)))
+        total, holding = sum(part.total for part in parts), sum(part.holding for part in parts)
+        every = cls(names, places, cosines, filled, best, weights, meant, total, np.array(holding))
+        first = {name: at for at, name in reversed([*enumerate(ids)])}
+        rows = np.array(sorted(first.values()), np.intp)
+        return every.at(rows[in_order(places[rows])])
+
+    def at(self, rows: np.ndarray) -> Self:
+        """Return some of them."""
+        places, cosines, filled, best, weights, meant = (one[rows] for one in self[1:7])
+        return type(self)(
+            self.names.at(rows),
+            places,
+            cosines,
+            filled,
+            best,
+            weights,
+            meant,
+            self.total,
+            self.holding,
+        )
+
+    def neighbours(self) -> list[np.ndarray]:
+        """(n,) the places of the previous, the next and the second previous record of each.
+
+        -1 where there is none, or where the window has no room: long records need no window.
+        """
+        before, after, second = (_shifted(self.places, step) for step in (-1, 1, -2))
+        words = self.places["words"].astype(np.int64)
+        taken = np.minimum(words, _NEIGHBOUR_WORDS)
+
+        def fitting(near: np.ndarray, used: np.ndarray) -> np.ndarray:
+            fits = used + taken[near] <= _WINDOW_WORDS
+            return np.where((near >= 0) & fits, near, -1)
+
+        return [
+            fitting(before, words),
+            fitting(after, words),
+            fitting(second, words + words[before]),
+        ]
+
+
+def _shifted(places: np.ndarray, step: int) -> np.ndarray:
+    """(n,) the place of the record `step` further in the same session; -1 where there is none."""
+    count = len(places)
+    near = np.arange(count) + step
+    there = (near >= 0) & (near < count)
+    near = near.clip(0, max(0, count - 1))
+    if count:
+        gap = np.abs(places["seq"][near].astype(np.int64) - places["seq"])
+        there &= (places["session"][near] == places["session"]) & (gap <= abs(step) * _GAP)
+        there &= places["seq"] > 0
+    return np.where(there, near, -1)
+
 
 PARTS = (
     *("meaning", "meaning_around", "nearest", "words", "words_around", "coverage_around"),
-    *("long", "asks", "meant"),
+    *("long", "asks", "meant", "dated"),
 )
 """The terms of the sum, by name."""
 
@@ -35,18 +160,20 @@ _DIGITS = 6
 
 
 class Ranked(NamedTuple):
-    """Records with how much they have to do with a question, best first.
+    """Records ranked for a question, best first.
 
     Attributes:
         names: Their ids.
-        scores: (n,) what they are ordered by.
-        relevance: (n,) the probability that each has to do with the question, from 0 to 1.
-        parts: (n, PARTS) what each term gives, before its weight.
-        cosines: (n,) as the encoder gives them; 0 for what is not encoded.
-        bm25: (n,) the sum of the words' weights, by rarity.
+        vectors: Functions that return their vectors.
+        scores: (n,) the scores that define the order.
+        relevance: (n,) the probability that each is relevant, from 0 to 1.
+        parts: (n, PARTS) the value of each term before its weight.
+        cosines: (n,) as the encoder gives them; 0 for records without a vector.
+        bm25: (n,) the sum of the matched words' weights times their rarity.
     """
 
     names: list[str]
+    vectors: list[Callable[[], np.ndarray]]
     scores: np.ndarray
     relevance: np.ndarray
     parts: np.ndarray
@@ -56,29 +183,29 @@ class Ranked(NamedTuple):
 
 @cache
 def fitted() -> Mapping[str, Any]:
-    """The numbers of `score.json`."""
+    """Return the weights in `score.json`."""
     text = files("agent_memory.retrieval").joinpath("score.json").read_text(encoding="utf-8")
     found: Mapping[str, Any] = json.loads(text)
     return found
 
 
 def informativeness(count: int, holding: np.ndarray) -> np.ndarray:
-    """The worth of words that `holding` of `count` records have; never below 0, as in Lucene.
+    """Return the rarity of words that `holding` of `count` records have; never below 0.
 
-    Each is counted as if one of some more records had it: in a memory of two records a word is not
-    common because one of them has it.
+    The counts are smoothed with extra records, so that in a memory of two records a word of one
+    of them is not common. The formula is Lucene's.
     """
     worth: np.ndarray = np.log1p(odds(count + _MORE, holding + 1))
     return worth.astype(np.float32)
 
 
 def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
-    """The best of some candidates, best first.
+    """Rank candidates and return the best, best first.
 
     Args:
-        found: Of one index or of several.
-        query: What they are compared with.
-        limit: So many at most.
+        found: Candidates from one or several indexes.
+        query: The query to compare them with.
+        limit: Maximum number of records to return.
     """
     one = Candidates.joined(found)
     worth = informativeness(one.total, one.holding)
@@ -86,13 +213,14 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     weights = fitted()["rank"]
     scores = np.round(parts @ np.array([weights[name] for name in PARTS], np.float32), _DIGITS)
     best = np.argsort(-scores, kind="stable")
-    # who stands out comes first, and counts as the best after it: shares of the best stay what
-    # they are
+    # "nearest" decides the order only: the reported scores leave it out, made non-increasing, so
+    # that thresholds relative to the best score keep their meaning
     alone = scores[best] - weights["nearest"] * parts[best, PARTS.index("nearest")]
     counted = np.maximum.accumulate(alone[::-1])[::-1]
     best = best[:limit]
     return Ranked(
         one.names.at(best).all(),
+        one.names.at(best).vectors(),
         counted[:limit],
         _relevance(parts[best], len(worth), one.total),
         parts[best],
@@ -102,16 +230,18 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
 
 
 def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
-    """(n,) a logistic function of four of the terms: of words, what is beyond chance, since the
-    more a text says the nearer its nearest words are to any others; of coverage, its square, which
-    says that all of the question's words are there: of one word alone that says nothing. Of few
-    records none comes near by chance, so that there less is asked."""
+    """(n,) a logistic function of four of the terms.
+
+    Words count above chance only: a longer text has nearer word pieces to any question. Coverage
+    counts squared, so that it matters when all words are there, and not at all for one word. The
+    threshold is lower among few records, where chance matches are rarer.
+    """
     by = fitted()["relevance"]
     own = dict(zip(PARTS, parts.T, strict=True))
     chance = by["chance"] + by["chance_long"] * own["long"]
     near = own["meaning"] + by["words"] * (own["words"] - chance) / (1 - chance)
     covered = (1 - 1 / max(1, words)) * own["coverage_around"] ** 2
-    near += by["meant"] * own["meant"] + by["coverage"] * covered
+    near += by["meant"] * own["meant"] + by["coverage"] * covered + by["dated"] * own["dated"]
     few = by["few"] * math.log(_MANY / min(_MANY, max(_FEW, total)))
     found: np.ndarray = 1 / (1 + np.exp(-by["slope"] * (near + few - by["middle"])))
     return found
@@ -121,7 +251,7 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
     numbers, count = fitted(), len(one.places)
     there = (one.weights > 0).astype(np.float32)
     strength = _by_word(one.best, query.owners, there.shape[1])
-    compared = np.asarray(one.best.any(axis=1))  # others have no word pieces, or not yet
+    compared = np.asarray(one.best.any(axis=1))  # records with word pieces
     unread = np.where(there > 0, 1, numbers["absent"])
     strength = np.where(compared[:, None], np.maximum(strength, numbers["present"] * there), unread)
     near = one.neighbours()
@@ -132,31 +262,52 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
         around = np.maximum(around, numbers["around"][name] * _at(strength, place))
         covered = np.maximum(covered, _at(there, place))
     words_around = around @ share
-    # below what unrelated texts have there is nothing to tell; near 1 the scale would run away
+    # 0 is the cosine of unrelated texts; the scale stops at -1 for baselines near 1
     cosines = np.maximum(-1, (one.cosines - query.baseline) / (1 - query.baseline))
     meaning = np.where(one.filled, cosines, numbers["without_vector"] * (there @ share))
-    if not len(worth):  # a question of stop words alone goes by its meaning
+    if not len(worth):  # a question of stop words only is ranked by meaning
         words = words_around = meaning
     total, size = meaning.copy(), np.ones(count, np.float32)
     for name, place in zip(numbers["meaning_around"], near, strict=True):
         part = numbers["meaning_around"][name]
         total += part * _at(meaning, place)
         size += part * (place >= 0)
+    dated = _dated(one.places["day"], query.period)
+    nearest = _nearest(meaning, dated > 0) if dated.any() else _nearest(meaning)
     length = np.log1p(one.places["words"] / _LONG_WORDS) - _LONG_FROM
     return np.column_stack([
-        meaning, total / size, _nearest(meaning), words, words_around, covered @ share,
+        meaning, total / size, nearest, words, words_around, covered @ share,
         length.clip(0, _LONG_TO), one.places["asks"] / 100,
-        one.meant,
+        one.meant, dated,
     ]).astype(np.float32)  # fmt: skip
 
 
-def _nearest(meaning: np.ndarray) -> np.ndarray:
-    """(n,) the probability that each is what is meant, if one is and its meaning alone tells: what
-    the question has no word of stands out by that."""
+def _dated(days: np.ndarray, period: Period | None) -> np.ndarray:
+    """(n,) 1 for records of the days asked about, 0.5 for the two days after.
+
+    People often report an event a day or two later.
+    """
+    if period is None:
+        return np.zeros(len(days), np.float32)
+    first, last = period.first.toordinal(), period.last.toordinal()
+    found: np.ndarray = np.where(days <= last, 1.0, 0.5) * ((days >= first) & (days <= last + 2))
+    return found
+
+
+def _nearest(meaning: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
+    """(n,) the probability that each record is the one asked for, judged by meaning alone.
+
+    It lifts a record that stands out by meaning although it shares no word with the question.
+
+    Args:
+        meaning: (n,) similarity of each.
+        among: (n,) which records are eligible; None for all.
+    """
     if not len(meaning):
         return meaning
-    nearest = float(meaning.max())
-    near = np.exp((meaning - nearest) / fitted()["nearest"])
+    possible = meaning if among is None else np.where(among, meaning, -np.inf)
+    nearest = float(possible.max())
+    near = np.exp((possible - nearest) / fitted()["nearest"])
     found: np.ndarray = near / near.sum() * min(1.0, max(0.0, nearest / fitted()["near"]))
     return found
 
@@ -170,6 +321,6 @@ def _by_word(best: np.ndarray, owners: np.ndarray, words: int) -> np.ndarray:
 
 
 def _at(values: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """The values at some places; 0 for -1."""
+    """Return the values at some places; 0 for -1."""
     mask = (place >= 0).reshape(-1, *[1] * (values.ndim - 1))
     return np.where(mask, values[place], 0)

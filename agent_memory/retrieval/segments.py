@@ -1,4 +1,4 @@
-"""Records that follow each other, as one value: what they are found by, ready to be searched."""
+"""Segments: consecutive records of one owner as one value, with their ids in a compact form."""
 
 from __future__ import annotations
 
@@ -7,33 +7,106 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from agent_memory.retrieval.compact import Vectors, rounded_rows
-from agent_memory.retrieval.encoding import TOKEN
 from agent_memory.retrieval.features import Features
-from agent_memory.retrieval.names import Names
-from agent_memory.retrieval.postings import Postings
-from agent_memory.retrieval.terms import Terms
-from agent_memory.retrieval.tokens import Tokens
+from agent_memory.retrieval.postings import Postings, Terms
+from agent_memory.retrieval.vectors import TOKEN, Tokens, Vectors, rounded_rows
+
+_DIGITS = 32
+_BYTES = 16
+
+
+class Names:
+    """An ordered list of ids. Ids made by this library (32 hexadecimal digits) take 16 bytes each.
+
+    Args:
+        packed: (n, 16) uint8, if all ids have that form.
+        texts: The ids otherwise.
+    """
+
+    def __init__(self, packed: np.ndarray | None, texts: tuple[str, ...] = ()) -> None:
+        self.packed = packed
+        self.texts = texts
+
+    @classmethod
+    def of(cls, ids: Sequence[str]) -> Names:
+        """Build from ids."""
+        joined = "".join(ids)
+        if ids and {*map(len, ids)} == {_DIGITS} and joined.isascii():
+            try:
+                packed = bytes.fromhex(joined)
+            except ValueError:
+                packed = b""
+            if packed.hex() == joined:
+                return cls(np.frombuffer(packed, np.uint8).reshape(-1, _BYTES))
+        return cls(None, tuple(ids))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Names]) -> Names:
+        """Concatenate several."""
+        packed = [part.packed for part in parts if part.packed is not None]
+        if len(packed) == len(parts):
+            return cls(np.concatenate(packed))
+        return cls(None, tuple(name for part in parts for name in part.all()))
+
+    def __len__(self) -> int:
+        return len(self.texts) if self.packed is None else len(self.packed)
+
+    def __getitem__(self, place: int) -> str:
+        return self.texts[place] if self.packed is None else self.packed[place].tobytes().hex()
+
+    @property
+    def nbytes(self) -> int:
+        """Approximate memory used, in bytes."""
+        return sum(map(len, self.texts)) + 60 * len(self.texts) + _BYTES * len(self)
+
+    def all(self) -> list[str]:
+        """Return all ids."""
+        return [self[place] for place in range(len(self))]
+
+    def places(self, ids: Collection[str]) -> list[int]:
+        """Return the places of those of these ids that are present, ascending."""
+        if self.packed is None:
+            return [place for place, name in enumerate(self.texts) if name in ids]
+        ours = [name for name in ids if len(name) == _DIGITS]
+        wanted = Names.of(ours)
+        if wanted.packed is None:  # no such ids, or some are not hexadecimal
+            return [p for p in range(len(self)) if self[p] in ids] if ours else []
+        # filter by the first 16 bits
+        known = np.zeros(2**16, np.bool_)
+        known[_beginnings(wanted.packed)] = True
+        likely = np.flatnonzero(known[_beginnings(self.packed)]).tolist()
+        return [place for place in likely if self[place] in ids]
+
+    def only(self, keep: np.ndarray) -> Names:
+        """Return the ids that `keep` selects."""
+        if self.packed is not None:
+            return Names(self.packed[keep])
+        return Names(None, tuple(self.texts[place] for place in np.flatnonzero(keep).tolist()))
+
+
+def _beginnings(packed: np.ndarray) -> np.ndarray:
+    return np.asarray(packed[:, 0].astype(np.uint16) << 8 | packed[:, 1])
+
 
 MOST_ROWS = 2_048
-"""Records of one segment: with more, a deletion would take long to rewrite the rest."""
+"""Maximum number of records in a segment. A deletion rewrites the rest of the segment."""
 
 MOST_BYTES = 2 * 2**20
-"""The same, for long vectors."""
+"""Maximum size of a segment, in bytes; it applies to long vectors."""
 
 _A_NUMBER = 4
-_A_RECORD = 400  # bytes, of words and a place
+_A_RECORD = 400  # bytes of words and place
 
 
 class Segment(NamedTuple):
-    """Some records of one owner. A value.
+    """Some records of one owner. Immutable.
 
     Attributes:
-        names: Their ids, each once.
-        meaning: As `Features.meaning`.
-        tokens: As `Features.tokens`.
-        words: Those of the records, by word.
-        places: As `Features.places`.
+        names: Their distinct ids.
+        meaning: See `Features.meaning`.
+        tokens: See `Features.tokens`.
+        words: Their inverted index.
+        places: See `Features.places`.
     """
 
     names: Names
@@ -44,12 +117,12 @@ class Segment(NamedTuple):
 
     @classmethod
     def of(cls, ids: Sequence[str], features: Features, *, compact: bool = False) -> Self:
-        """The segment of records.
+        """Build a segment.
 
         Args:
-            ids: Theirs, each once.
-            features: Theirs.
-            compact: Whether to round vectors of records that have words too. Vectors without words
+            ids: Distinct ids.
+            features: Their features.
+            compact: Whether to round the vectors, if all records have words. Vectors without words
                 stay exact.
         """
         words = Postings.of(features.words)
@@ -64,7 +137,7 @@ class Segment(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Several, one after the other."""
+        """Concatenate several."""
         sizes = [len(part.names) for part in parts]
         return cls(
             Names.joined([part.names for part in parts]),
@@ -76,27 +149,27 @@ class Segment(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of records."""
+        """Number of records."""
         return len(self.names)
 
     @property
     def dimension(self) -> int:
-        """Numbers in a vector of meaning."""
+        """Numbers in a vector."""
         return self.meaning.length
 
     @property
     def nbytes(self) -> int:
-        """About how much memory it takes."""
+        """Approximate memory used, in bytes."""
         return sum(part.nbytes for part in self)
 
     def without(self, ids: Collection[str]) -> Self:
-        """The segment without some records, of whatever there is of them."""
+        """Return the segment without some records. Unknown ids are ignored."""
         keep = np.ones(self.records, np.bool_)
         keep[self.names.places(ids)] = False
         return self.only(keep)
 
     def only(self, keep: np.ndarray) -> Self:
-        """Some of the records: for each, whether it is one of them."""
+        """Return the records that `keep` selects."""
         return type(self)(
             self.names.only(keep),
             self.meaning.only(keep),
@@ -106,7 +179,7 @@ class Segment(NamedTuple):
         )
 
     def features(self) -> Features:
-        """The features of the records."""
+        """Return the features of the records."""
         words = self.words.texts(self.records)
         return Features(self.meaning.floats(), self.tokens, words, self.places)
 
@@ -118,7 +191,7 @@ def in_segments(
     compact: bool = False,
     most_bytes: int | None = None,
 ) -> Iterator[Segment]:
-    """Records, however many, in segments that are not too large."""
+    """Yield segments of limited size for any number of records."""
     most = min(MOST_BYTES, most_bytes or MOST_BYTES)
     pieces = len(features.tokens.rows) / max(1, len(features))
     size = _A_NUMBER * features.dimension + TOKEN * pieces + _A_RECORD
@@ -128,7 +201,7 @@ def in_segments(
 
 
 def rounded(features: Features) -> Features:
-    """Features as stores that keep them compact return them, whatever is stored with a record."""
+    """Return features as compact stores return them."""
     worded = np.array([bool(len(words.ids)) for words in features.words], np.bool_)
     return Features(
         rounded_rows(features.meaning, worded),

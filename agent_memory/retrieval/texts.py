@@ -1,27 +1,98 @@
-"""Short texts that stand for themselves, such as facts and notes, found by words and meaning."""
+"""Search over short texts such as facts and notes, and exact cosines over any store."""
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 
 import numpy as np
 
-from agent_memory.retrieval.encoding import Encoding
+from agent_memory.errors import InvalidInput
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.index import SegmentIndex
 from agent_memory.retrieval.query import Query
+from agent_memory.retrieval.vectors import Encoding
+
+_ALONG, _ACROSS = 0.6, 0.8  # 0.36 c + 0.64 is above 0 for every cosine c
+_MARGIN = 3e-4
+"""Upper bound of a cosine's error in single precision."""
+
+_SMALL, _LARGE = np.dtype("<f4"), np.dtype("<f8")
+
+
+def vector_of(value: object, what: str) -> np.ndarray:
+    """Return a vector as float64, scaled by a power of two so that squares do not overflow.
+
+    Args:
+        value: A row of numbers.
+        what: Its name at the beginning of an error's sentence.
+
+    Raises:
+        InvalidInput: It is not a vector of finite numbers, or is all zeros.
+    """
+    try:
+        row = np.asarray(value)
+    except (TypeError, ValueError):
+        row = np.empty(0)
+    if row.ndim != 1 or not row.size or row.dtype.kind not in "fiu":
+        raise InvalidInput(f"{what} is not a vector. Give a list of numbers, or an array of them.")
+    exact = row.astype(np.float64)
+    largest = float(np.abs(exact).max())
+    if not np.isfinite(largest):
+        raise InvalidInput(f"{what} contains a number that is not finite.")
+    if not largest:
+        raise InvalidInput(f"{what} is all zeros, so it has no direction to compare.")
+    scaled: np.ndarray = np.ldexp(exact, -np.frexp(largest)[1])
+    return scaled
+
+
+def lifted(vector: np.ndarray) -> np.ndarray:
+    """Return a unit vector with one more number.
+
+    Products of two such vectors rise with the cosine of the originals and are above 0.
+    """
+    unit = vector / np.linalg.norm(vector)
+    return np.append(_ALONG * unit, _ACROSS).astype(np.float32)
+
+
+def most_unseen(score: float) -> float:
+    """Return an upper bound of the cosine of vectors whose product does not exceed this score."""
+    return (score - _ACROSS**2) / _ALONG**2 + _MARGIN
+
+
+def cosines(rows: np.ndarray, vector: np.ndarray) -> list[float]:
+    """Return the cosine of each row with a vector; independent of the other rows."""
+    products = (rows * vector).sum(axis=1)
+    # the root of the product is exact for a vector with itself
+    lengths = np.sqrt((rows * rows).sum(axis=1) * (vector * vector).sum())
+    found: list[float] = np.clip(products / lengths, -1.0, 1.0).tolist()
+    return found
+
+
+def packed(vector: np.ndarray) -> str:
+    """Encode a vector as text without loss; in single precision where that is exact."""
+    small = vector.astype(_SMALL)
+    kept = small if (small == vector).all() else vector.astype(_LARGE)
+    return b64encode(kept.tobytes()).decode("ascii")
+
+
+def unpacked(text: str, dimension: int) -> np.ndarray:
+    """Decode the result of `packed`."""
+    data = b64decode(text)
+    kind = _SMALL if len(data) == dimension * _SMALL.itemsize else _LARGE
+    return np.frombuffer(data, kind).astype(np.float64)
 
 
 class TextIndex:
-    """Texts and what they mean, for as long as nothing of them changes.
+    """An index over a fixed list of texts.
 
     Args:
         texts: The texts.
-        encodings: Theirs; without numbers where there is no embedder.
+        encodings: Their encodings; empty vectors where there is no embedder.
 
     Attributes:
         texts: As given.
-        encoded: Whether all have vectors.
+        encoded: Whether all non-blank texts have vectors.
     """
 
     def __init__(self, texts: Sequence[str], encodings: Sequence[Encoding]) -> None:
@@ -36,8 +107,8 @@ class TextIndex:
         return len(self.texts)
 
     def relevance(self, query: Query) -> np.ndarray:
-        """Return for each text the probability that it has to do with a question."""
-        if len(query.meaning) != self._index.dimension:  # one of the two could not be encoded
+        """Return the probability that each text is relevant to a question."""
+        if len(query.meaning) != self._index.dimension:  # one side has no vectors
             query = query.by_words()
         found = self._index.search(query, len(self.texts))
         relevance = np.zeros(len(self.texts))

@@ -1,27 +1,28 @@
-"""Messages as turns to be found, and what was found as recalls, best first. Pure."""
+"""Messages as searchable turns, and hits as recalls. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC
 from typing import Any
 
-from agent_memory.core.long_texts import PART, Part, marked, passages
+from agent_memory.core.passages import PART, Part, marked, passages
 from agent_memory.core.records import Entry, Hit, Recall, Record, Scope, Source
-from agent_memory.core.redacted import DELETED
+from agent_memory.core.redaction import DELETED
+from agent_memory.core.shapes import role_of
 from agent_memory.core.transcript import speaker
-from agent_memory.core.window import role_of
 from agent_memory.retrieval.features import Turn
-from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.score import PARTS, fitted
-from agent_memory.retrieval.telling import tells_nothing
-from agent_memory.retrieval.words import words
 
 _BY_WORDS = tuple("unread" if name == "meaning" else name for name in PARTS)
-"""The terms of a record without a vector. Its words stand in for its meaning."""
+"""Names of the terms for a record without a vector: its words stand in for its meaning."""
+
+DAY = "day"
+"""Metadata key of a record: its local day, if that differs from the day in UTC."""
 
 
 def spoken(entries: Sequence[Entry], roles: Sequence[str]) -> list[tuple[Entry, Turn]]:
-    """The entries of some roles that have text, with their turns; a long one with several."""
+    """Return the entries of some roles with their turns. A long entry has several turns."""
     return [
         (entry, turn)
         for entry in entries
@@ -31,7 +32,7 @@ def spoken(entries: Sequence[Entry], roles: Sequence[str]) -> list[tuple[Entry, 
 
 
 def turns_said(entry: Entry) -> list[Turn]:
-    """An entry as a turn, or where it is long as several; none where it has no text."""
+    """Split an entry into turns: several if it is long, none if it has no text."""
     message, whole = entry.message, entry.message.text()
     text = whole.strip()
     begin = whole.index(text)
@@ -41,7 +42,7 @@ def turns_said(entry: Entry) -> list[Turn]:
         Turn(
             speaker(message),
             text[start:end],
-            entry.created_at,
+            entry.said_at,
             role_of(message) == "user",
             Part(number, len(found), begin + start),
             entry.session_id,
@@ -53,10 +54,13 @@ def turns_said(entry: Entry) -> list[Turn]:
 
 
 def record_of_turn(entry: Entry, turn: Turn, record_id: str, owner: str) -> Record:
-    """Return an entry and its turn as a record."""
+    """Build the record of an entry's turn."""
     about: dict[str, Any] = {"role": role_of(entry.message) or "", "speaker": turn.speaker}
     if turn.part.of > 1:
         about[PART] = list(turn.part)
+    day = entry.said_at.date().isoformat()
+    if day != entry.created_at.astimezone(UTC).date().isoformat():
+        about[DAY] = day
     if entry.message.metadata:
         about["message"] = entry.message.metadata
     return Record(
@@ -73,19 +77,12 @@ def record_of_turn(entry: Entry, turn: Turn, record_id: str, owner: str) -> Reco
 
 
 def sources_of(record: Record) -> tuple[Source, ...]:
-    """The messages that a record comes from."""
+    """Return the messages that a record comes from."""
     return tuple((record.session_id, seq) for seq in record.sources)
 
 
-def telling(question: str, hits: Iterable[Hit]) -> Iterator[Hit]:
-    """Return the hits that tell something beside what was asked."""
-    languages = languages_of(question)
-    asked = frozenset(words(question, languages))
-    return (hit for hit in hits if not tells_nothing(asked, languages, *_said(hit.record)))
-
-
 def recalls(hits: Iterable[Hit], block: str, scope: Scope | None = None) -> Iterator[Recall]:
-    """Return hits as recalls, in their order: those that are wanted, where a scope says which."""
+    """Yield hits as recalls, in order, filtered by the scope if there is one."""
     weights = [fitted()["rank"][name] for name in PARTS]
     for hit in hits:
         record = hit.record
@@ -98,6 +95,7 @@ def recalls(hits: Iterable[Hit], block: str, scope: Scope | None = None) -> Iter
                 text=record.text,
                 score=hit.score,
                 created_at=record.created_at,
+                time=record.metadata.get(DAY, ""),
                 sources=sources,
                 metadata=dict(record.metadata),
                 views={
@@ -107,9 +105,3 @@ def recalls(hits: Iterable[Hit], block: str, scope: Scope | None = None) -> Iter
                 },
                 relevance=hit.relevance,
             )
-
-
-def _said(record: Record) -> tuple[str, bool]:
-    """The text of a record's turn, and whether a user said it."""
-    said_by = str(record.metadata.get("speaker", ""))
-    return record.text.removeprefix(f"{said_by}: "), record.metadata.get("role") == "user"

@@ -1,31 +1,82 @@
-"""The words that a text is found by."""
+"""Text split into index words: folded, stemmed, without stop words."""
 
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from agent_memory.core.text import STOP_WORDS, WORD, unaccented
 from agent_memory.retrieval.languages import COMMON_WORDS, ENGLISH, is_latin, script_of
-from agent_memory.retrieval.stems import stem
 
-# scripts that are written without blanks: Thai, Lao, Burmese, Khmer, kana, Han; and Hangul, whose
-# blanks part words with their particles from others
+_AFTER_APOSTROPHE = frozenset(["french", "italian"])  # l'école, dell'anno
+_BEFORE_APOSTROPHE = frozenset(["english", "turkish", "danish", "swedish", "norwegian"])
+_LEAST = 2
+_TURKISH = 5
+"""Leading letters that stand for a Turkish word. This recalls about as much as a real stemmer (Can
+et al., "Information retrieval on Turkish texts", 2008). Snowball's Turkish stemmer skips verbs."""
+
+
+def stem(word: str, language: str) -> str:
+    """Return the stem of a folded word, by Snowball's stemmers; accents stay.
+
+    Args:
+        word: The word.
+        language: Its language.
+    """
+    if "'" in word:
+        word = _bare(word, language)
+    if language == "turkish":
+        return word[:_TURKISH].replace("\u011f", "k")  # a k before a vowel: çocuk, çocuğum
+    made = _stemmers.made.get(language) or _stemmers.make(language)
+    stemmed: str = made.stemWord(word)
+    return stemmed if len(stemmed) >= _LEAST else word
+
+
+def _bare(word: str, language: str) -> str:
+    """Strip the part that an apostrophe separates."""
+    if language == "english":
+        return word.removesuffix("'s")
+    if language in _AFTER_APOSTROPHE:
+        return word.rpartition("'")[2]
+    if language in _BEFORE_APOSTROPHE:
+        return word.partition("'")[0]
+    return word
+
+
+class _Stemmers(threading.local):
+    """Stemmers by thread: a stemmer has state."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Any] = {}
+
+    def make(self, language: str) -> Any:
+        import Stemmer
+
+        self.made[language] = Stemmer.Stemmer(language, 0)  # `words` has the cache
+        return self.made[language]
+
+
+_stemmers = _Stemmers()
+
+
+# scripts written without blanks: Thai, Lao, Burmese, Khmer, kana, Han; and Hangul, which attaches
+# particles to words
 RUN = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f]+"
 )
-"""What stands together in a script that is written without blanks."""
+"""A run of characters in a script that is written without blanks."""
 
 _HANGUL = "\uac00\ud7a3"
 _COMMON_PAIRS = frozenset().union(
     *(COMMON_WORDS[name] for name in ("chinese", "japanese", "korean"))
 )
-_ASCII_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # as WORD, in less time
+_ASCII_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # a faster WORD
 _JOINERS = re.compile("[\u200c\u200d]")
 _MOST_KNOWN = 100_000
 _LONGER_KNOWN = 4_000
@@ -37,16 +88,16 @@ T = TypeVar("T")
 
 
 class Known(Generic[T]):
-    """A call whose results for words are kept, and for some longer names, such as paths.
+    """A function of a chunk of text with cached results.
 
-    Of scripts without blanks it is not words that stand between two blanks but sentences: they
-    hardly come twice, and to keep what is made of so many would take gigabytes.
+    Only words and somewhat longer ASCII names, such as paths, are cached. Chunks of scripts without
+    blanks are whole sentences: they rarely repeat, and caching them would take gigabytes.
 
     Args:
-        call: Makes something of what stands between two blanks.
+        call: The function; takes the text between two blanks.
 
     Attributes:
-        call: The same.
+        call: As given.
     """
 
     def __init__(self, call: Callable[..., T]) -> None:
@@ -55,24 +106,24 @@ class Known(Generic[T]):
         self._longer = lru_cache(_LONGER_KNOWN)(call)
 
     def __call__(self, written: str, *rest: frozenset[str]) -> T:
-        """What is made of a word."""
+        """Return the result for one chunk."""
         if len(written) <= _WORD:
             return self._kept(written, *rest)
         is_name = len(written) <= _LONGEST and written.isascii()
         return (self._longer if is_name else self.call)(written, *rest)
 
     def each(self, pieces: Sequence[str], *rest: frozenset[str]) -> list[T]:
-        """What is made of each."""
+        """Return the result for each chunk."""
         short = max(map(len, pieces), default=0) <= _WORD
         return list(map(self._kept if short else self, pieces, *map(repeat, rest)))
 
 
 class Forms(NamedTuple):
-    """What one word is found by.
+    """The forms under which one word is indexed.
 
     Attributes:
-        plain: The word, folded; of Latin letters without English endings, whatever language it is.
-        stems: Its stems in the languages of its text; `plain` is that of English.
+        plain: The folded word; in Latin letters its English stem, whatever its language.
+        stems: Its stems in the languages of its text; `plain` is the English one.
     """
 
     plain: str
@@ -80,23 +131,23 @@ class Forms(NamedTuple):
 
 
 def words(text: str, languages: frozenset[str] = ENGLISH) -> list[str]:
-    """The words of a text, in order, as they are compared: folded, stemmed, no stop words.
+    """Return the index words of a text, in order: folded, stemmed, without stop words.
 
-    Case, width and accents are folded. Of a script that is written without blanks, each two
-    neighbouring characters are a word. Each other script stands for one language.
+    Case, width and accents are folded. In a script without blanks, each pair of neighbouring
+    characters is a word. Every non-Latin script stands for one language.
 
     Args:
         text: The text.
-        languages: What the words in Latin letters are compared in. Of several it is the shortest
-            stem.
+        languages: Languages of the words in Latin letters. With several, the shortest stem counts.
     """
     return list(chain.from_iterable(_words_of.each(text.split(), languages)))
 
 
 def roots(text: str, languages: frozenset[str] = ENGLISH) -> dict[str, str]:
-    """For each of these words what it begins with: what a text with it has in it, its case aside.
+    """Map each index word to a prefix that every text with the word contains, apart from case.
 
-    For a quick first look: others have it too, and one whose accents are written otherwise may not.
+    Use it as a quick filter. Texts without the word may contain the prefix, and a text that writes
+    accents differently may lack it.
     """
     found = {word.casefold() for written in text.split() for word in WORD.findall(written)}
     begun: dict[str, str] = {}
@@ -108,7 +159,7 @@ def roots(text: str, languages: frozenset[str] = ENGLISH) -> dict[str, str]:
 
 
 def _root(written: str, word: str) -> str:
-    """What a word and what it was made of have in common; half of an ending may stand otherwise."""
+    """Return the common prefix of a written word and its stem, without a changed final i or y."""
     same = 0
     while same < min(len(written), len(word)) and unaccented(written[same]) == word[same]:
         same += 1
@@ -118,7 +169,7 @@ def _root(written: str, word: str) -> str:
 
 
 def words_up_to(most: int, text: str) -> int:
-    """How many words a text has, counted no further than `most`."""
+    """Count the words of a text, up to `most`."""
     count = 0
     for written in text.split():
         count += len(forms_of(written))
@@ -129,7 +180,7 @@ def words_up_to(most: int, text: str) -> int:
 
 @Known
 def _words_of(written: str, languages: frozenset[str]) -> tuple[str, ...]:
-    """As `words`, of what stands between two blanks."""
+    """Return the words of one chunk; see `words`."""
     forms = forms_of(written, languages)
     if languages == ENGLISH:
         return tuple(one.stems[0] for one in forms)
@@ -142,11 +193,11 @@ def _size(word: str) -> tuple[int, str]:
 
 @Known
 def forms_of(written: str, languages: frozenset[str] = ENGLISH) -> tuple[Forms, ...]:
-    """The words of what stands between two blanks.
+    """Return the forms of the words between two blanks.
 
     Args:
-        written: What stands there.
-        languages: What the words in Latin letters may be of.
+        written: The text between the blanks.
+        languages: Possible languages of the words in Latin letters.
     """
     if not written.isascii():
         folded = unicodedata.normalize("NFKC", written.casefold())
@@ -172,7 +223,7 @@ def _parts(word: str, languages: frozenset[str]) -> Iterator[Forms]:
 def _of_letters(word: str, languages: frozenset[str]) -> Iterator[Forms]:
     word = _JOINERS.sub("", word.replace("\u2019", "'"))
     bare = unaccented(word)
-    if not bare or bare in STOP_WORDS:  # of a lone accent nothing is left
+    if not bare or bare in STOP_WORDS:  # a lone accent folds to nothing
         return
     script = script_of(word)
     own_script = ENGLISH if script is None else frozenset([script])
@@ -186,7 +237,7 @@ def _of_letters(word: str, languages: frozenset[str]) -> Iterator[Forms]:
 
 
 def pairs(run: str) -> Iterator[str]:
-    """The words of a `RUN`: each two neighbouring characters, and all of it in Hangul."""
+    """Yield the words of a `RUN`: each pair of neighbouring characters, and all of it in Hangul."""
     if len(run) == 1 or (len(run) > 2 and _HANGUL[0] <= run[0] <= _HANGUL[1]):
         yield run
     for place in range(len(run) - 1):

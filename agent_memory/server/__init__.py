@@ -1,16 +1,15 @@
-"""The service: a memory over HTTP, for many users at once.
+"""The HTTP service: one memory for many users.
 
-One table says all that it does: `calls`. An entry has a method, a path, the right that it needs and
-a function from a checked form to an answer; routes, who may call it, the OpenAPI document and the
-tests of authorization follow from it. So a new call is one entry, in the module of its subject.
+`agent_memory.client.calls` lists the library's calls with method, path and right. `calls` adds
+those about the service itself. Routes, validation, authorization, its tests and the OpenAPI
+document are derived from both.
 
 From the outside in:
 
-    application   what comes of one request, step by step, and what is told of it
-    credentials   who asks, by a key (`keys`) or a JWT (`tokens`): a `Principal`
-    routing, rights, limits, problems, openapi, paging      pure decisions
-    calls/        the table, by subject; each call runs on a thread, on behalf of one user. Those of
-                  the library itself are made of `agent_memory.client.calls`, for its client
-    static, page/ the page for people: a client of the table
-    views/        the forms of answers
+    application   handles a request, logs it and counts it; routes and responses are Starlette's
+    credentials   authenticates a key (`keys`) or a JWT (`tokens`); returns a `Principal`
+    rights, limits, problems, openapi, paging, requests     pure functions
+    calls, library     the operations; each runs on a thread, for one user
+    forms, shapes      the answers, and which fields of a value they show
+    static, page/      the web page, a client of the service
 """

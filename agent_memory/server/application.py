@@ -1,60 +1,76 @@
-"""The service as an ASGI application: what comes of a request, step by step.
+"""The service as an ASGI application, on Starlette.
 
-Who asks is known before a byte of the body is read; whose memory it is, before anything is looked
-for; and whatever goes wrong is answered as a problem.
+A request is authenticated before its body is read. The user is resolved before anything is looked
+up. Every failure is answered as a problem.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from functools import partial
-from time import monotonic
+from inspect import isawaitable
+from random import getrandbits
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from urllib.parse import quote, unquote_to_bytes
 
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route, Router
+
+from agent_memory.client.calls import EXACT
 from agent_memory.core.tracing import Span, arriving, is_on, span
-from agent_memory.errors import AgentMemoryError
+from agent_memory.errors import AgentMemoryError, ConfigError
+from agent_memory.listening.asgi import marked
 from agent_memory.listening.bearer import shown_in
-from agent_memory.server.answers import JSON, answer_of, encoded, headers_of, line_of, told
+from agent_memory.server.answers import ALWAYS, answer_of, encoded, line_of, problem_response
 from agent_memory.server.calls import OPERATIONS
-from agent_memory.server.credentials import unauthenticated
-from agent_memory.server.exchange import Exchange
+from agent_memory.server.credentials import Credentials, unauthenticated
 from agent_memory.server.figures import MemoryFigures
 from agent_memory.server.limits import Buckets, Limits
 from agent_memory.server.logs import fields
 from agent_memory.server.openapi import document
-from agent_memory.server.operation import At, Form, Operation, Run, RunAll
+from agent_memory.server.operation import PREFIX, At, Form, Operation, Run, RunAll
 from agent_memory.server.problems import (
     BROKEN,
     INVALID,
+    NO_SUCH_CALL,
     NOT_CONFIGURED,
     TOO_MANY,
     WRONG_METHOD,
+    Kind,
     Refused,
     problem_of,
 )
-from agent_memory.server.requests import (
-    Disconnected,
-    body_of,
-    form_of,
-    key_of,
-    query_of,
-    version_of,
-)
-from agent_memory.server.routing import PREFIX, Match, Routes
-from agent_memory.server.static import File, page_files
+from agent_memory.server.requests import body_of, form_of, key_of, query_of, version_of
+from agent_memory.server.static import page_routes
 from agent_memory.server.together import Together
 
 if TYPE_CHECKING:
     from agent_memory.aio.memory import AsyncAgentMemory
-    from agent_memory.listening.asgi import App, Receive, Scope, Send
-    from agent_memory.server.credentials import Credentials
+    from agent_memory.listening.asgi import App, Event, Receive, Scope, Send
     from agent_memory.server.metrics import Metrics
     from agent_memory.server.rights import Principal
 
 _Remembered: TypeAlias = "tuple[str, Principal]"
 _Job: TypeAlias = "tuple[_Remembered | None, At, Form]"
+
+Authenticate = Callable[[Request], "Principal | Awaitable[Principal]"]
+"""Returns the principal of a request, or raises `Refused`."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,29 +85,52 @@ _GONE = 499
 _READY_SECONDS = 2.0
 _BRIEF_BYTES = 16_384
 _REMOTE_TURNS = 4
+_SEEN = "agent_memory.seen"
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The logged facts of a request.
+
+    Attributes:
+        method: Its method.
+        route: The template of its path; "unknown" until it is matched.
+        asker: The name of the principal; empty until it is authenticated.
+        status: The status of the response; 0 until it has started.
+        id: The request's id, in the log and in the response.
+        began: When it arrived.
+    """
+
+    method: str
+    route: str = "unknown"
+    asker: str = ""
+    status: int = 0
+    id: str = field(default_factory=lambda: f"{getrandbits(64):016x}")  # not secret
+    began: float = field(default_factory=perf_counter)
 
 
 class Application:
     """The service.
 
     Args:
-        memory: The memory; it stays open.
-        credentials: Knows who asks.
-        metrics: Counts.
-        limits: What is refused, whoever asks.
-        operations: What it does.
-        mcp: Answers MCP clients, at `/mcp`, whose requests are marked with whose they are; None
-            where it is not served.
+        memory: The memory. The application does not close it.
+        credentials: Authenticates requests: keys and JWTs, or a function of your own that returns
+            the `Principal` of a request.
+        metrics: Counts requests; None to count none.
+        limits: The size, rate and time limits of requests.
+        operations: The operations to serve.
+        mcp: An application that answers MCP clients at `/mcp`. Its requests are marked with their
+            user and rights. None to serve no MCP.
 
     Attributes:
-        figures: What `/metrics` tells of the memory.
+        figures: The memory's metrics, for `/metrics`.
     """
 
     def __init__(
         self,
         memory: AsyncAgentMemory,
-        credentials: Credentials,
-        metrics: Metrics,
+        credentials: Credentials | Authenticate,
+        metrics: Metrics | None = None,
         limits: Limits | None = None,
         operations: Iterable[Operation] = OPERATIONS,
         mcp: App | None = None,
@@ -105,144 +144,209 @@ class Application:
         self._limits = Limits() if limits is None else limits
         self._mcp = mcp
         self._buckets = Buckets(self._limits)
-        self._routes = Routes(table)
         self._together = self._turns_of(table)
         self._document = encoded(document(table, __version__))
         self._ready = (False, -_READY_SECONDS)
         self.figures = MemoryFigures(memory)
-        self._open: Mapping[bytes, Callable[[Exchange], Any]] = {
-            f"{_HEALTH}/live".encode(): self._live,
-            f"{_HEALTH}/ready".encode(): self._is_ready,
-            b"/metrics": self._figures,
-            OPENAPI.encode(): self._described,
-            **{path: partial(self._page, file) for path, file in page_files().items()},
-        }
+        self._router = Router(
+            [
+                *self._routes_of(table),
+                Route(OPENAPI, self._described),
+                Route(f"{_HEALTH}/live", self._live),
+                Route(f"{_HEALTH}/ready", self._is_ready),
+                *([] if metrics is None else [Route("/metrics", self._figures)]),
+                *([] if mcp is None else [Route(MCP, _Endpoint(partial(self._answer_mcp, mcp)))]),
+                *page_routes(),
+            ],
+            redirect_slashes=False,
+            default=_no_such_call,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
+        """Handle an ASGI connection."""
         if scope["type"] != "http":
-            if self._mcp is None:
-                await _begin_and_end(receive, send)
-            else:
-                await self._mcp(scope, receive, send)
+            await (self._mcp or self._router)(scope, receive, send)
             return
-        exchange = Exchange(scope, receive, send)
-        self._metrics.begun()
-        asked = {"http.request.method": exchange.method, "url.scheme": scope.get("scheme", "http")}
-        with span(exchange.method, asked, "server", arriving(exchange.headers)) as traced:
+        seen = _Seen(scope["method"])
+
+        async def sending(event: Event) -> None:
+            if event["type"] == "http.response.start":
+                seen.status = event["status"]
+                event["headers"] = [*event["headers"], (b"x-request-id", seen.id.encode())]
+            await send(event)
+
+        if self._metrics is not None:
+            self._metrics.begun()
+        asked = {"http.request.method": seen.method, "url.scheme": scope.get("scheme", "http")}
+        with span(seen.method, asked, "server", arriving(list(scope["headers"]))) as traced:
             try:
-                await self._answer(exchange)
-            except Disconnected:
-                exchange.status = exchange.status or _GONE
-            except Exception as error:  # noqa: BLE001 - the client is told its kind, the log its place
-                await self._fail(exchange, error)
+                # ids may have slashes: paths are matched before they are decoded
+                raw = scope.get("raw_path") or quote(scope["path"]).encode()
+                given = {"path": raw.decode("latin-1"), "app": self, _SEEN: seen}
+                await self._router({**scope, **given}, receive, sending)
+            except ClientDisconnect:
+                seen.status = seen.status or _GONE
+            except Exception as error:  # noqa: BLE001 - the response has its kind, the log its place
+                problem = problem_of(_refusal_of(error))
+                self._log_failure(seen, error, problem.kind)
+                if not seen.status:
+                    await problem_response(problem)(scope, receive, sending)
             finally:
-                self._note(exchange, traced)
+                self._note(seen, traced)
 
-    async def _answer(self, exchange: Exchange) -> None:
-        public = self._open.get(exchange.path)
-        if public is not None and exchange.method == "GET":
-            exchange.route = exchange.path.decode()
-            await public(exchange)
-            return
-        if self._mcp is not None and exchange.path == MCP.encode():
-            await self._converse(exchange, self._mcp)
-            return
-        match = self._routes.match(exchange.method, exchange.path)
-        operation = match.operation
-        exchange.route = f"{PREFIX}{operation.path}"
-        shown = _shown_in(exchange)
-        remembered = self._credentials.remembered(shown)
+    def _routes_of(self, table: Iterable[Operation]) -> list[Route]:
+        """Return a route for each path. Literal segments have priority over parameters."""
+        paths: dict[str, dict[str, Operation]] = {}
+        for one in table:
+            methods = paths.setdefault(one.path, {})
+            if methods.setdefault(one.method, one) is not one:
+                raise ConfigError(f"Two calls have the route {one.method} {one.path}.")
+        routes = []
+        for path in sorted(paths, key=_literals_first):
+            answer = _Endpoint(partial(self._answer, paths[path]))
+            route = Route(f"{PREFIX}{path}", answer, methods=[*paths[path]])
+            assert route.methods is not None
+            route.methods.discard("HEAD")
+            routes.append(route)
+        return routes
+
+    async def _answer(
+        self, methods: Mapping[str, Operation], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a call."""
+        operation, seen, request = methods[scope["method"]], scope[_SEEN], Request(scope, receive)
+        seen.route = f"{PREFIX}{operation.path}"
+        path = {name: _decoded(value) for name, value in scope["path_params"].items()}
+        remembered = self._remembered(request)
         try:
-            at, form = await self._asked(exchange, match, shown, remembered)
+            at, form, size = await self._read(request, operation, path, remembered)
         except Refused:
-            if remembered is not None:  # whose credential is over is told nothing else
-                await self._made(self._credentials.principal_of, shown)
+            if remembered is not None:  # an expired credential is refused before all else
+                await self._run(self._credentials.principal_of, remembered[0])  # type: ignore[union-attr]
             raise
+        job = remembered, at, form
         turns = self._together.get(operation.name)
-        looked = None if remembered is None else (shown, remembered)
-        if turns is not None and exchange.body_bytes <= _BRIEF_BYTES and not is_on():
-            answer = await turns.made((looked, at, form))
+        if turns is not None and size <= _BRIEF_BYTES and not is_on():
+            answer = await turns.made(job)
         else:
-            answer = await self._made(self._called, operation.run, (looked, at, form))
-        if operation.streams:
-            pieces = self._pieces(answer, operation)
-            await exchange.stream(pieces, headers_of(operation.streams))
-        else:
-            await exchange.answer(200, *answer_of(answer))
+            answer = await self._run(self._call, operation.run, job)
+        if not operation.streams:
+            await answer_of(answer)(scope, receive, send)
+            return
+        async with aclosing(self._pieces(answer, operation)) as pieces:
+            response = StreamingResponse(pieces, 200, ALWAYS, operation.streams)
+            response.headers["content-type"] = operation.streams
+            await response(scope, receive, send)
 
-    async def _asked(
-        self, exchange: Exchange, match: Match, shown: str, remembered: Principal | None
-    ) -> tuple[At, Form]:
-        """Who asks for what.
+    async def _read(
+        self,
+        request: Request,
+        operation: Operation,
+        path: Mapping[str, str],
+        remembered: _Remembered | None,
+    ) -> tuple[At, Form, int]:
+        """Authorize a request, then read and validate it. Return the size of its body too.
 
         Raises:
-            Refused: Nobody who may; or it is not what the call takes.
+            Refused: The credential may not make this call, or the request is invalid.
         """
-        operation = match.operation
-        principal = await self._admitted(exchange, shown, remembered)
-        named, query = query_of(exchange.query)
+        principal = await self._authenticate(request, remembered)
+        named, query = query_of(request.scope["query_string"])
         user_id = _user_of(operation, principal, named)
         if operation.needs is not None:
             principal.require(operation.needs)
-        headers, most = exchange.headers, self._limits.body_bytes
-        body = await body_of(headers, exchange.receive, most) if operation.has_body else b""
-        exchange.body_bytes = len(body)
-        form = form_of(operation, match.path, query, body)
-        known = key_of(headers), version_of(headers)
-        return At(self._memory.memory, user_id, principal, *known), form
+        headers = request.scope["headers"]
+        body = await body_of(request, self._limits.body_bytes) if operation.has_body else b""
+        exact = operation.exact and any(
+            name == b"accept" and EXACT.encode() in value for name, value in headers
+        )
+        form = form_of(operation, path, query, body, exact)
+        at = At(
+            self._memory.memory, user_id, principal, key_of(headers), version_of(headers), exact
+        )
+        return at, form, len(body)
 
-    async def _converse(self, exchange: Exchange, mcp: App) -> None:
-        """Answer an MCP client: what it asks stands in the body, in the protocol's own form."""
-        exchange.route = MCP
-        if exchange.method != "POST":  # there are no streams to open and no sessions to end
+    async def _answer_mcp(self, mcp: App, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request to the MCP application."""
+        request, seen = Request(scope, receive), scope[_SEEN]
+        seen.route = MCP
+        if scope["method"] != "POST":  # the server is stateless: no streams, no sessions
             raise Refused(WRONG_METHOD, Allow="POST")
-        principal = await self._admitted(exchange, _shown_in(exchange))
-        named, rest = query_of(exchange.query)
+        principal = await self._authenticate(request)
+        named, rest = query_of(scope["query_string"])
         user_id = principal.user(named)
         if rest:
-            raise Refused(INVALID, "The query has other fields than user_id. Leave them out.")
-        body = await body_of(exchange.headers, exchange.receive, self._limits.body_bytes)
-        passing = exchange.pass_on(mcp, body, user_id, principal.rights)
-        await asyncio.wait_for(passing, self._limits.call_seconds)
+            raise Refused(INVALID, "The query has fields besides user_id. Remove them.")
+        body = await body_of(request, self._limits.body_bytes)
+        coming = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def _admitted(
-        self, exchange: Exchange, shown: str, remembered: Principal | None = None
-    ) -> Principal:
-        """Who asks.
+        async def receiving() -> Event:
+            return coming.pop() if coming else await receive()
+
+        async def sending(event: Event) -> None:
+            if event["type"] == "http.response.start":
+                MutableHeaders(scope=event).update(ALWAYS)
+            await send(event)
+
+        passing = mcp(marked(scope, user_id, principal.rights), receiving, sending)
+        await asyncio.wait_for(passing, self._limits.call_seconds)
+        if not seen.status:
+            raise ClientDisconnect
+
+    def _remembered(self, request: Request) -> _Remembered | None:
+        """Return the credential of a request and its principal, if it was valid in the last 60
+        seconds.
 
         Raises:
-            Refused: Nobody who may, or too often.
+            Refused: The request has no credential.
         """
-        principal = remembered
-        if principal is None:
-            principal = await self._made(self._credentials.principal_of, shown)
-        exchange.asker = principal.name
+        if not isinstance(self._credentials, Credentials):
+            return None
+        shown = _shown_in(request)
+        principal = self._credentials.remembered(shown)
+        return None if principal is None else (shown, principal)
+
+    async def _authenticate(
+        self, request: Request, remembered: _Remembered | None = None
+    ) -> Principal:
+        """Authenticate a request and count it against the rate limit.
+
+        Raises:
+            Refused: The credential is not valid, or it makes too many requests.
+        """
+        if remembered is not None:
+            principal = remembered[1]
+        elif isinstance(self._credentials, Credentials):
+            principal = await self._run(self._credentials.principal_of, _shown_in(request))
+        else:
+            found = self._credentials(request)
+            principal = await found if isawaitable(found) else found
+        request.scope[_SEEN].asker = principal.name
         wait = self._buckets.wait(f"{principal.name} {principal.users}", monotonic())
         if wait:
-            told = f"This credential asks too often. Try again in {wait} s."
-            raise Refused(TOO_MANY, told, Retry_After=str(wait))
+            detail = f"This credential makes too many requests. Try again in {wait} s."
+            raise Refused(TOO_MANY, detail, Retry_After=str(wait))
         return principal
 
-    async def _made(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make a call on a thread of the memory's, and wait so long for it.
+    async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call on one of the memory's threads, with the time limit.
 
         Raises:
-            TimeoutError: It takes longer. It comes to its end all the same.
+            TimeoutError: It took longer than `limits.call_seconds`. It still runs to its end.
         """
         running = self._memory.run(call, *args, **kwargs)
         return await asyncio.wait_for(running, self._limits.call_seconds)
 
     def _turns_of(self, table: Iterable[Operation]) -> dict[str, Together[_Job]]:
-        """What has the calls made that are made together, by their names."""
+        """Return the batchers of the operations that can be batched, by operation name."""
         memory = self._memory.memory
         if memory.config.overflow_mode != "background":
-            return {}  # room is made before an update returns, which may ask a model
+            return {}  # an update makes room before it returns, which may call a model
         turns = _REMOTE_TURNS if memory.components.store.remote else 1
         return {
             one.name: Together(
                 self._memory.run,
-                partial(self._all_called, one.together),
+                partial(self._call_all, one.together),
                 turns,
                 self._limits.call_seconds,
             )
@@ -250,36 +354,36 @@ class Application:
             if one.together is not None
         }
 
-    def _called(self, run: Run, job: _Job) -> Any:
+    def _call(self, run: Run, job: _Job) -> Any:
         looked, at, form = job
         refusal = self._refusal(looked)
         if refusal is not None:
             raise refusal
         return run(at, form)
 
-    def _all_called(self, run_all: RunAll, jobs: Sequence[_Job]) -> list[Any]:
+    def _call_all(self, run_all: RunAll, jobs: Sequence[_Job]) -> list[Any]:
         refusals = {looked: self._refusal(looked) for looked in {job[0] for job in jobs}}
         admitted = [(at, form) for looked, at, form in jobs if refusals[looked] is None]
         answers = iter(run_all(admitted) if admitted else ())
         return [refusals[looked] or next(answers) for looked, _, _ in jobs]
 
     def _refusal(self, remembered: _Remembered | None) -> Exception | None:
-        """Why somebody who was remembered is not let in any more, if so.
+        """Check a cached credential again. Return the error if it is not valid any more.
 
-        The credential is looked at on the thread of the call: a thread only for that would cost
-        more than the call.
+        The check runs on the thread of the call. A thread for the check alone would cost more than
+        the call.
         """
-        if remembered is None:  # it was looked at for this request
+        if remembered is None:  # it was checked for this request
             return None
         shown, principal = remembered
         try:
-            is_same = self._credentials.principal_of(shown) == principal
-        except Exception as error:  # noqa: BLE001 - raised to whoever asked
+            is_same = self._credentials.principal_of(shown) == principal  # type: ignore[union-attr]
+        except Exception as error:  # noqa: BLE001 - the caller raises it
             return error
         return None if is_same else unauthenticated()
 
-    async def _pieces(self, given: Iterator[Any], operation: Operation) -> AsyncIterator[bytes]:
-        """What is sent piece by piece; one that fails ends with what is told of that."""
+    async def _pieces(self, given: Iterator[Any], operation: Operation) -> AsyncGenerator[bytes]:
+        """Encode the items of a stream. If it fails, its last item is the problem."""
         try:
             while (one := await self._memory.run(partial(next, given, None))) is not None:
                 yield line_of(one, operation.streams)
@@ -292,101 +396,132 @@ class Application:
             if close is not None:
                 close()
 
-    async def _fail(self, exchange: Exchange, error: Exception) -> None:
-        problem = problem_of(error)
-        if problem.kind.status >= 500 and problem.kind is not NOT_CONFIGURED:
-            level = logging.ERROR if problem.kind is BROKEN else logging.WARNING
-            extra = fields(request=exchange.id, route=exchange.route)
+    def _log_failure(self, seen: _Seen, error: Exception, kind: Kind) -> None:
+        if kind.status >= 500 and kind is not NOT_CONFIGURED:
+            level = logging.ERROR if kind is BROKEN else logging.WARNING
+            extra = fields(request=seen.id, route=seen.route)
             logger.log(level, "A call failed", exc_info=error, extra=extra)
-        if not exchange.status:
-            await exchange.answer(problem.kind.status, *told(problem))
 
-    def _note(self, exchange: Exchange, traced: Span | None) -> None:
-        seconds = exchange.seconds
+    def _note(self, seen: _Seen, traced: Span | None) -> None:
+        seconds = perf_counter() - seen.began
         if traced is not None:
-            traced.called(f"{exchange.method} {exchange.route}")
-            told = {"http.route": exchange.route, "http.response.status_code": exchange.status}
-            traced.told(told)
-            if exchange.status >= 500:
-                traced.failed(str(exchange.status))
-        self._metrics.ended(exchange.route, exchange.method, exchange.status, seconds)
-        quiet = exchange.route.startswith(_HEALTH) and exchange.status < 500
+            traced.called(f"{seen.method} {seen.route}")
+            traced.told({"http.route": seen.route, "http.response.status_code": seen.status})
+            if seen.status >= 500:
+                traced.failed(str(seen.status))
+        if self._metrics is not None:
+            self._metrics.ended(seen.route, seen.method, seen.status, seconds)
+        quiet = seen.route.startswith(_HEALTH) and seen.status < 500
         logger.log(
             logging.DEBUG if quiet else logging.INFO,
             "request",
             extra=fields(
-                request=exchange.id,
-                method=exchange.method,
-                route=exchange.route,
-                status=exchange.status,
+                request=seen.id,
+                method=seen.method,
+                route=seen.route,
+                status=seen.status,
                 ms=round(seconds * 1_000, 1),
-                key=exchange.asker,
+                key=seen.asker,
             ),
         )
 
-    async def _live(self, exchange: Exchange) -> None:
-        """That the process answers: nothing is asked of anything else."""
-        await exchange.answer(200, *answer_of({"status": "live"}))
+    async def _live(self, request: Request) -> Response:
+        """Answer that the process is alive. Checks nothing else."""
+        return _named(request, answer_of({"status": "live"}))
 
-    async def _is_ready(self, exchange: Exchange) -> None:
-        """Whether the store answers; looked up once in two seconds, whoever asks."""
+    async def _is_ready(self, request: Request) -> Response:
+        """Answer whether the store is reachable. Checks it at most once in 2 seconds."""
         ready, at = self._ready
         if monotonic() - at >= _READY_SECONDS:
             self._ready = (ready, monotonic())
             ready = await self._answers()
             self._ready = (ready, monotonic())
         status = {"status": "ready" if ready else "the store does not answer"}
-        await exchange.answer(200 if ready else 503, *answer_of(status))
+        return _named(request, answer_of(status, 200 if ready else 503))
 
     async def _answers(self) -> bool:
         parts = self._memory.memory.components
         try:
             parts.guard.check(None, None)
             await asyncio.wait_for(self._memory.run(parts.store.existing, ["-"]), _READY_SECONDS)
-        except Exception as error:  # noqa: BLE001 - of whatever driver
+        except Exception as error:  # noqa: BLE001 - drivers raise their own
             logger.warning("The store does not answer: %s", type(error).__name__)
             return False
         return True
 
-    async def _figures(self, exchange: Exchange) -> None:
-        principal = await self._admitted(exchange, _shown_in(exchange))
+    async def _figures(self, request: Request) -> Response:
+        assert self._metrics is not None, "without metrics there is no route"
+        principal = await self._authenticate(request)
         principal.require("admin")
         body = self._metrics.text(await self.figures.told())
-        await exchange.answer(200, body, headers_of(self._metrics.media_type, len(body)))
+        return _named(request, Response(body, 200, ALWAYS, self._metrics.media_type))
 
-    async def _page(self, file: File, exchange: Exchange) -> None:
-        await exchange.answer(*file.answer(exchange.headers))
-
-    async def _described(self, exchange: Exchange) -> None:
-        await exchange.answer(200, self._document, headers_of(JSON, len(self._document)))
+    async def _described(self, request: Request) -> Response:
+        return _named(request, Response(self._document, 200, ALWAYS, "application/json"))
 
 
-def _shown_in(exchange: Exchange) -> str:
-    """The credential that a request shows.
+class _Endpoint:
+    """A route's function, called as an ASGI application."""
+
+    def __init__(self, answer: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._answer(scope, receive, send)
+
+
+def _named(request: Request, response: Response) -> Response:
+    """Note the route of a request that has no parameters."""
+    request.scope[_SEEN].route = request.scope["path"]
+    return response
+
+
+def _literals_first(path: str) -> list[tuple[bool, str]]:
+    return [(part.startswith("{"), part) for part in path.split("/")]
+
+
+def _decoded(part: str) -> str:
+    """Decode a segment of a path.
 
     Raises:
-        Refused: It shows none.
+        Refused: It is not UTF-8.
     """
-    shown = shown_in(exchange.headers)
+    try:
+        return unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        raise Refused(NO_SUCH_CALL) from None
+
+
+async def _no_such_call(scope: Scope, receive: Receive, send: Send) -> None:
+    raise Refused(NO_SUCH_CALL)
+
+
+def _refusal_of(error: Exception) -> Exception:
+    """Convert the router's errors."""
+    if not isinstance(error, HTTPException):
+        return error
+    headers = error.headers or {}
+    return Refused(WRONG_METHOD if "Allow" in headers else NO_SUCH_CALL, **headers)
+
+
+def _shown_in(request: Request) -> str:
+    """Return the credential of a request.
+
+    Raises:
+        Refused: The request has none.
+    """
+    shown = shown_in(request.scope["headers"])
     if shown is None:
         raise unauthenticated()
     return shown
 
 
 def _user_of(operation: Operation, principal: Principal, named: str | None) -> str:
-    """For which user a call is; nobody's name for one that is about the whole service."""
+    """Return the id of the user that a call acts for; empty for calls about the whole service."""
     if operation.anyones and named is None and "admin" in principal.rights:
         return ""
     if operation.of_user:
         return principal.user(named)
     if named is not None:
-        raise Refused(INVALID, "This call is about no user. Leave user_id out.")
+        raise Refused(INVALID, "This call takes no user_id. Remove it.")
     return ""
-
-
-async def _begin_and_end(receive: Receive, send: Send) -> None:
-    while True:
-        kind = (await receive())["type"]
-        await send({"type": f"{kind}.complete"})
-        if kind == "lifespan.shutdown":
-            return

@@ -1,4 +1,4 @@
-"""Who asks: a key, or a JWT."""
+"""Authenticate credentials: keys and JWTs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MOST_REMEMBERED = 10_000
 
 
 class Credentials:
-    """Knows keys and JWTs.
+    """Authenticates keys and JWTs.
 
     Args:
         ring: The keys.
-        tokens: Reads JWTs; None where none are taken.
+        tokens: Reads JWTs; None to accept none.
     """
 
     def __init__(self, ring: KeyRing, tokens: Tokens | None = None) -> None:
@@ -29,21 +29,21 @@ class Credentials:
         self._remembered: dict[str, tuple[Principal, float]] = {}
 
     def remembered(self, shown: str) -> Principal | None:
-        """Who asked with a credential in the last minute; looks nowhere.
+        """Return the cached principal of a credential, if it was valid in the last 60 seconds.
 
-        It may be over since: before anything is done for whoever shows it, `principal_of` looks.
+        The credential may have been revoked since. Call `principal_of` before acting on it.
         """
         principal, until = self._remembered.get(shown, (None, 0.0))
         return principal if monotonic() < until else None
 
     def principal_of(self, shown: str) -> Principal:
-        """Who asks; looks into the store.
+        """Return the principal of a credential. Reads the store.
 
         Args:
-            shown: The credential, as `bearer.shown_in` gave it.
+            shown: The credential, from `bearer.shown_in`.
 
         Raises:
-            Refused: It is not valid; which of its parts is wrong is not told.
+            Refused: It is not valid. The error does not say which part is wrong.
         """
         found = None
         if shown.startswith(MARK):
@@ -61,5 +61,5 @@ class Credentials:
 
 
 def unauthenticated() -> Refused:
-    """What is told to whoever shows nothing that is valid."""
+    """Return the error for a missing or invalid credential."""
     return Refused(UNAUTHENTICATED, WWW_Authenticate=REALM)

@@ -1,4 +1,4 @@
-"""What `/metrics` tells of the memory: looked up now and then, however often somebody asks."""
+"""The memory's metrics for `/metrics`, cached between requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from agent_memory.core.threads import repeated
-from agent_memory.engine.figures import Figures
+from agent_memory.engine.stats import SharedMetrics
 from agent_memory.errors import AgentMemoryError
 from agent_memory.server.metrics import Told
 from agent_memory.server.watching import LOOK_SECONDS, Watch
@@ -22,23 +22,23 @@ logger = logging.getLogger(__name__)
 
 _KEPT_SECONDS = 10.0
 _SHARE = 20
-"""So many times as long as a look took its result is kept: each session has to tell its lag."""
+"""A result is cached for this many times the duration of the lookup, which reads all sessions."""
 _WAIT_SECONDS = 5.0
 
 
 class MemoryFigures:
-    """Looks up how the memory stands; of one event loop.
+    """Reads and caches the memory's metrics. Belongs to one event loop.
 
     Args:
         memory: The memory.
 
     Attributes:
-        watch: Notices that nothing is absorbed.
+        watch: Detects blocks that have stopped absorbing.
     """
 
     def __init__(self, memory: AsyncAgentMemory) -> None:
         self._memory = memory
-        self._figures = Figures(memory.memory.components.store)
+        self._figures = SharedMetrics(memory.memory.components.store)
         self.watch = Watch(memory.memory.components)
         self._told = Told(up=None)
         self._until = 0.0
@@ -46,13 +46,13 @@ class MemoryFigures:
 
     @contextmanager
     def kept_up(self) -> Iterator[None]:
-        """Count together with other processes, and watch, while the body runs."""
+        """Share counters with other processes, and run the watch, while the body runs."""
         counted = self._memory.memory.components.counted
         with self._figures.kept_up(counted), repeated("watch", LOOK_SECONDS, self.watch.look):
             yield
 
     async def told(self) -> Told:
-        """How it stands. A look that takes long is not waited for: the result before it is given,
+        """Return the metrics. If a lookup takes longer than 5 seconds, return the previous result,
         if there is one.
         """
         if self._looking is None and monotonic() >= self._until:
@@ -70,7 +70,7 @@ class MemoryFigures:
     def _looked(self, done: asyncio.Task[None]) -> None:
         self._looking = None
         if not done.cancelled() and (error := done.exception()) is not None:
-            logger.error("The figures could not be looked up", exc_info=error)
+            logger.error("The metrics could not be read", exc_info=error)
 
     def _found(self) -> Told:
         try:
@@ -78,5 +78,5 @@ class MemoryFigures:
             stats = self._memory.memory.stats()
             return Told(True, stats, self._figures.read(), self.watch.stalled)
         except AgentMemoryError as error:
-            logger.warning("The store does not tell its figures: %s", type(error).__name__)
+            logger.warning("The store's metrics could not be read: %s", type(error).__name__)
             return Told(up=False, stalled=self.watch.stalled)

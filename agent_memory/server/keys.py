@@ -1,8 +1,8 @@
-"""The keys of the service: what is kept of each, beside the memory that it opens.
+"""The API keys of the service, stored with the memory.
 
-A key is `am_`, its id, and a secret. Its id finds the record; of the whole key there is a SHA-256
-only, which is enough for 256 random bits. All processes over a store see the same keys, and each
-request reads the record anew, so that a key is over as soon as `revoke` has returned.
+A key is `am_`, its id, and a secret. The id finds the record. The record holds only a SHA-256 of
+the key, which is safe for 256 random bits. All processes of a store share its keys. Each request
+reads the record again, so that a key is invalid as soon as `revoke` has returned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 from agent_memory.client.service import MARK
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Record, Scope
-from agent_memory.core.reserved import KEYS
+from agent_memory.core.system_collections import KEYS
+from agent_memory.core.timestamps import duration_of
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.server.rights import (
@@ -43,17 +44,17 @@ _SEVERAL = "keys"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key, without what opens anything.
+    """A key without its secret.
 
     Attributes:
-        prefix: Its beginning, by which it is named.
-        label: What its maker calls it.
-        users: For whom it is: see `Principal.users`.
-        rights: What may be done with it.
-        created_at: When it was made (UTC).
-        expires_at: When it is over; None for never.
-        revoked_at: When it was revoked; None where it was not.
-        used_at: When it was used last, to the minute; None for never.
+        prefix: Its first part, which names it.
+        label: A description for people.
+        users: The users it may act for: see `Principal.users`.
+        rights: The rights it grants.
+        created_at: When it was created (UTC).
+        expires_at: When it expires; None for never.
+        revoked_at: When it was revoked; None if it was not.
+        used_at: When it was last used, to the minute; None for never.
     """
 
     prefix: str
@@ -66,20 +67,20 @@ class Key:
     used_at: datetime | None = None
 
     def is_valid(self, now: datetime) -> bool:
-        """Whether it opens anything at a moment."""
+        """Whether it is valid at a time."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     @property
     def principal(self) -> Principal:
-        """Who asks with it."""
+        """The principal that it authenticates."""
         return Principal(self.prefix, self.users, self.rights, self.label)
 
 
 class KeyRing:
-    """Makes keys, knows them again, and revokes them.
+    """Creates, verifies and revokes keys.
 
     Args:
-        store: Where they are kept.
+        store: The store that holds them.
     """
 
     def __init__(self, store: RecordStore) -> None:
@@ -92,42 +93,40 @@ class KeyRing:
         users: Iterable[str],
         rights: Iterable[str] = ("read", "write"),
         *,
-        ttl: timedelta | None = None,
+        ttl: float | timedelta | None = None,
     ) -> tuple[str, Key]:
-        """Make a key.
+        """Create a key.
 
         Args:
-            label: What it is for, for people.
-            users: For whom: ids, `team-*` for all that begin so, `*` for everybody.
-            rights: What may be done with it: some of "read", "write", "delete", "admin".
-            ttl: How long it is valid; None for as long as it is not revoked.
+            label: A description for people.
+            users: The users it may act for: ids, `team-*` for a prefix, `*` for everybody.
+            rights: The rights it grants: some of "read", "write", "delete", "admin".
+            ttl: How long it is valid, in seconds or as a timedelta; None until it is revoked.
 
         Returns:
-            The key, which is kept nowhere, and what is kept of it.
+            The key, which is not stored, and its record.
 
         Raises:
-            InvalidInput: One of these is not usable; nothing was kept.
+            InvalidInput: An argument is invalid. Nothing was stored.
         """
         if not label.strip() or len(label) > _LONGEST_LABEL:
             raise InvalidInput(
-                f"The label has {len(label)} characters. Say in 1 to {_LONGEST_LABEL} what the key "
-                "is for."
+                f"The label has {len(label)} characters. Describe the key in 1 to {_LONGEST_LABEL}."
             )
-        if ttl is not None and ttl <= timedelta():
-            raise InvalidInput("The key would be over at once. Give it a time that is to come.")
+        age = None if ttl is None else duration_of("ttl", ttl)
         whose = checked_users(users)
         allowed = checked_rights(rights, whose)
         now = datetime.now(UTC)
         prefix = f"{MARK}{secrets.token_hex(6)}"
         token = f"{prefix}_{secrets.token_urlsafe(32)}"
-        key = Key(prefix, label, whose, allowed, now, None if ttl is None else now + ttl)
+        key = Key(prefix, label, whose, allowed, now, None if age is None else now + age)
         self._put(key, _digest(token))
         return token, key
 
     def key_of(self, token: str) -> Key | None:
-        """The key that somebody shows; None for one that is not known, or not valid any more.
+        """Return the key of a token; None if it is unknown, expired or revoked.
 
-        Whether it is the prefix or the rest that is wrong takes the same time to find out.
+        A wrong prefix and a wrong secret take the same time.
         """
         shown = _KEY.fullmatch(token)
         record = self._store.record(_BLOCK, _id(shown[1])) if shown else None
@@ -142,7 +141,7 @@ class KeyRing:
         return key
 
     def all(self) -> list[Key]:
-        """All keys, oldest first, with those that are over."""
+        """Return all keys, oldest first, including expired and revoked ones."""
         found, used = [], {}
         for owner in self._store.owners(_BLOCK, ""):
             for record in self._store.records(_BLOCK, owner):
@@ -154,15 +153,15 @@ class KeyRing:
         return sorted(told, key=lambda key: (key.created_at, key.prefix))
 
     def revoke(self, prefix: str) -> Key:
-        """Have a key open nothing any more: no request that begins after this is let in.
+        """Revoke a key. Requests that start after this returns are refused.
 
         Raises:
-            InvalidInput: There is no key of that prefix.
+            InvalidInput: There is no key with that prefix.
         """
         known = _PREFIX.fullmatch(prefix) and self._store.record(_BLOCK, _id(prefix))
         if not known:
             raise InvalidInput(
-                f"There is no key {quoted(prefix)}. Give the prefix that `agent-memory keys list` "
+                f"There is no key {quoted(prefix)}. Pass a prefix that `agent-memory keys list` "
                 "shows."
             )
         key = _key_of(known)
@@ -186,7 +185,7 @@ class KeyRing:
         self._store.put_records(_BLOCK, [record])
 
     def _note_use(self, record: Record, prefix: str, now: datetime) -> None:
-        """Keep when it was used; beside the key, so that no use brings a revoked one back."""
+        """Store when a key was used, in its own record: a use cannot undo a revocation."""
         before = self._noted.get(prefix)
         if before is None or (now - before).total_seconds() >= _USE_SECONDS:
             self._noted[prefix] = now
@@ -196,7 +195,7 @@ class KeyRing:
 
 
 def _owner(users: tuple[str, ...]) -> str:
-    """A user's own keys are the user's, and are erased with all else."""
+    """Return the owner of a key's record. A key of one user is erased with that user."""
     user_id = one_user(users)
     return _SEVERAL if user_id is None else Scope(user_id).owner
 

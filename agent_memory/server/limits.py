@@ -1,4 +1,4 @@
-"""How much one credential may ask, and how large a request may be."""
+"""Rate limits of credentials, and size and time limits of requests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _MOST_KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is refused, whoever asks.
+    """The limits of every request.
 
     Attributes:
-        body_bytes: A request's body has at most so many.
-        per_second: So many requests a credential may make in the long run, in each process; 0 for
-            any number.
-        burst: So many at once.
-        call_seconds: After this time the caller is told that it took too long.
+        body_bytes: The largest size of a request's body.
+        per_second: Requests per second that a credential may make on average, in each process; 0
+            for no limit.
+        burst: Requests that a credential may make at once.
+        call_seconds: The time limit of a call.
     """
 
     body_bytes: int = 4 * 1024 * 1024
@@ -29,11 +29,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """What is left to a credential at a moment.
+    """The requests left to a credential at a time.
 
     Attributes:
-        left: Requests that it may make at once.
-        at: The moment, in seconds.
+        left: Requests that it may make immediately.
+        at: The time, in seconds.
     """
 
     left: float
@@ -41,7 +41,7 @@ class Bucket:
 
 
 def asked(bucket: Bucket, limits: Limits, now: float) -> tuple[Bucket, int]:
-    """What is left after one more request, and in how many seconds it is to be made; 0 for now."""
+    """Take one request from a bucket. Return the new bucket and the seconds to wait; 0 for none."""
     left = min(limits.burst, bucket.left + max(0.0, now - bucket.at) * limits.per_second)
     if left >= 1:
         return Bucket(left - 1, now), 0
@@ -49,10 +49,10 @@ def asked(bucket: Bucket, limits: Limits, now: float) -> tuple[Bucket, int]:
 
 
 class Buckets:
-    """What is left to each credential, in this process; of one event loop.
+    """The buckets of all credentials in this process. Belongs to one event loop.
 
     Args:
-        limits: How much there is.
+        limits: The rate limit.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -60,12 +60,12 @@ class Buckets:
         self._kept: OrderedDict[str, Bucket] = OrderedDict()
 
     def wait(self, name: str, now: float) -> int:
-        """Count a request; in how many seconds it is to be made, 0 for now."""
+        """Count a request. Return the seconds it has to wait; 0 for none."""
         if not self._limits.per_second:
             return 0
         known = self._kept.get(name) or Bucket(self._limits.burst, now)
         self._kept[name], seconds = asked(known, self._limits, now)
         self._kept.move_to_end(name)
-        if len(self._kept) > _MOST_KEPT:  # the longest unused, which is full again
+        if len(self._kept) > _MOST_KEPT:  # the least recently used, which has refilled
             self._kept.popitem(last=False)
         return seconds

@@ -1,4 +1,4 @@
-"""The log: one JSON object a line, without anything that a request or a record says."""
+"""The log: one JSON object per line, without the content of requests or records."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _FRAMES = 12
 
 
 class JsonLines(logging.Formatter):
-    """A record as a line.
+    """Formats a record as a JSON line.
 
-    Of other modules' records the template is told, without what was put into it, and of errors
-    their class and place: a driver's sentence may repeat what somebody said.
+    For records of other modules, the line has the message template without its arguments. For
+    errors it has the class and the stack, without the message. A driver's message may repeat what
+    a user wrote.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """As `logging.Formatter.format`."""
+        """Format a record."""
         own = record.name.startswith(_OWN)
         told: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -47,10 +48,10 @@ class JsonLines(logging.Formatter):
 
 
 class Lines(logging.StreamHandler[TextIO]):
-    """Writes lines to stderr; those of one turn of an event loop at once.
+    """Writes lines to stderr, all lines of one iteration of the event loop in one write.
 
-    To write lets go of the interpreter, which then is to be had back from the threads that do what
-    is asked: at each request that takes longer than to write.
+    A write releases the interpreter lock. Getting it back from the worker threads takes longer than
+    the write, so writing for each request would be slow.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class Lines(logging.StreamHandler[TextIO]):
         self._waiting: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """As `logging.StreamHandler.emit`."""
+        """Write a record: warnings and errors immediately, others with the next flush."""
         if record.levelno > logging.INFO:
             self.flush()
             super().emit(record)
@@ -69,21 +70,21 @@ class Lines(logging.StreamHandler[TextIO]):
                 asyncio.get_running_loop().call_soon(self.flush)
         except RuntimeError:  # on a thread without a loop
             self.flush()
-        except Exception:  # noqa: BLE001 - as the standard library's: no line is worth a request
+        except Exception:  # noqa: BLE001 - as in the standard library: logging never fails a request
             self.handleError(record)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the pending lines."""
         with self.lock or nullcontext():
             waiting, self._waiting = self._waiting, []
-            with suppress(OSError):  # nobody reads stderr any more: there is nobody to tell
+            with suppress(OSError):  # stderr is closed
                 self.stream.write("".join(waiting))
                 super().flush()
 
 
 def log_as_json() -> None:
-    """Have this process log so, to stderr: its own requests, and what others warn of."""
-    # what no line tells need not be looked up for each (see "Optimization" in the docs of logging)
+    """Log to stderr as JSON lines: the service's requests, and warnings of all other loggers."""
+    # unused attributes need not be looked up (see "Optimization" in the docs of logging)
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = Lines()
@@ -97,5 +98,5 @@ def log_as_json() -> None:
 
 
 def fields(**given: object) -> dict[str, Any]:
-    """What to give as `extra`, to have it stand in the line."""
+    """Return the `extra` argument that adds these fields to a log line."""
     return {_FIELDS: given}

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: routes as templates, and no label that names a user or a session."""
+"""Metrics for Prometheus. Routes are templates, and no label names a user or a session."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the memory tells when it is asked.
+    """A reading of the memory's metrics.
 
     Attributes:
-        up: Whether the store answers; None where nobody has looked to the end yet.
-        stats: How it stands, as it was looked up some seconds ago; None where that failed.
-        counted: What all processes counted; None where the store does not answer.
-        stalled: The blocks that absorb nothing, although something waits.
+        up: Whether the store answers; None if no lookup has finished yet.
+        stats: The memory's statistics, some seconds old; None if the lookup failed.
+        counted: The counters of all processes; None if the store does not answer.
+        stalled: The blocks that absorb nothing although messages are pending.
     """
 
     up: bool | None
@@ -36,12 +36,11 @@ class Told:
 
 
 class Metrics:
-    """What is counted of requests, in this process or in all that share its socket, and what the
-    memory tells.
+    """Counts requests, and writes them and the memory's metrics in Prometheus' text format.
 
     Args:
-        shared: The folder in which processes that share a socket count together; None for one
-            alone. `PROMETHEUS_MULTIPROC_DIR` must name it before anything is counted.
+        shared: The folder in which processes that share a socket add up their counters; None for a
+            single process. `PROMETHEUS_MULTIPROC_DIR` must name it before anything is counted.
 
     Raises:
         MissingExtra: The extra `server` is not installed.
@@ -52,7 +51,7 @@ class Metrics:
             import prometheus_client as prometheus
         except ImportError:
             raise MissingExtra("The service", "server") from None
-        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # a second figure for each, which nobody reads
+        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # an unused second metric for each
         self.media_type = prometheus.CONTENT_TYPE_LATEST
         self._prometheus = prometheus
         self._shared = shared
@@ -77,14 +76,21 @@ class Metrics:
         )
 
     def begun(self) -> None:
-        """A request is being answered."""
+        """Count a request that has started."""
         self._in_flight.inc()
 
     def ended(self, route: str, method: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """Count a request that has ended.
+
+        Args:
+            route: The template of its path.
+            method: Its method.
+            status: The status of the response.
+            seconds: Its duration.
+        """
         self._in_flight.dec()
         counts = self._counts.get((route, method, status))
-        if counts is None:  # to look these up takes longer than to count
+        if counts is None:  # looking these up takes longer than counting
             counts = (
                 self._requests.labels(route, method, str(status)),
                 self._seconds.labels(route, method),
@@ -95,7 +101,7 @@ class Metrics:
         taken.observe(seconds)
 
     def text(self, told: Told) -> bytes:
-        """All figures."""
+        """Return all metrics in Prometheus' text format."""
         registry = self._registry
         if self._shared is not None:
             from prometheus_client.multiprocess import MultiProcessCollector
@@ -109,7 +115,7 @@ class Metrics:
 
 
 class _Collector:
-    """The memory's figures."""
+    """Yields the memory's metrics."""
 
     def __init__(self, told: Told) -> None:
         self._told = told
@@ -121,7 +127,7 @@ class _Collector:
         stalled = [((one.block, one.why), one.seconds) for one in told.stalled]
         yield _gauge(
             "not_absorbing_seconds",
-            "For how long a block absorbed nothing, although messages wait for it.",
+            "Seconds for which a block absorbed nothing although messages are pending.",
             stalled,
             "block",
             "why",
@@ -155,14 +161,14 @@ def _counter(name: str, what: str, samples: _Samples, *labels: str) -> Metric:
 
 def _of_stats(stats: Stats) -> Iterator[Metric]:
     yield _gauge("sessions", "Sessions.", [((), stats.sessions)])
-    yield _gauge("messages", "Messages in their logs.", [((), stats.entries)])
+    yield _gauge("messages", "Messages in the logs of all sessions.", [((), stats.entries)])
     blocks = stats.blocks.items()
     lag = [((name,), block.lag) for name, block in blocks]
     yield _gauge("lag_messages", "Messages that a block has not absorbed.", lag, "block")
     dead = [((name,), block.dead_letters) for name, block in blocks]
     yield _gauge("dead_letters", "Batches that a block gave up.", dead, "block")
     failing = [((name,), float(block.error is not None)) for name, block in blocks]
-    yield _gauge("block_failing", "Whether a block failed the last time.", failing, "block")
+    yield _gauge("block_failing", "Whether a block's last batch failed.", failing, "block")
     today = stats.spending
     if today is not None:
         reached = [((), float(today.reached is not None))]
@@ -176,19 +182,18 @@ def _of_counted(counted: Counted) -> Iterator[Metric]:
     what = "Requests to models, retries included."
     yield _counter("model_calls", what, calls, "purpose", "kind")
     failures = [((purpose,), one.failures) for purpose, one in usage]
-    yield _counter("model_failures", "Those that failed.", failures, "purpose")
+    yield _counter("model_failures", "Failed requests to models.", failures, "purpose")
     tokens = [((purpose, "prompt"), one.prompt_tokens) for purpose, one in usage]
     tokens += [((purpose, "completion"), one.completion_tokens) for purpose, one in usage]
     tokens += [((purpose, "embedding"), one.embedding_tokens) for purpose, one in usage]
-    yield _counter("model_tokens", "Tokens of these.", tokens, "purpose", "kind")
+    yield _counter("model_tokens", "Tokens of requests to models.", tokens, "purpose", "kind")
     cost = [((purpose,), one.cost or 0.0) for purpose, one in usage]
-    what = "What they cost, as far as prices are known."
+    what = "Cost of requests to models whose price is known."
     yield _counter("model_cost_dollars", what, cost, "purpose")
     prompts, recalls = counted.prompts, counted.recalls
-    what = "Tokens of contexts that had one before them."
+    what = "Tokens of contexts that follow another of the same session."
     yield _counter("prompt_tokens", what, [((), prompts.tokens)])
-    what = "Those of them that were the same as in the one before."
+    what = "Tokens at their beginning that are the same as in the context before."
     yield _counter("prompt_kept_tokens", what, [((), prompts.kept_tokens)])
-    what = "How often something was looked for."
-    yield _counter("recalls", what, [((), recalls.asked)])
-    yield _counter("recalls_empty", "How often nothing was found.", [((), recalls.empty)])
+    yield _counter("recalls", "Recalls.", [((), recalls.asked)])
+    yield _counter("recalls_empty", "Recalls that found nothing.", [((), recalls.empty)])

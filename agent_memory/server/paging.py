@@ -1,4 +1,4 @@
-"""Pages of what is listed: some, and what to ask for the rest with. Pure."""
+"""Cut lists into pages, each with a cursor to the next. Pure."""
 
 from __future__ import annotations
 
@@ -13,30 +13,27 @@ from agent_memory.server.problems import INVALID, Refused
 T = TypeVar("T")
 MOST = 500
 
-Limit = Annotated[int, Field(ge=1, le=MOST, description="At most so many.")]
+Limit = Annotated[int, Field(ge=1, le=MOST, description="The maximum number of results.")]
 After = Annotated[
     str | None,
-    Field(max_length=400, description="The `next` of the page before; without it the first page."),
-]
-Next = Annotated[
-    str | None, Field(description="What to give as `after` for what follows; null where nothing.")
+    Field(max_length=400, description="The `next` of the previous page; omit for the first page."),
 ]
 
 
 class Paged(Form):
-    """What a call takes that lists something."""
+    """The input of a call that lists something."""
 
     limit: Limit = 100
     after: After = None
 
 
 def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[list[T], str | None]:
-    """A page of what was found, and the name of its last where there is more.
+    """Return a page, and the name of its last item if there are more.
 
     Args:
-        found: In order; one more than the page holds, where there is more.
-        limit: How many the page holds.
-        name: How one is named.
+        found: The items in order, one more than `limit` if there are more.
+        limit: The size of the page.
+        name: Returns the name of an item.
     """
     page = list(found[:limit])
     return page, name(page[-1]) if len(found) > limit else None
@@ -45,33 +42,33 @@ def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[list[
 def page_of(
     found: Sequence[T], asked: Paged, name: Callable[[T], str]
 ) -> tuple[list[T], str | None]:
-    """A page of what is all there.
+    """Return a page of a complete list, and the name of its last item if there are more.
 
     Args:
-        found: All of it, in order.
-        asked: Which page.
-        name: How one is named; no two alike.
+        found: All items, in order.
+        asked: The requested page.
+        name: Returns the unique name of an item.
 
     Raises:
-        Refused: What the page is to begin after is not there any more.
+        Refused: The item that `after` names does not exist any more.
     """
     begin = 0
     if asked.after is not None:
         places = (place for place, one in enumerate(found, 1) if name(one) == asked.after)
         begin = next(places, 0)
         if not begin:
-            raise Refused(INVALID, "What `after` names is not there any more. Begin anew.")
+            raise Refused(INVALID, "`after` names an item that is gone. Start at the first page.")
     return cut(found[begin : begin + asked.limit + 1], asked.limit, name)
 
 
 def place_of(after: str | None) -> int:
-    """The number after which a page begins, where things are numbered.
+    """Parse `after` as a number; 0 for None.
 
     Raises:
-        Refused: It is no such number.
+        Refused: It is not a number.
     """
     if after is None:
         return 0
     if not (after.isascii() and after.isdigit() and len(after) <= 18):
-        raise Refused(INVALID, "`after` is not what a page gave as `next`. Begin anew.")
+        raise Refused(INVALID, "`after` is not the `next` of a page. Start at the first page.")
     return int(after)

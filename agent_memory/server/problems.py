@@ -1,7 +1,7 @@
-"""What is told of a call that was refused or failed: problem details, as RFC 9457 has them. Pure.
+"""Problem details (RFC 9457) for calls that were refused or failed. Pure.
 
-What is another's and what does not exist are told in the same words. What failed on our side is for
-the log: the sentence of a driver may name hosts, or hold what somebody said.
+Another user's data and data that does not exist are answered with the same words. Internal errors
+are only logged: a driver's message may name hosts or repeat what a user wrote.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _MOST_MISTAKES = 10
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of problem. Its name is stable; programs go by it.
+    """A kind of problem. Its name is stable, for programs to test.
 
     Attributes:
-        name: What the problem's `type` ends with.
-        status: The status of the answer.
-        title: The kind, in a few words.
-        error: The class of `agent_memory.errors` that the client raises where no error of the
-            library's is behind it.
-        detail: What is told of each; None for the error's own sentence.
+        name: The last part of the problem's `type`.
+        status: The status of the response.
+        title: A short title.
+        error: The class of `agent_memory.errors` that the client raises if the problem was not
+            caused by an error of the library.
+        detail: The detail of every problem of this kind; None for the error's own message.
     """
 
     name: str
@@ -43,26 +43,26 @@ class Kind:
 
     @property
     def type(self) -> str:
-        """The `type` of its problems."""
+        """The problem's `type`, a URN."""
         return f"{_PREFIX}{self.name}"
 
 
-INVALID = Kind("invalid-request", 422, "The request is not usable", errors.InvalidInput)
-UNREADABLE = Kind("unreadable-body", 400, "The body is no JSON object", errors.InvalidInput)
+INVALID = Kind("invalid-request", 422, "The request is invalid", errors.InvalidInput)
+UNREADABLE = Kind("unreadable-body", 400, "The body is not a JSON object", errors.InvalidInput)
 UNAUTHENTICATED = Kind(
     "unauthenticated",
     401,
-    "A valid credential is needed",
+    "A valid credential is required",
     errors.AccessDenied,
-    "Send `Authorization: Bearer` with a key that is valid; `agent-memory keys create` makes one.",
+    "Send `Authorization: Bearer` with a valid key. `agent-memory keys create` creates one.",
 )
-FORBIDDEN = Kind("forbidden", 403, "The credential has no such right", errors.AccessDenied)
+FORBIDDEN = Kind("forbidden", 403, "The credential lacks the right", errors.AccessDenied)
 NOT_FOUND = Kind(
     "not-found",
     404,
-    "There is nothing of that name",
+    "Not found",
     errors.AccessDenied,
-    "There is nothing of that name here for this credential. Look at the ids that were sent.",
+    "It does not exist, or this credential has no access to it. Check the ids.",
 )
 NO_SUCH_CALL = Kind(
     "no-such-call",
@@ -74,12 +74,12 @@ NO_SUCH_CALL = Kind(
 WRONG_METHOD = Kind(
     "wrong-method",
     405,
-    "The path has no such method",
+    "The path does not support this method",
     errors.UnsupportedOperation,
-    "Use one of those that `Allow` names.",
+    "Use one of the methods in the `Allow` header.",
 )
-CONFLICT = Kind("conflict", 409, "It was said otherwise before", errors.Conflict)
-CHANGED = Kind("changed", 412, "It is another version by now", errors.VersionConflict)
+CONFLICT = Kind("conflict", 409, "The request conflicts with an earlier one", errors.Conflict)
+CHANGED = Kind("changed", 412, "The version has changed", errors.VersionConflict)
 TOO_LARGE = Kind("too-large", 413, "The request is too large", errors.MessageTooLarge)
 TOO_MANY = Kind("too-many-requests", 429, "Too many requests", errors.StoreUnavailable)
 BROKEN = Kind(
@@ -87,40 +87,40 @@ BROKEN = Kind(
     500,
     "The call failed",
     errors.AgentMemoryError,
-    "The call failed here, not by what was sent. Whoever runs the service finds it in its log by "
-    "the request's id.",
+    "The call failed because of an error in the service. Its log has the error under the "
+    "request's id.",
 )
 NOT_CONFIGURED = Kind(
-    "not-configured", 501, "The service is not set up for that", errors.ConfigError
+    "not-configured", 501, "The service is not configured for this", errors.ConfigError
 )
 MODEL_FAILED = Kind(
     "model-failed",
     502,
     "The model failed",
     errors.ModelError,
-    "The model could not answer. Nothing was stored.",
+    "The model did not answer. Nothing was stored.",
 )
 DAMAGED = Kind(
     "damaged",
     500,
     "A record is damaged",
     errors.Damaged,
-    "One record is not what was written there. Whoever runs the service can look: agent-memory "
-    "doctor.",
+    "A stored record is damaged. On the server, run `agent-memory doctor`.",
 )
 UNAVAILABLE = Kind(
     "unavailable",
     503,
-    "The service cannot do that right now",
+    "The service is temporarily unavailable",
     errors.StoreUnavailable,
-    "The memory cannot do that right now. Try again; a write with the same Idempotency-Key.",
+    "The memory is temporarily unavailable. Try again. Repeat a write with the same "
+    "Idempotency-Key.",
 )
 TOO_SLOW = Kind(
     "too-slow",
     504,
     "The call took too long",
     errors.StoreUnavailable,
-    "The call was not done in time, and may be done yet. Try again; a write with the same "
+    "The call did not finish in time. It may still finish. Try again. Repeat a write with the same "
     "Idempotency-Key.",
 )
 
@@ -145,19 +145,19 @@ KINDS = (
     *dict.fromkeys([UNREADABLE, UNAUTHENTICATED, FORBIDDEN, NO_SUCH_CALL, WRONG_METHOD]),
     *dict.fromkeys([*_KINDS.values(), TOO_MANY, BROKEN]),
 )
-"""All kinds there are."""
+"""All kinds of problems."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is told of one call.
+    """The problem of one call.
 
     Attributes:
-        kind: Which kind of problem.
-        detail: A sentence that says what to do.
-        mistakes: Of a form, where it is wrong and how.
-        error: The library's error that is told; None for the kind's.
-        headers: What the answer's headers have to say.
+        kind: The kind of problem.
+        detail: A sentence that says what is wrong and what to do.
+        mistakes: The invalid fields of a form: `field` and `problem` of each.
+        error: The error class that the client raises; None for that of the kind.
+        headers: Additional headers of the response.
     """
 
     kind: Kind
@@ -167,7 +167,7 @@ class Problem:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
-        """The answer's body."""
+        """Return the response's body."""
         kind = self.kind
         told = {"type": kind.type, "title": kind.title, "status": kind.status}
         more = {"errors": list(self.mistakes)} if self.mistakes else {}
@@ -176,12 +176,12 @@ class Problem:
 
 
 class Refused(errors.AgentMemoryError):
-    """A request that is answered with a problem.
+    """An error that is answered with a problem.
 
     Args:
-        kind: Which kind of problem.
-        detail: A sentence that says what to do; else that of the kind.
-        headers: What the answer's headers have to say.
+        kind: The kind of problem.
+        detail: A sentence that says what is wrong and what to do; None for that of the kind.
+        headers: Additional headers of the response.
     """
 
     def __init__(self, kind: Kind, detail: str | None = None, **headers: str) -> None:
@@ -191,25 +191,43 @@ class Refused(errors.AgentMemoryError):
         self.problem = Problem(kind, told, headers=named)
 
 
+class Mistaken(Refused):
+    """An invalid form.
+
+    Args:
+        problem: The problem, with the invalid fields.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.kind, problem.detail)
+        self.problem = problem
+
+
 def not_found() -> Refused:
-    """What is told of all that does not exist for whoever asks."""
+    """Return the error for anything that does not exist for the caller."""
     return Refused(NOT_FOUND)
 
 
+def other_user() -> Refused:
+    """Return the error for a user that the credential is not for, whether it exists or not."""
+    mistake = {"field": "user_id", "problem": "this credential has no access to it"}
+    return Mistaken(Problem(NOT_FOUND, f"user_id: {mistake['problem']}.", (mistake,)))
+
+
 def problem_of(error: BaseException) -> Problem:
-    """What is told of an error."""
+    """Return the problem that an error is answered with."""
     if isinstance(error, Refused):
         return error.problem
     kinds = (_KINDS[one] for one in type(error).__mro__ if one in _KINDS)
     kind = next(kinds, BROKEN)
-    # what is another's is no other kind of "not found", and an error of others has no name here
+    # another user's data is answered as "not found"; errors of other packages have no name here
     own = type(error).__module__ == errors.__name__ and kind is not NOT_FOUND
     told = str(error) if kind.detail is None else kind.detail
     return Problem(kind, told, error=type(error) if own else None)
 
 
 def mistakes_in(error: ValidationError) -> Problem:
-    """What is told of a form that is not what the call takes; no value of it is repeated."""
+    """Return the problem of an invalid form. It repeats none of the form's values."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     told = tuple(
         {"field": _place(one["loc"]), "problem": _problem(one)} for one in found[:_MOST_MISTAKES]

@@ -1,22 +1,23 @@
-"""A request's headers, query and body as what a call takes. Pure, but for reading the body."""
+"""Parse and validate a request's headers, query and body. Pure, except for reading the body."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, get_args, get_origin
-from urllib.parse import parse_qsl
+from typing import Any
+from urllib.parse import parse_qsl, unquote, unquote_to_bytes
 
 from pydantic import ValidationError
 from pydantic_core import from_json
+from starlette.requests import Request
 
-from agent_memory.listening.asgi import Receive
+from agent_memory.client.calls import EXACT
 from agent_memory.server.operation import Form, Operation
 from agent_memory.server.problems import (
     INVALID,
     TOO_LARGE,
     UNREADABLE,
-    Problem,
+    Mistaken,
     Refused,
     mistakes_in,
 )
@@ -29,39 +30,30 @@ _LONGEST_KEY = 255
 Headers = Iterable[tuple[bytes, bytes]]
 
 
-class Disconnected(Exception):
-    """Whoever asked has gone away before the request was whole."""
-
-
-async def body_of(headers: Headers, receive: Receive, most: int) -> bytes:
-    """A request's body.
+async def body_of(request: Request, most: int) -> bytes:
+    """Read a request's body.
 
     Raises:
-        Refused: It has more than so many bytes.
-        Disconnected: It did not come to its end.
+        Refused: It has more than `most` bytes.
+        ClientDisconnect: The client disconnected before its end.
     """
-    said = _header(headers, b"content-length")
-    if said is not None and said.isdigit() and int(said[:20]) > most:
+    size = request.headers.get("content-length", "")
+    if size.isdigit() and int(size[:20]) > most:
         raise _too_large(most)
-    parts, size = [], 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise Disconnected
-        part = message.get("body", b"")
-        size += len(part)
-        if size > most:
+    parts, received = [], 0
+    async for part in request.stream():
+        received += len(part)
+        if received > most:
             raise _too_large(most)
         parts.append(part)
-        if not message.get("more_body", False):
-            return b"".join(parts)
+    return b"".join(parts)
 
 
 def query_of(raw: bytes) -> tuple[str | None, dict[str, list[str]]]:
-    """The user whom a query names, and its other fields.
+    """Return the user that a query names, and its other fields.
 
     Raises:
-        Refused: It is no query, or names two users.
+        Refused: It is not a valid query, or names two users.
     """
     try:
         pairs = parse_qsl(
@@ -71,13 +63,13 @@ def query_of(raw: bytes) -> tuple[str | None, dict[str, list[str]]]:
             max_num_fields=_MOST_FIELDS,
         )
     except ValueError:
-        raise Refused(INVALID, "The query cannot be read. Send it percent-encoded.") from None
+        raise Refused(INVALID, "The query is not valid. Send it percent-encoded.") from None
     fields: dict[str, list[str]] = {}
     for name, value in pairs:
         fields.setdefault(name, []).append(value)
     users = fields.pop(USER, [])
     if len(users) > 1:
-        raise Refused(INVALID, "The query names more than one user. Name one.")
+        raise Refused(INVALID, "The query has more than one user_id. Send one.")
     return (users[0] if users else None), fields
 
 
@@ -86,72 +78,68 @@ def form_of(
     path: Mapping[str, str],
     query: Mapping[str, list[str]],
     body: bytes,
+    exact: bool = False,
 ) -> Form:
-    """What a call takes, checked.
+    """Return the validated input of a call. `exact` is whether the client accepts `EXACT`.
 
     Raises:
-        Refused: The request is not what the call takes.
+        Refused: The request is not valid for the call.
     """
     if operation.has_body:
         given = _object(body)
         if query:
-            raise Refused(INVALID, "The query has fields. This call takes them in its body.")
+            raise Refused(INVALID, "The query has fields. Send them in the body.")
     else:
-        lists = {
-            name for name, one in operation.form.model_fields.items() if _is_list(one.annotation)
-        }
         given = {}
         for name, values in query.items():
-            if name not in lists and len(values) > 1:
-                raise Refused(INVALID, "The query has a field more than once. Send each once.")
-            given[name] = values if name in lists else values[0]
+            if name not in operation.lists and len(values) > 1:
+                raise Refused(INVALID, "The query repeats a field. Send each field once.")
+            given[name] = values if name in operation.lists else values[0]
+        for name in operation.lists:  # a query cannot show an empty list
+            if operation.form.model_fields[name].is_required():
+                given.setdefault(name, [])
     if path.keys() & given.keys():
-        raise Refused(INVALID, "What stands in the path stands elsewhere too. Leave it there.")
+        raise Refused(INVALID, "A field of the path is sent twice. Send it in the path only.")
     try:
-        return operation.form.model_validate({**given, **path})
+        return operation.form.model_validate(
+            {**given, **path}, strict=operation.has_body, context={EXACT: exact}
+        )
     except ValidationError as error:
         raise Mistaken(mistakes_in(error)) from None
 
 
-class Mistaken(Refused):
-    """A form that is not what the call takes.
-
-    Args:
-        problem: Where it is wrong.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.kind, problem.detail)
-        self.problem = problem
-
-
 def key_of(headers: Headers) -> str | None:
-    """The Idempotency-Key of a request.
+    """Return the Idempotency-Key of a request; None without one.
 
     Raises:
-        Refused: It is not usable.
+        Refused: It is not valid.
     """
     key = _header(headers, b"idempotency-key")
-    if key is not None and not (key.strip() and len(key) <= _LONGEST_KEY and key.isascii()):
+    if key is None:
+        return None
+    text = unquote_to_bytes(key).decode("utf-8", "replace")
+    if not (key.strip() and len(text) <= _LONGEST_KEY and key.isascii()):
         raise Refused(
-            INVALID, f"The Idempotency-Key is not usable. Send 1 to {_LONGEST_KEY} characters."
+            INVALID,
+            f"The Idempotency-Key is not valid. Send 1 to {_LONGEST_KEY} characters, "
+            "percent-encoded.",
         )
-    return None if key is None else key.decode("ascii")
+    return text
 
 
 def version_of(headers: Headers) -> str | None:
-    """The version that If-Match names.
+    """Return the version in If-Match; None without one.
 
     Raises:
-        Refused: It is no single strong ETag.
+        Refused: It is not a single strong ETag.
     """
     given = _header(headers, b"if-match")
     if given is None:
         return None
     tag = given.strip().decode("latin-1")
     if len(tag) < 3 or not (tag[0] == tag[-1] == '"') or '"' in tag[1:-1]:
-        raise Refused(INVALID, "If-Match is not usable. Send one ETag, as it was given.")
-    return tag[1:-1]
+        raise Refused(INVALID, "If-Match is not valid. Send one ETag, unchanged.")
+    return unquote(tag[1:-1])
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -159,18 +147,18 @@ def _object(body: bytes) -> dict[str, Any]:
         return {}
     try:
         given = _json(body)
-    except (ValueError, RecursionError):  # its sentence may repeat what was sent
+    except (ValueError, RecursionError):  # the message may repeat the body
         raise Refused(UNREADABLE, "The body is not JSON in UTF-8. Send one object.") from None
     if not isinstance(given, dict):
-        raise Refused(UNREADABLE, "The body is JSON, but no object. Send one object.")
+        raise Refused(UNREADABLE, "The body is JSON, but not an object. Send one object.")
     return given
 
 
 def _json(body: bytes) -> Any:
-    """JSON that UTF-8 can say; and what it cannot, half a surrogate pair, where it is escaped.
+    """Parse JSON. Escaped lone surrogates, which UTF-8 cannot encode, are accepted.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not JSON.
     """
     try:
         return from_json(body, allow_inf_nan=False)
@@ -181,7 +169,7 @@ def _json(body: bytes) -> Any:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _header(headers: Headers, wanted: bytes) -> bytes | None:
@@ -191,9 +179,5 @@ def _header(headers: Headers, wanted: bytes) -> bytes | None:
     return found[0] if found else None
 
 
-def _is_list(annotation: Any) -> bool:
-    return get_origin(annotation) is list or any(map(_is_list, get_args(annotation)))
-
-
 def _too_large(most: int) -> Refused:
-    return Refused(TOO_LARGE, f"The body has more than {most:,} bytes. Send less at once.")
+    return Refused(TOO_LARGE, f"The body has more than {most:,} bytes. Split the request.")

@@ -1,26 +1,22 @@
-"""The page for people: its files, which hold no data, and the headers that confine it.
+"""The files of the web page, and its security headers.
 
-The page is a client of /v1 like any other. Its files are the same for everybody, and need no
-credential; what it shows comes from calls that do.
+The page is a client of /v1. Its files hold no data and need no credential. The data it shows comes
+from authenticated calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from hashlib import sha256
-from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
-from agent_memory.server.answers import Headers
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
-_FOLDER = "page"
+_FOLDER = Path(__file__).parent / "page"
 _FIRST = "index.html"
-_TYPES = {
-    "css": "text/css; charset=utf-8",
-    "html": "text/html; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
-}
 POLICY = "; ".join(
     [
         "default-src 'none'",
@@ -31,11 +27,11 @@ POLICY = "; ".join(
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",  # what takes markup throws: no text can become any
+        "require-trusted-types-for 'script'",  # APIs that parse markup throw: no text becomes HTML
         "trusted-types 'none'",
     ]
 )
-"""What the page may do: load its own files, ask its own server, and nothing else."""
+"""The Content-Security-Policy: the page may load its own files and call its own server only."""
 
 _ALWAYS = {
     "cache-control": "no-cache",
@@ -47,38 +43,32 @@ _ALWAYS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class File:
-    """A file of the page.
+class _Files(StaticFiles):
+    """Files with the security headers."""
 
-    Attributes:
-        body: What it says.
-        media_type: Its type.
-        tag: Its ETag.
-    """
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return the response for a file; `index.html` is at / only."""
+        if path == _FIRST:
+            raise HTTPException(404)
+        return await super().get_response(path, scope)
 
-    body: bytes
-    media_type: str
-    tag: str
-
-    def answer(self, headers: Headers) -> tuple[int, bytes, Headers]:
-        """What is answered to a request with these headers: 304 to who has it already."""
-        known = {value for name, value in headers if name == b"if-none-match"}
-        same = self.tag.encode() in known
-        body = b"" if same else self.body
-        told = {**_ALWAYS, "content-type": self.media_type, "etag": self.tag}
-        if not same:
-            told["content-length"] = str(len(body))
-        return 304 if same else 200, body, [(k.encode(), v.encode()) for k, v in told.items()]
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """Return the response for a file."""
+        response = super().file_response(*args, **kwargs)
+        response.headers.update(_ALWAYS)
+        return response
 
 
-def page_files() -> Mapping[bytes, File]:
-    """The files of the page, by their paths; the first of them is at / too."""
-    found: dict[bytes, File] = {}
-    for one in files("agent_memory.server").joinpath(_FOLDER).iterdir():
-        body = one.read_bytes()
-        kind = one.name.rpartition(".")[2]
-        tag = f'"{sha256(body).hexdigest()[:32]}"'
-        found[f"/{_FOLDER}/{one.name}".encode()] = File(body, _TYPES[kind], tag)
-    found[b"/"] = found.pop(f"/{_FOLDER}/{_FIRST}".encode())
-    return found
+class _First(_Files):
+    """The file of /."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return the response for `index.html`."""
+        if scope["method"] != "GET":
+            raise HTTPException(404)
+        return await StaticFiles.get_response(self, _FIRST, scope)
+
+
+def page_routes() -> list[BaseRoute]:
+    """Return the routes of the page."""
+    return [Route("/", _First(directory=_FOLDER)), Mount("/page", _Files(directory=_FOLDER))]

@@ -1,4 +1,4 @@
-"""Brief calls, made together: those that wait at the same time take one turn on one thread."""
+"""Batching: short calls that are pending at the same time run together on one thread."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ J = TypeVar("J")
 T = TypeVar("T")
 
 _MOST = 32
-"""Calls in a turn: who is the first of them waits for the last."""
+"""The size of a batch. The first call of a batch waits for its last."""
 
 MakeAll: TypeAlias = Callable[[Sequence[J]], Sequence[Any]]
-"""Makes calls, and gives what comes of each: an answer, or the error that it failed with."""
+"""Runs a batch of calls; returns an answer or an error for each."""
 
 
 class _Waiting(NamedTuple, Generic[J]):
@@ -24,23 +24,23 @@ class _Waiting(NamedTuple, Generic[J]):
 
 
 class Run(Protocol):
-    """Makes a call on a thread."""
+    """Runs a call on a thread."""
 
     def __call__(self, call: Callable[[], T], /) -> Coroutine[Any, Any, T]: ...
 
 
 class Together(Generic[J]):
-    """Makes brief calls, of one event loop.
+    """Batches short calls. Belongs to one event loop.
 
-    A call that comes alone has a thread at once. Those that come while it is made have the next
-    turn, all of them: a thread for each would cost several times as much as the calls themselves,
-    nearly all of it for taking the interpreter from each other.
+    A single call gets a thread immediately. Calls that arrive while it runs form the next batch.
+    A thread for each call would cost several times as much as the calls, because the threads
+    compete for the interpreter lock.
 
     Args:
-        run: Makes a call on a thread.
-        make_all: Makes those of a turn.
-        turns: How many turns may be under way at once.
-        seconds: How long a call is waited for.
+        run: Runs a call on a thread.
+        make_all: Runs a batch.
+        turns: The number of batches that may run at the same time.
+        seconds: The time limit of a call.
     """
 
     def __init__(self, run: Run, make_all: MakeAll[J], turns: int, seconds: float) -> None:
@@ -50,13 +50,13 @@ class Together(Generic[J]):
         self._seconds = seconds
         self._waiting: list[_Waiting[J]] = []
         self._under_way = 0
-        self._tasks: set[asyncio.Task[None]] = set()  # a loop keeps no task alive
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop holds only weak references
 
     async def made(self, job: J) -> Any:
-        """What comes of a call, made on a thread in a turn with others.
+        """Run a call in a batch with others, and return its answer.
 
         Raises:
-            TimeoutError: It takes too long. If it has begun it comes to its end all the same.
+            TimeoutError: It took too long. If it has started it still runs to its end.
         """
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -72,7 +72,7 @@ class Together(Generic[J]):
         try:
             while self._waiting:
                 await self._turn()
-        finally:  # here, not once the task is done: who comes in between would wait for nobody
+        finally:  # not when the task is done: a call that arrives in between would wait forever
             self._under_way -= 1
 
     async def _turn(self) -> None:
@@ -82,17 +82,17 @@ class Together(Generic[J]):
             return
         outcomes: Sequence[Any]
         try:
-            # one clock for all of them: whoever came later gives up a little sooner
+            # one deadline for the batch: calls that came later wait a little less
             async with asyncio.timeout_at(some[0].until):
                 outcomes = await self._run(partial(self._make_all, [one.job for one in some]))
-        except Exception as error:  # noqa: BLE001 - such as no thread: told to all of them
+        except Exception as error:  # noqa: BLE001 - such as no free thread: all of them fail
             outcomes = [error] * len(some)
-        except BaseException:  # the loop ends: nobody may be left waiting
+        except BaseException:  # the loop is closing: no call may be left waiting
             for one in some:
                 one.future.cancel()
             raise
         for one, outcome in zip(some, outcomes, strict=True):
-            if one.future.done():  # nobody waits any more
+            if one.future.done():  # the caller does not wait any more
                 continue
             if isinstance(outcome, Exception):
                 one.future.set_exception(outcome)

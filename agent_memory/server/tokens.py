@@ -1,4 +1,4 @@
-"""JWTs: who signed them, for whom they are, and whom they name."""
+"""Verify JWTs: signature, issuer, audience and user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
-"""Those with a key of two halves: the half that we fetch can sign nothing."""
+"""Asymmetric algorithms only: a fetched public key cannot sign."""
 
 _LEEWAY_SECONDS = 30
 _KEPT_SECONDS = 300.0
@@ -35,14 +35,14 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """Whose JWTs are taken.
+    """A trusted issuer of JWTs.
 
     Attributes:
-        jwks_url: Where its public keys are.
-        issuer: What `iss` must be.
-        audience: What `aud` must name.
-        user_claim: The claim that names the user.
-        rights: What its users may do, each for themselves.
+        jwks_url: The URL of its public keys.
+        issuer: The required `iss`.
+        audience: The required `aud`.
+        user_claim: The claim with the user's id.
+        rights: The rights of its users, each for their own data.
     """
 
     jwks_url: str
@@ -55,26 +55,26 @@ class Issuer:
 def issuer_of(
     jwks_url: str, issuer: str, audience: str, user_claim: str, rights: Iterable[str]
 ) -> Issuer:
-    """Whose JWTs are to be taken.
+    """Return a validated issuer.
 
     Raises:
-        ConfigError: The address is not one that only its owner can answer at, or something lacks.
-        InvalidInput: There are no such rights, or "admin" is among them: a JWT is for one user.
+        ConfigError: The URL is neither https nor on loopback, or a setting is missing.
+        InvalidInput: A right is unknown, or is "admin": a JWT is for one user.
     """
     where = urlsplit(jwks_url)
     safe = where.scheme == "https" or (where.scheme == "http" and where.hostname in _LOOPBACK)
     if not (safe and where.hostname):
-        raise ConfigError("The keys of the issuer are fetched over https. Give such a --jwks URL.")
+        raise ConfigError("The issuer's keys must be fetched over https. Pass an https --jwks URL.")
     if not (issuer and audience and user_claim):
-        raise ConfigError("Say whose JWTs are taken: give --issuer and --audience with --jwks.")
+        raise ConfigError("--jwks needs the issuer and the audience. Add --issuer and --audience.")
     return Issuer(jwks_url, issuer, audience, user_claim, checked_rights(rights, ("one",)))
 
 
 class Tokens:
-    """Reads JWTs. Safe to share between threads.
+    """Verifies JWTs. Thread-safe.
 
     Args:
-        issuer: Whose.
+        issuer: The trusted issuer.
     """
 
     def __init__(self, issuer: Issuer) -> None:
@@ -86,10 +86,10 @@ class Tokens:
         self._tried = -_PAUSE_SECONDS
 
     def principal_of(self, token: str) -> Principal | None:
-        """Who asks with a token; None for one that is not valid.
+        """Return the principal of a token; None if it is not valid.
 
         Raises:
-            Refused: The keys of the issuer cannot be fetched right now.
+            Refused: The issuer's keys cannot be fetched at the moment.
         """
         import jwt
 
@@ -112,14 +112,14 @@ class Tokens:
             check_id("The user's id", user_id)
         except (jwt.PyJWTError, InvalidId, ValueError):
             return None
-        if user_id.endswith("*"):  # here it would stand for others too
+        if user_id.endswith("*"):  # in `Principal.users` it would match other users
             return None
         return Principal("jwt", (user_id,), issuer.rights)
 
     def _key(self, kid: str | None) -> PyJWK | None:
-        """The issuer's key of an id.
+        """Return the issuer's key with an id.
 
-        It is fetched anew when it is old or lacks one, but not for each token that anybody sends.
+        The keys are fetched again after 5 minutes, or for an unknown id, at most once in 15 s.
         """
         with self._lock:
             now = time.monotonic()
@@ -128,7 +128,7 @@ class Tokens:
             due = due and self._fetching.acquire(blocking=False)
             if due:
                 self._tried = now
-        if due:  # others go on meanwhile with what is known
+        if due:  # other threads use the known keys meanwhile
             try:
                 self._keys = _keys_at(self._issuer.jwks_url)
                 self._fetched = now
@@ -137,7 +137,7 @@ class Tokens:
             finally:
                 self._fetching.release()
         elif not self._keys and self._fetching.acquire(timeout=_FETCH_SECONDS):
-            self._fetching.release()  # nothing is known before the first fetch ends
+            self._fetching.release()  # there are no keys until the first fetch ends
         if not self._keys:
             raise Refused(UNAVAILABLE)
         return self._keys.get(kid)
@@ -149,7 +149,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 def _keys_at(url: str) -> dict[str | None, PyJWK]:
-    """The keys that an issuer publishes, by their ids."""
+    """Fetch the keys that an issuer publishes, by id."""
     import jwt
 
     with build_opener(_NoRedirects).open(url, timeout=_FETCH_SECONDS) as answer:
@@ -159,4 +159,4 @@ def _keys_at(url: str) -> dict[str | None, PyJWK]:
     try:
         return {one.key_id: one for one in jwt.PyJWKSet.from_dict(json.loads(told)).keys}
     except (jwt.PyJWTError, AttributeError, TypeError) as error:
-        raise ValueError("the keys are none") from error
+        raise ValueError("the response is not a key set") from error

@@ -1,5 +1,7 @@
-"""Noticing that nothing is absorbed, although something waits: no worker runs, or a block fails at
-every batch. What is remembered is then no more than what the log says, and nobody would see it.
+"""Detect blocks that absorb nothing although messages are pending.
+
+Either no worker runs, or every batch of a block fails. Long-term memory then stops growing without
+any other symptom.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ _FAILS = "every batch fails"
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """A block that absorbs nothing, although something waits for it.
+    """A block that absorbs nothing although messages are pending.
 
     Attributes:
         block: Its name.
-        why: In a few words.
-        seconds: For how long, at least.
+        why: The reason, in a few words.
+        seconds: The least time since it last absorbed something.
     """
 
     block: str
@@ -41,15 +43,15 @@ class Stalled:
 
 
 class Watch:
-    """Looks now and then, and says it loudly. It reads some sessions that are due, and no others.
+    """Checks for stalled blocks and logs them as errors. It reads at most 32 due sessions.
 
     Args:
-        parts: The memory's.
-        long: For how many seconds nothing may be absorbed.
-        clock: Tells the time, in seconds since the epoch.
+        parts: The memory's components.
+        long: The seconds without absorbing after which a block counts as stalled.
+        clock: Returns the time in seconds since the epoch.
 
     Attributes:
-        stalled: What was found the last time.
+        stalled: The blocks found by the last check.
     """
 
     def __init__(
@@ -62,15 +64,15 @@ class Watch:
         self.stalled: list[Stalled] = []
 
     def look(self) -> bool:
-        """Look, and log an error for each block that absorbs nothing; True, to be called again."""
+        """Check, and log an error for each stalled block. Returns True: call it again."""
         try:
             self.stalled = self._found()
         except StoreError as error:
-            logger.warning("What waits cannot be read: %s", type(error).__name__)
+            logger.warning("Pending sessions cannot be read: %s", type(error).__name__)
             return True
         for one in self.stalled:
             logger.error(
-                "Nothing is absorbed, although messages wait",
+                "A block absorbs nothing although messages are pending",
                 extra=fields(block=one.block, why=one.why, seconds=round(one.seconds)),
             )
         return True

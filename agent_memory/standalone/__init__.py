@@ -1,1 +1,1 @@
-"""One part of a memory alone: a chat history, a vector index, or nothing at all."""
+"""Parts of a memory for separate use: a chat history, vector and word indexes, a null memory."""

@@ -1,4 +1,4 @@
-"""`ChatHistory`: whole lists of messages, kept and given back. No budget, no long-term memory."""
+"""`ChatHistory`: save and load lists of messages. No budget, no long-term memory."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from agent_memory.strategies.trim import Trim
 
 
 class ChatHistory:
-    """The messages of conversations, each saved and loaded as a whole.
+    """The messages of sessions, saved and loaded as whole lists.
 
-    It is the same log as an `AgentMemory`'s over the same store and namespace: that shows what is
-    saved here, its blocks absorb it, and its `delete` and `delete_user` erase it. Share one between
-    threads; use it as a context manager, or call `close`. Nothing is read from the environment.
+    An `AgentMemory` over the same store and namespace uses the same log: it reads the messages, its
+    blocks absorb them, and its `delete` and `delete_user` erase them. Thread-safe. Use it as a
+    context manager, or call `close`. It reads nothing from the environment.
 
     Args:
-        store: As in `AgentMemoryConfig`; a store that is open stays so.
-        namespace: Whose sessions, where `store` is a URL.
-        durability: What a save that has returned survives, see `AgentMemoryConfig`.
-        model: A litellm model name that picks the tokenizer: the one that an `AgentMemory` over the
-            same store has, so that it need not count anew.
+        store: As in `AgentMemoryConfig`. An open store is not closed.
+        namespace: The namespace, if `store` is a URL.
+        durability: As in `AgentMemoryConfig`; None for its default.
+        model: A litellm model name that selects the tokenizer. Use the model of an `AgentMemory`
+            over the same store, so that it need not count again.
         tokenizer: As in `AgentMemoryConfig`.
 
     Raises:
-        ConfigError: No store is of that kind, or an extra is missing.
+        ConfigError: The kind of store is unknown, or an extra is missing.
         StoreError: The store cannot be opened.
     """
 
@@ -44,14 +44,14 @@ class ChatHistory:
         store: str | Store = "sqlite:///agent_memory.db",
         *,
         namespace: str = "default",
-        durability: Durability = "process",
+        durability: Durability | None = None,
         model: str | None = None,
         tokenizer: Tokenizer = "exact",
     ) -> None:
         config = AgentMemoryConfig.alone(
             store=store,
             namespace=namespace,
-            durability=durability,
+            **({} if durability is None else {"durability": durability}),
             model=model,
             tokenizer=tokenizer,
             overflow=Trim(),
@@ -72,27 +72,27 @@ class ChatHistory:
         self.close()
 
     def save(self, session_id: str, messages: Iterable[Any], *, user_id: str | None = None) -> None:
-        """Have a session consist of these messages, in place of all that it had, in one step.
+        """Replace all messages of a session atomically.
 
-        Readers see the former list or this one, and so does whoever comes after a crash. Of several
-        that save at once the last one's list stands as it was given. Messages that are there
-        already, from the first one on, stay as they are; so does what blocks derived from them.
+        Readers see either the old or the new list, also after a crash. If several callers save at
+        once, the last one's list is stored unchanged. Leading messages that are already stored
+        stay, and so do the records derived from them.
 
         Args:
-            session_id: The conversation.
-            messages: In order, each as `AgentMemory.update` takes it. None are an empty history.
+            session_id: The session.
+            messages: The messages in order, each as for `AgentMemory.update`. May be empty.
             user_id: The user it belongs to. A session belongs to the first user named for it.
 
         Raises:
-            InvalidInput: An id or a message is not usable; nothing was saved.
+            InvalidInput: An id or a message is invalid. Nothing was saved.
             SessionOfAnotherUser: The session belongs to another user.
             UnsupportedOperation: The list is empty, and an `AgentMemory` with a `retention` has
-                removed messages of the session: clear it.
-            StoreError: The store failed; nothing was saved.
+                removed messages of the session. Call `clear`.
+            StoreError: The store failed. Nothing was saved.
         """
         self._check(session_id, user_id)
         if not isinstance(messages, Iterable) or isinstance(messages, str | Mapping | BaseModel):
-            raise InvalidMessage("Give a list of messages: save replaces all that a session has.")
+            raise InvalidMessage("Pass a list of messages: save replaces all of a session's.")
         given = [one for each in messages for one in Message.all_of(each)]
         self._components.deletion.retried(
             session_id,
@@ -100,10 +100,10 @@ class ChatHistory:
         )
 
     def load(self, session_id: str) -> list[Message]:
-        """The messages of a session, oldest first; none where there is no such session.
+        """Return the messages of a session, oldest first; none if it does not exist.
 
         Raises:
-            InvalidId: The id is not usable.
+            InvalidId: The id is invalid.
             StoreError: The store failed.
         """
         self._check(session_id, None)
@@ -113,26 +113,26 @@ class ChatHistory:
         return [entry.message for entry in self._store.read(session_id)]
 
     def clear(self, session_id: str) -> None:
-        """Delete a session, as `AgentMemory.delete` does without blocks. Idempotent.
+        """Delete a session. Idempotent.
 
-        What blocks keep of it in this store goes too; what they keep elsewhere does not.
+        Records derived from it are deleted in this store, but not in other stores of blocks.
 
         Raises:
-            InvalidId: The id is not usable.
-            StoreError: The store failed; call it again.
+            InvalidId: The id is invalid.
+            StoreError: The store failed. Call it again.
         """
         self._check(session_id, None)
         self._components.deletion.session(session_id)
 
     def close(self) -> None:
-        """Release connections. Idempotent; other calls raise `MemoryClosed` afterwards."""
+        """Release connections. Idempotent. Other calls raise `MemoryClosed` afterwards."""
         if not self._closed:
             self._closed = True
             self._components.close()
 
     def _check(self, session_id: str, user_id: str | None) -> None:
         if self._closed:
-            raise MemoryClosed("This history was closed. Open a new ChatHistory.")
+            raise MemoryClosed("This ChatHistory was closed. Open a new one.")
         check_id("session_id", session_id)
         if user_id is not None:
             check_id("user_id", user_id)

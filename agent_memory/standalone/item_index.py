@@ -1,45 +1,117 @@
-"""`ItemIndex`: what indexes have in common: items by id, in a store, of users or everybody's."""
+"""`ItemIndex`: the base class of indexes: items by id, of a user or shared, and search results."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isnan
 from numbers import Real
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.records import Record, Scope
-from agent_memory.core.reserved import INDEXES
+from agent_memory.core.system_collections import INDEXES
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, MemoryClosed
 from agent_memory.ltm_blocks.base import record_id
+from agent_memory.ltm_blocks.keyed_records import require_plain
 from agent_memory.ltm_blocks.registry import register_index
-from agent_memory.standalone.vector_items import Item
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store, VectorStore, keeps_records
 from agent_memory.stores.qdrant.url import is_qdrant
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item of an index.
+
+    Attributes:
+        id: Its id, unique for a user within an index.
+        text: Its text. It is embedded if there is no vector.
+        vector: Its vector, not all 0. Only its direction matters.
+        metadata: Data of the caller, as plain JSON.
+    """
+
+    id: str
+    text: str | None = None
+    vector: Sequence[float] | np.ndarray | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """Create an item from an item or a mapping of its fields.
+
+        Raises:
+            InvalidInput: It is neither, or a field is invalid.
+        """
+        if isinstance(value, Mapping):
+            fields = list(value)
+            try:
+                value = cls(**value)
+            except TypeError:
+                raise InvalidInput(
+                    f"The item has the fields {fields!r}. Use id, text, vector and metadata."
+                ) from None
+        if not isinstance(value, cls):
+            raise InvalidInput(
+                f"A {type(value).__name__} is not an item. Pass an Item, or a dict with `id` and "
+                "`text` or `vector`."
+            )
+        check_id("The id of an item", value.id)
+        if value.text is None and value.vector is None:
+            raise InvalidInput(f"Item {value.id!r} has neither `text` nor `vector`. Pass one.")
+        if not isinstance(value.text, str | None):
+            raise InvalidInput(f"The text of item {value.id!r} is not a string.")
+        require_plain([value.text, value.metadata], f"Item {value.id!r}")
+        if type(value.metadata) is not dict:
+            raise InvalidInput(f"The metadata of item {value.id!r} is not a dict.")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A search result.
+
+    Attributes:
+        id: The item's id.
+        score: In a `VectorIndex` the cosine similarity to the query, from -1 to 1; in a
+            `WordIndex` the BM25 score.
+        text: The item's text.
+        metadata: The item's metadata.
+    """
+
+    id: str
+    score: float
+    text: str | None
+    metadata: dict[str, Any]
+
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _EVERYBODYS = "everybody"
 
 
 class ItemIndex(ABC):
-    """Items by id. A user's are seen by searches for that user only, and erased by `delete_user` of
-    an `AgentMemory` over the same store and namespace. Share an index between threads; use it as a
-    context manager, or call `close`. Nothing is read from the environment but a provider's keys.
+    """Items by id.
+
+    Only searches for a user find that user's items. `delete_user` of an `AgentMemory` over the same
+    store and namespace erases them. Thread-safe. Use it as a context manager, or call `close`. It
+    reads only a provider's keys from the environment.
 
     Args:
-        store: A URL as in `AgentMemoryConfig`, or the address of a Qdrant server, or its ":memory:"
-            (extra `qdrant`); or a store that is open, which stays so.
-        name: Tells it from other indexes in the store: lower-case letters, digits and underscores.
-        namespace: Whose items, where `store` is a URL or an address.
-        made_with: The numbers of a vector, and what it is of, as the store is to remember them.
+        store: A URL as in `AgentMemoryConfig`, the URL of a Qdrant server, or Qdrant's ":memory:"
+            (extra `qdrant`). An open store can be passed too; it is not closed.
+        name: The index's name in the store: lower-case letters, digits and underscores.
+        namespace: The namespace, if `store` is a URL.
+        made_with: The dimension and the model of the vectors. The store remembers them.
 
     Raises:
-        ConfigError: The name is not usable; no store is of that kind.
-        DimensionMismatch: The index was made in another way.
+        ConfigError: The name is invalid, or the kind of store is unknown.
+        DimensionMismatch: The index was created with another dimension or model.
         StoreError: The store cannot be opened.
     """
 
@@ -52,8 +124,8 @@ class ItemIndex(ABC):
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ConfigError(
-                f"An index cannot be named {quoted(name)}. Take at most 48 lower-case letters, "
-                "digits and underscores, the first of them a letter."
+                f"An index cannot be named {quoted(name)}. Use at most 48 lower-case letters, "
+                "digits and underscores, starting with a letter."
             )
         self._name, self._block = name, INDEXES.name + name
         self._owned = isinstance(store, str)
@@ -72,58 +144,57 @@ class ItemIndex(ABC):
         self.close()
 
     def get(self, ids: str | Iterable[str], *, user_id: str | None = None) -> list[Item]:
-        """The items of these ids that there are, in their order; a vector up to a factor.
+        """Return the existing items with these ids, in this order. Vectors may be scaled.
 
         Args:
-            ids: One or many.
-            user_id: Whose they are; None for everybody's.
+            ids: One id or several.
+            user_id: The owner; None for shared items.
 
         Raises:
-            UnsupportedOperation: The store is encrypted on a server that searches by itself.
+            UnsupportedOperation: The store is an encrypted one on a server that searches itself.
         """
         owner = self._owner(user_id)
         found = (self._read(owner, session_id=self._key(owner, one)) for one in _ids(ids))
         return [item for items in found for item in items]
 
     def items(self, *, prefix: str = "", user_id: str | None = None) -> Iterator[Item]:
-        """All items whose ids begin so, in no order, read some at a time. It looks at the whole
-        index.
+        """Iterate over all items whose ids have a prefix, in no order. Reads the whole index.
 
         Args:
-            prefix: What their ids begin with.
-            user_id: Whose they are; None for everybody's.
+            prefix: The prefix of their ids.
+            user_id: The owner; None for shared items.
 
         Raises:
-            UnsupportedOperation: As for `get`.
+            UnsupportedOperation: The store is an encrypted one on a server that searches itself.
         """
         owner, prefix = self._owner(user_id), text_of("prefix", prefix)
         return (item for item in self._read(owner) if item.id.startswith(prefix))
 
     def delete_prefix(self, prefix: str, *, user_id: str | None = None) -> None:
-        """Forget all items whose ids begin so. Idempotent; see `items`."""
+        """Delete all items whose ids have a prefix. Idempotent. Reads the whole index."""
         found = [item.id for item in self.items(prefix=prefix, user_id=user_id)]
         self.delete(found, user_id=user_id)
 
     def delete(self, ids: str | Iterable[str], *, user_id: str | None = None) -> None:
-        """Forget items by their ids, one after the other. Idempotent.
+        """Delete items by id, one after the other. Idempotent.
 
         Args:
-            ids: One or many.
-            user_id: Whose they are; None for everybody's.
+            ids: One id or several.
+            user_id: The owner; None for shared items.
         """
         owner = self._owner(user_id)
         for one in _ids(ids):
             self._vectors.delete_vectors(self._block, session_id=self._key(owner, one))
 
     def delete_user(self, user_id: str) -> None:
-        """Forget all items of a user. Idempotent.
+        """Delete all items of a user. Idempotent.
 
-        `AgentMemory.delete_user` does so too, but not on a Qdrant, which it does not know of.
+        `AgentMemory.delete_user` deletes them too, except on Qdrant.
         """
         self._vectors.delete_vectors(self._block, owner=self._owner(user_id))
 
     def close(self) -> None:
-        """Release connections. Idempotent; other calls raise `MemoryClosed` afterwards."""
+        """Release connections. Idempotent. Other calls raise `MemoryClosed` afterwards."""
         if not self._closed:
             self._closed = True
             if self._owned:
@@ -131,10 +202,10 @@ class ItemIndex(ABC):
 
     @abstractmethod
     def _item(self, record: Record) -> Item:
-        """What a record keeps."""
+        """Return the item of a record."""
 
     def _told(self, dimension: int, model: str) -> str:
-        """How the index is made, or was, for an error."""
+        """Describe the index's vectors, for an error."""
         return f"vectors of {model!r} with {dimension} numbers"
 
     def _open(self, dimension: int, model: str) -> None:
@@ -143,8 +214,8 @@ class ItemIndex(ABC):
         except DimensionMismatch as error:
             was = self._vectors.vector_blocks()[self._block]
             raise DimensionMismatch(
-                f"The index {self._name!r} was made with {self._told(*was)}, and is opened for "
-                f"{self._told(dimension, model)}. Open it as it was made, or take another `name`."
+                f"The index {self._name!r} was created with {self._told(*was)}, and is opened for "
+                f"{self._told(dimension, model)}. Open it as it was created, or use another `name`."
             ) from error
         if keeps_records(self._vectors):
             register_index(self._vectors, self._block)
@@ -158,7 +229,7 @@ class ItemIndex(ABC):
         return Scope(user_id).owner
 
     def _key(self, owner: str, item_id: str) -> str:
-        """The id of an item's record, and of the session that it counts as: stores delete by it."""
+        """Return the id of an item's record. It is also the record's session id, for deletion."""
         return record_id(self._block, owner, item_id)
 
     def _read(self, owner: str, session_id: str | None = None) -> Iterator[Item]:
@@ -174,16 +245,16 @@ def _ids(given: str | Iterable[str]) -> list[str]:
 
 
 def check_search(top_k: object, threshold: object) -> float:
-    """The bound of a search.
+    """Validate the arguments of a search. Return the threshold.
 
     Raises:
-        InvalidInput: One of the two is not usable.
+        InvalidInput: `top_k` or `threshold` is invalid.
     """
     if type(top_k) is not int or top_k < 0:
-        raise InvalidInput(f"top_k is {quoted(top_k)}. Give a whole number, 0 or more.")
+        raise InvalidInput(f"top_k is {quoted(top_k)}. Use a whole number, 0 or more.")
     if threshold is not None and (not isinstance(threshold, Real) or isnan(threshold)):
         raise InvalidInput(
-            f"threshold is {quoted(threshold)}. Give a number, or None for no bound."
+            f"threshold is {quoted(threshold)}. Use a number, or None for no threshold."
         )
     return float("-inf") if threshold is None else float(threshold)
 

@@ -1,4 +1,4 @@
-"""`NullMemory`: the calls of `AgentMemory`, and remembers nothing."""
+"""`NullMemory`: an `AgentMemory` that stores nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.core.kinds import find_kind
 from agent_memory.core.messages import Message
+from agent_memory.core.plugins import find_kind
 from agent_memory.core.records import Head, Scope, empty_head
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError
@@ -26,14 +26,13 @@ _NOTHING: dict[str, Any] = {
 
 
 class NullMemory(AgentMemory):
-    """Switches memory off without touching the code that uses it.
+    """An `AgentMemory` that stores nothing, to disable memory without changing code.
 
-    Messages are still checked, so that what is refused by the real memory is refused here; and
-    `completion` still asks the model. A handle, such as `notes` gives, knows what it was told
-    itself, and no other.
+    Messages are validated as by `AgentMemory`, and `completion` calls the model. A handle, such as
+    that of `notes`, has only its own data and shares it with no other handle.
 
     Args:
-        config: As for `AgentMemory`; stores and blocks are left out.
+        config: As for `AgentMemory`. Stores and blocks are ignored.
         **fields: As for `AgentMemory`.
     """
 
@@ -52,14 +51,14 @@ class NullMemory(AgentMemory):
         key: str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """Check the messages and forget them."""
+        """Validate the messages and discard them."""
         self._guard.check(session_id, user_id)
         for one in message if isinstance(message, list | tuple) else [message]:
             Message.all_of(one)
         return empty_head(session_id, user_id, datetime.now(UTC))
 
     def _bring(self, reading: Reading) -> Head:
-        for _ in reading.items():  # checked, and forgotten
+        for _ in reading.items():  # validates the items, and discards them
             pass
         return reading.head
 

@@ -1,4 +1,4 @@
-"""`VectorIndex`: vectors by id, found by their cosines. No sessions, no words, no blending."""
+"""`VectorIndex`: vectors by id, found by cosine similarity only."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from agent_memory.core.records import Hit, Record
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput
 from agent_memory.models.embedders import open_embedder
 from agent_memory.models.embedders.base import Embedder
-from agent_memory.standalone.item_index import ItemIndex, check_search
-from agent_memory.standalone.vector_items import Item, Match
+from agent_memory.standalone.item_index import Item, ItemIndex, Match, check_search
 from agent_memory.stores.base import Store, VectorStore
 
 if TYPE_CHECKING:
@@ -28,25 +27,25 @@ _LEAST_DEPTH = 50
 
 
 class VectorIndex(ItemIndex):
-    """Items by id, found by the cosine of their vectors with a query's, and by nothing else.
+    """Items by id, found by the cosine similarity of their vectors to a query's.
 
-    A user's items are seen by searches for that user only, and erased by `delete_user` of an
-    `AgentMemory` over the same store and namespace. Share an index between threads; use it as a
-    context manager, or call `close`. Nothing is read from the environment but a provider's keys.
+    Only searches for a user find that user's items. `delete_user` of an `AgentMemory` over the same
+    store and namespace erases them. Thread-safe. Use it as a context manager, or call `close`. It
+    reads only a provider's keys from the environment.
 
     Args:
-        store: A URL as in `AgentMemoryConfig`, or the address of a Qdrant server, or its ":memory:"
-            (extra `qdrant`); or a store that is open, which stays so.
-        name: Tells it from other indexes in the store: lower-case letters, digits and underscores.
-        embedding: An embedding model as in `AgentMemoryConfig`, or an embedder of your own. None is
-            the local one; with a `dimension` none at all, and every item is given with its vector.
-        dimension: Numbers in a vector; None takes what the embedder gives.
-        namespace: Whose items, where `store` is a URL or an address.
+        store: A URL as in `AgentMemoryConfig`, the URL of a Qdrant server, or Qdrant's ":memory:"
+            (extra `qdrant`). An open store can be passed too; it is not closed.
+        name: The index's name in the store: lower-case letters, digits and underscores.
+        embedding: An embedding model as in `AgentMemoryConfig`, or your own embedder. None is the
+            local one. None with a `dimension` uses no embedder: every item needs its vector.
+        dimension: The dimension of the vectors; None for the embedder's.
+        namespace: The namespace, if `store` is a URL.
 
     Raises:
-        ConfigError: The name is not usable; there is neither an embedder nor a dimension; an extra
-            is missing; no store is of that kind.
-        DimensionMismatch: The embedder gives another dimension, or the index was made with another
+        ConfigError: The name is invalid, there is neither an embedder nor a dimension, an extra is
+            missing, or the kind of store is unknown.
+        DimensionMismatch: The embedder has another dimension, or the index was created with another
             dimension or model.
         ModelError: The embedder cannot be asked for its dimension.
         StoreError: The store cannot be opened.
@@ -75,25 +74,25 @@ class VectorIndex(ItemIndex):
         *,
         user_id: str | None = None,
     ) -> None:
-        """Keep items, each in place of the one that had its id.
+        """Store items. Each replaces the item with the same id.
 
-        All of them or none; but Qdrant has no transactions, and may keep some if it fails half-way.
+        All or none are stored. Qdrant has no transactions and may store a part if it fails.
 
         Args:
-            items: One or many, as `Item` or as its fields in a dict. Of those with the same id the
-                last counts.
-            user_id: Whose they are; None for everybody's.
+            items: One item or several, as `Item` or as a dict of its fields. For several with the
+                same id the last one is stored.
+            user_id: The owner; None for shared items.
 
         Raises:
-            InvalidInput: An item is not usable; nothing was stored.
-            DimensionMismatch: A vector has another dimension; nothing was stored.
-            ModelError: The embedder failed; nothing was stored.
+            InvalidInput: An item is invalid. Nothing was stored.
+            DimensionMismatch: A vector has another dimension. Nothing was stored.
+            ModelError: The embedder failed. Nothing was stored.
             StoreError: The store failed.
         """
         import numpy as np
 
-        from agent_memory.retrieval.cosine import lifted
         from agent_memory.retrieval.features import Features
+        from agent_memory.retrieval.texts import lifted
 
         owner = self._owner(user_id)
         given = [items] if isinstance(items, Item | Mapping) else items
@@ -113,16 +112,16 @@ class VectorIndex(ItemIndex):
         threshold: float | None = None,
         user_id: str | None = None,
     ) -> list[Match]:
-        """The items most like a query, best first; of equals the lowest id first.
+        """Return the items most similar to a query, best first. Ties are ordered by id.
 
         Args:
             query: A text, which is embedded, or a vector.
-            top_k: So many at most; there may be fewer.
-            threshold: Only those whose cosine is above it; None sets no bound.
-            user_id: Whose items; None for everybody's.
+            top_k: The maximum number of results.
+            threshold: Only items with a cosine above it; None for all.
+            user_id: The owner; None for shared items.
 
         Raises:
-            InvalidInput: The query, `top_k` or `threshold` is not usable.
+            InvalidInput: The query, `top_k` or `threshold` is invalid.
             DimensionMismatch: The query's vector has another dimension.
             ModelError: The embedder failed.
             StoreError: The store failed.
@@ -138,14 +137,14 @@ class VectorIndex(ItemIndex):
     def _vectors_of(
         self, items: Sequence[Item], what: str = "The vector of item {!r}"
     ) -> dict[str, np.ndarray]:
-        """The vector of each, by its id; texts are embedded together."""
-        from agent_memory.retrieval.cosine import vector_of
+        """Return the vectors of items by id. All texts are embedded in one call."""
+        from agent_memory.retrieval.texts import vector_of
 
         rows: dict[str, Any] = {one.id: one.vector for one in items if one.vector is not None}
         texts = {one.id: one.text or "" for one in items if one.vector is None}
         if texts and self._embedder is None:
             raise InvalidInput(
-                f"The index {self._name!r} has no embedder for texts. Give vectors, or open it "
+                f"The index {self._name!r} has no embedder for texts. Pass vectors, or open it "
                 "with an `embedding`."
             )
         if texts and self._embedder is not None:
@@ -160,31 +159,31 @@ class VectorIndex(ItemIndex):
         return vectors
 
     def _record(self, owner: str, item: Item, vector: np.ndarray) -> Record:
-        from agent_memory.retrieval.cosine import packed
+        from agent_memory.retrieval.texts import packed
 
         key = self._key(owner, item.id)
         own = deepcopy(item.metadata)
         kept: dict[str, Any] = {"id": item.id, "vector": packed(vector), "metadata": own}
         if item.text is None:
-            kept["bare"] = True  # a record has a text in any case
+            kept["bare"] = True  # a record always has a text
         return Record(key, owner, key, 1, 1, item.text or "", (), datetime.now(UTC), kept)
 
     def _best(self, owner: str, wanted: np.ndarray, top_k: int, threshold: float) -> list[Match]:
-        from agent_memory.retrieval.cosine import lifted, most_unseen
         from agent_memory.retrieval.query import Query
+        from agent_memory.retrieval.texts import lifted, most_unseen
 
         question, depth = Query(lifted(wanted)), max(_LEAST_DEPTH, 2 * top_k)
         while top_k:
             hits = self._vectors.search_vectors(self._block, owner, question, depth)
             found = self._matches(hits, wanted)
             best = [
-                replace(one, metadata=deepcopy(one.metadata))  # stores keep what they have read
+                replace(one, metadata=deepcopy(one.metadata))  # stores cache records
                 for one in found[:top_k]
                 if one.score > threshold
             ]
             if len(hits) < depth:
                 return best
-            # single precision may have cut off one that is as good as the last of these
+            # due to single precision, an item as good as the last one may be missing
             unseen = most_unseen(min(hit.cosine for hit in hits))
             if unseen < max(found[top_k - 1].score, threshold):
                 return best
@@ -192,7 +191,7 @@ class VectorIndex(ItemIndex):
         return []
 
     def _item(self, record: Record) -> Item:
-        from agent_memory.retrieval.cosine import unpacked
+        from agent_memory.retrieval.texts import unpacked
 
         kept = record.metadata
         vector = unpacked(kept["vector"], self.dimension)
@@ -200,10 +199,10 @@ class VectorIndex(ItemIndex):
         return Item(kept["id"], text, vector, deepcopy(kept["metadata"]))
 
     def _matches(self, hits: Sequence[Hit], wanted: np.ndarray) -> list[Match]:
-        """What was found, best first, by the vectors as they were given."""
+        """Score hits by their original vectors, best first."""
         import numpy as np
 
-        from agent_memory.retrieval.cosine import cosines, unpacked
+        from agent_memory.retrieval.texts import cosines, unpacked
 
         if not hits:
             return []
@@ -224,16 +223,16 @@ def _embedder(given: str | Embedder | None, dimension: int | None) -> Embedder |
 
 def _dimension(embedder: Embedder | None, wanted: int | None) -> int:
     if wanted is not None and (type(wanted) is not int or wanted < 1):
-        raise ConfigError(f"dimension is {quoted(wanted)}. Give a whole number above 0.")
+        raise ConfigError(f"dimension is {quoted(wanted)}. Use a whole number above 0.")
     gives = wanted if embedder is None else embedder.dimension
     if not gives:
         raise ConfigError(
-            "There is no embedder to tell the dimension. Give `dimension` and a vector with each "
-            'item, or an `embedding`; pip install "agent-memory[local]" for the local one.'
+            "Without an embedder the dimension is unknown. Pass `dimension` and a vector with each "
+            'item, or an `embedding`. For the local one: pip install "agent-memory[local]".'
         )
     if wanted not in (None, gives):
         raise DimensionMismatch(
-            f"The index is to have vectors of {wanted} numbers, but the embedder gives {gives}. "
+            f"dimension is {wanted}, but the embedder's vectors have {gives} numbers. "
             "Change `dimension` or `embedding`."
         )
     return gives

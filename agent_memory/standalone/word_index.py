@@ -1,4 +1,4 @@
-"""`WordIndex`: texts by id, found by their words, and by nothing else."""
+"""`WordIndex`: texts by id, found by their words only."""
 
 from __future__ import annotations
 
@@ -12,31 +12,30 @@ from agent_memory.core.records import Record
 from agent_memory.errors import InvalidInput
 from agent_memory.models.embedders.none import NoEmbedder
 from agent_memory.retrieval.bm25 import TURN_LENGTH
-from agent_memory.standalone.item_index import ItemIndex, check_search
-from agent_memory.standalone.vector_items import Item, Match
+from agent_memory.standalone.item_index import Item, ItemIndex, Match, check_search
 from agent_memory.stores.base import Store, VectorStore
 
 _MADE_WITH = "words"
 
 
 class WordIndex(ItemIndex):
-    """Texts by id, scored by the words that they have in common with a query: Okapi BM25, with
-    stems of some twenty languages, without stop words. No embedder, no model, no blending.
+    """Texts by id, ranked with Okapi BM25, with stems of some twenty languages and without stop
+    words. Needs no embedder and no model.
 
-    A word of a text too short to tell its language counts once for each stem that it may have.
+    In a text too short to detect its language, a word counts once for each of its possible stems.
 
-    A user's items are seen by searches for that user only, and erased by `delete_user` of an
-    `AgentMemory` over the same store and namespace. How rare a word is is counted among them. Share
-    an index between threads; use it as a context manager, or call `close`.
+    Only searches for a user find that user's items, and the frequency of words is counted among
+    them. `delete_user` of an `AgentMemory` over the same store and namespace erases them.
+    Thread-safe. Use it as a context manager, or call `close`.
 
     Args:
         store: As for `VectorIndex`.
-        name: As for `VectorIndex`; no index of vectors may have the same.
+        name: As for `VectorIndex`. A vector index must not have the same name.
         namespace: As for `VectorIndex`.
 
     Raises:
-        ConfigError: The name is not usable; no store is of that kind.
-        DimensionMismatch: The name is that of an index of vectors.
+        ConfigError: The name is invalid, or the kind of store is unknown.
+        DimensionMismatch: A vector index has the name.
         StoreError: The store cannot be opened.
     """
 
@@ -58,14 +57,18 @@ class WordIndex(ItemIndex):
         *,
         user_id: str | None = None,
     ) -> None:
-        """Keep texts, each in place of the one that had its id; as `VectorIndex.store`.
+        """Store texts. Each replaces the item with the same id.
+
+        Args:
+            items: One item or several, as for `VectorIndex.store`, without vectors.
+            user_id: The owner; None for shared items.
 
         Raises:
-            InvalidInput: An item has no text, or is not usable; nothing was stored.
+            InvalidInput: An item has no text, has a vector, or is invalid. Nothing was stored.
             StoreError: The store failed.
         """
         from agent_memory.retrieval.features import Features
-        from agent_memory.retrieval.terms import weighted, written
+        from agent_memory.retrieval.postings import weighted, written
 
         owner = self._owner(user_id)
         given = [items] if isinstance(items, Item | Mapping) else items
@@ -73,7 +76,8 @@ class WordIndex(ItemIndex):
         for item in kept.values():
             if item.text is None or item.vector is not None:
                 raise InvalidInput(
-                    f"Item {item.id!r} is no text alone. Give its `text`, or take a VectorIndex."
+                    f"Item {item.id!r} must have a `text` and no `vector`. For vectors, use a "
+                    "VectorIndex."
                 )
         if not kept:
             return
@@ -90,16 +94,16 @@ class WordIndex(ItemIndex):
         threshold: float | None = None,
         user_id: str | None = None,
     ) -> list[Match]:
-        """The texts that have words of the query, best first; of equals the lowest id first.
+        """Return the texts that share words with a query, best first. Ties are ordered by id.
 
         Args:
-            query: What to look for.
-            top_k: So many at most; there may be fewer.
-            threshold: Only those whose score is above it; None sets no bound.
-            user_id: Whose texts; None for everybody's.
+            query: The query text.
+            top_k: The maximum number of results.
+            threshold: Only texts with a score above it; None for all.
+            user_id: The owner; None for shared items.
 
         Raises:
-            InvalidInput: The query, `top_k` or `threshold` is not usable.
+            InvalidInput: The query, `top_k` or `threshold` is invalid.
             StoreError: The store failed.
         """
         from agent_memory.retrieval.query import Query

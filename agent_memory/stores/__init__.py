@@ -113,14 +113,14 @@ def _check_path(scheme: str, rest: str) -> None:
         )
 
 
-def open_store(url: str, namespace: str = "default", durability: Durability = "process") -> Store:
+def open_store(url: str, namespace: str = "default", durability: Durability | None = None) -> Store:
     """Open the store that a URL names.
 
     Args:
         url: `memory://`, `sqlite:///path.db`, `folder:///path`, or the address of a server: `postgresql://`,
             `mysql://`, `mariadb://`, `mongodb://`, `redis://`, `rediss://`, `unix://`.
         namespace: Stores of different namespaces share a database and see nothing of each other.
-        durability: What an acknowledged write survives, see `Durability`.
+        durability: Whether an acknowledged write survives a power loss; see `Durability`.
 
     Raises:
         UnknownStore: No store serves the URL.

@@ -1,11 +1,11 @@
-"""What a store must do. Small on purpose: four kinds of database have to do it alike.
+"""The protocols of a store. They are small, because several kinds of database implement them.
 
 A store serves one namespace. Its methods are safe to call from many threads, and on a shared
-database from many processes. Ids arrive checked; the engine decides, the store keeps.
+database from many processes. Ids are already validated. The engine decides, and the store stores.
 
-What is not what was written concerns itself alone. A call for one session raises `Damaged`, with
-what can be read of the head; calls that give what there is of many leave it out, see
-`stores.damage`. Deleting reads nothing of it.
+Damaged data affects only calls for it. A call for one session raises `Damaged` with the readable
+part of the head. Calls for many sessions leave it out, see `stores.damage`. A deletion does not
+read the damaged data.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard
 
-from agent_memory.core.once import Append, Appended
-from agent_memory.core.protocols import offers
+from agent_memory.core.idempotency import Append, Appended
+from agent_memory.core.plugins import offers
 from agent_memory.core.records import Draft, Entry, Head, Hit, Lag, Lease, Record
 from agent_memory.stores.once import OnceStore
 
@@ -25,28 +25,35 @@ if TYPE_CHECKING:
 
 
 Durability = Literal["process", "power"]
-"""What an acknowledged write survives: the end of the process, however sudden ("process"), or a
-power loss too ("power"), at the price of a sync of the disk for each write."""
+"""The failure that an acknowledged write survives.
+
+With "power", each write is synced to disk and survives a power loss. With "process", it survives
+the end of the process. Deletions are synced in both.
+
+Stores accept None too: "power", except on Redis and MySQL, where the server's settings apply.
+"""
 
 LONGEST_LEASE_SECONDS = 120.0
-"""A lease or lock that ends later than this from now was taken under a wrong clock: it is not true,
-and may be taken over. None is asked for half as long."""
+"""The longest time of a lease or lock. Callers request less than half of it.
+
+A lease that ends later was taken under a wrong clock, and may be taken over.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much a store holds in its namespace."""
+    """The number of sessions and entries in a store's namespace."""
 
     sessions: int
     entries: int
 
 
 class SessionStore(OnceStore, Protocol):
-    """The logs and heads of sessions."""
+    """A store of logs and heads of sessions."""
 
     @property
     def remote(self) -> bool:
-        """Whether its calls wait for a server: then many are best made at the same time."""
+        """Return whether calls wait for a server, and are best made concurrently."""
         ...
 
     def append(
@@ -59,16 +66,16 @@ class SessionStore(OnceStore, Protocol):
     ) -> Head:
         """Append all drafts or none, with consecutive seqs, and return the head after it.
 
-        Creates the session if need be. The last draft that is a system message becomes the head's
-        `system`. A `user_id` is set on a session that has none; doing so clears `cursors`, so that
-        blocks absorb the session again under its user. Durable on return.
+        The session is created if it does not exist. The last system message becomes the head's
+        `system`. A `user_id` is set on a session without one. This clears `cursors`, so that
+        blocks absorb the session again under its user. The append is durable on return.
 
-        A draft that has `placed` is written as that gives it for the entry's seq.
+        If `draft.placed` is set, call it with the entry's seq to get the message to store.
 
-        The entry's `total` is the last entry's plus its tokens; a system message adds nothing.
-        Appending bumps `version` only where it changed the system message or the user. It makes the
-        session due in `within` seconds, unless it is so sooner; at the latest together with the
-        entries.
+        The entry's `total` is that of the last entry plus its tokens; a system message adds
+        nothing. An append increments `version` only if it changes the system message or the user.
+        The session becomes due in `within` seconds, or stays due earlier. The due time is stored
+        at the latest with the entries.
 
         Raises:
             SessionOfAnotherUser: The session has another user.
@@ -77,54 +84,55 @@ class SessionStore(OnceStore, Protocol):
         ...
 
     def head(self, session_id: str) -> Head | None:
-        """The head, or None for a session that does not exist."""
+        """Return the head, or None for a session that does not exist."""
         ...
 
     def existing(self, session_ids: Collection[str]) -> set[str]:
-        """Those of the sessions that exist and whose deletion has not begun."""
+        """Return the sessions that exist and are not being deleted."""
         ...
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Entries with seq above `after` that the log still has, in order, at most `limit`."""
+        """Return the remaining entries with seq above `after`, in order, at most `limit`."""
         ...
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
-        """Those of the entries with these seqs that the log still has, in order."""
+        """Return the remaining entries with these seqs, in order."""
         ...
 
     def lagging(
         self, block: str, *, user_id: str | None = None, session_id: str | None = None
     ) -> list[Lag]:
-        """The sessions that go on past a block's cursor, the one that began last first.
+        """Return the sessions with entries past a block's cursor, the newest session first.
 
-        Of one user, or the one session that is named. Those whose deletion has begun are left out.
+        The search covers one user, or the named session. Sessions whose deletion has begun are
+        left out.
         """
         ...
 
     def tails(
         self, block: str, session_ids: Collection[str], *, before: int, limit: int
     ) -> list[Entry]:
-        """Of each of the sessions the entries past a block's cursor, in order.
+        """Return the entries past a block's cursor of each session, in order.
 
         Args:
-            block: Whose cursor.
+            block: The block of the cursor.
             session_ids: The sessions.
-            before: So many entries before the cursor too.
-            limit: Of each session its newest, at most this many.
+            before: The number of entries before the cursor to include.
+            limit: The most entries of each session; the newest are returned.
         """
         ...
 
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         """Compare-and-swap: write `head` if the stored version still equals `head.version`.
 
-        Writes expired, start, start_total, pinned, pinned_tokens, system, system_tokens, summary,
-        cursors, user_id and deleting; `end` and `total` belong to the log. Entries with seq up to
-        `expired`, which never goes back, are removed. A head that is `deleting` makes the session
-        due. Returns the head as it is stored now (version one higher), or None where another writer
-        came first.
+        The call writes expired, start, start_total, pinned, pinned_tokens, system, system_tokens,
+        summary, cursors, user_id and deleting. The fields `end` and `total` belong to the log.
+        Entries with seq up to `expired`, which never decreases, are removed. A head that is
+        `deleting` makes the session due. Return the stored head (version one higher), or None if
+        another writer came first.
 
         Raises:
-            LeaseLost: `lease` is given and not held any more; nothing was written.
+            LeaseLost: `lease` was passed and is no longer held; nothing was written.
         """
         ...
 
@@ -136,63 +144,63 @@ class SessionStore(OnceStore, Protocol):
         *,
         lease: Lease | None = None,
     ) -> Head | None:
-        """In one transaction: `move(head)`, and have the log go on after seq `after` with these
-        entries, in place of those that are there.
+        """Write `move(head)` and replace the log after seq `after` by entries, in one transaction.
 
-        A head of version 0 begins the session, with its `created_at`, and is due; None where there
-        is one already. Keys of messages past the log's new end are forgotten; those of others,
-        expired ones included, stay.
+        A head of version 0 creates the session with its `created_at` and makes it due. If it
+        already exists, return None. Keys of messages past the new end of the log are removed. All
+        other keys stay, even of expired messages.
 
         Args:
-            head: As for `move`.
-            after: From `head.expired` to `head.end`; the log is not empty afterwards, unless
+            head: The head, as for `move`.
+            after: A seq from `head.expired` to `head.end`. The log must not become empty, unless
                 nothing of it has expired.
-            entries: With the seqs that follow; tokens, totals and times stay as they are given.
-            lease: As for `move`.
+            entries: Entries with the seqs that follow. Their tokens, totals and times are stored
+                unchanged.
+            lease: The lease, as for `move`.
 
         Returns:
-            The head as it is stored now. None, and nothing changed, where another writer came
-            first: one who moved the head, or who appended after `head.end`.
+            The stored head. None, without any change, if another writer moved the head or appended
+            after `head.end`.
         """
         ...
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """Take or renew the session's lease; False while another owner's has not run out.
+        """Take or renew the session's lease. Return False while another owner's is valid.
 
-        One that ends later than `LONGEST_LEASE_SECONDS` from now has run out.
+        A lease that ends later than `LONGEST_LEASE_SECONDS` from now is not valid.
 
-        With `renew`, False too unless `owner` was the last to take it and has not released it.
+        With `renew`, return False also if `owner` was not the last to take it or has released it.
         """
         ...
 
     def release(self, session_id: str, owner: str) -> None:
-        """Give the lease back, if `owner` still holds it."""
+        """Release the lease, if `owner` still holds it."""
         ...
 
     def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """Take or renew a named lock; False while another owner's has not run out.
+        """Take or renew a named lock. Return False while another owner's is valid.
 
-        For what is not a session: it fences no writes. `name` has at most 64 characters.
-        With `renew`, False too unless `owner` was the last to take it and has not given it back.
+        A lock is not for sessions: it does not fence writes. `name` has at most 64 characters.
+        With `renew`, return False also if `owner` was not the last to take it or has released it.
         """
         ...
 
     def unlock(self, name: str, owner: str) -> None:
-        """Give a lock back, if `owner` still holds it. Nothing of it stays in the store."""
+        """Release a lock, if `owner` still holds it. The store retains nothing of it."""
         ...
 
     def due(self, limit: int = 100) -> list[Head]:
-        """Sessions that somebody should look at now, and that no worker holds.
+        """Return sessions that are due and that no worker holds.
 
-        Fair between users (a session without a user is its own): each one's session that is due
-        for longest, then each one's second, and so on.
+        The order is fair between users: each user's longest due session, then each one's second,
+        and so on. A session without a user counts as a user.
         """
         ...
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
-        """Have the session looked at again in so many seconds; None: when it changes.
+        """Make the session due in so many seconds; None: when it changes.
 
-        False, and nothing changed, where the stored end or version is not the head's any more.
+        Return False, without any change, if the stored end or version differs from the head's.
         """
         ...
 
@@ -201,28 +209,36 @@ class SessionStore(OnceStore, Protocol):
         ...
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
-        """Remove log, keys and head. Idempotent.
+        """Delete log, keys and head. Idempotent.
 
         Raises:
-            LeaseLost: `lease` is given and not held any more; nothing was removed.
+            LeaseLost: `lease` was passed and is no longer held; nothing was deleted.
         """
         ...
 
     def secure_erase(self) -> None:
-        """Erase what was deleted from the files too, where the database leaves traces of it."""
+        """Erase traces of deleted data from the database's files."""
+        ...
+
+    def sync(self) -> None:
+        """Wait until every acknowledged write survives a power loss.
+
+        This is needed with `durability="process"`. It does nothing on servers, which sync by their
+        settings.
+        """
         ...
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
-        """Heads in order of session id, those after `after`, of one user if one is named.
+        """Return heads in order of session id, those after `after`, of one user if named.
 
         Sessions whose deletion has begun are included (`deleting` is set on them).
         """
         ...
 
     def counts(self) -> Counts:
-        """How much there is."""
+        """Return the number of sessions and entries."""
         ...
 
     def close(self) -> None:
@@ -231,19 +247,19 @@ class SessionStore(OnceStore, Protocol):
 
 
 class GroupingStore(SessionStore, Protocol):
-    """One that can append to several sessions in one transaction."""
+    """A store that can append to several sessions in one transaction."""
 
     def append_all(self, appends: Sequence[Append]) -> list[Appended | Exception]:
-        """Do appends in one transaction, each as `append` or `append_once` does it.
+        """Make appends in one transaction, each like `append` or `append_once`.
 
-        Each is done or refused by itself, in order: what is refused gives its error, and keeps none
-        of the others. All that are done are durable on return.
+        Each succeeds or is refused separately, in order. A refused append returns its error and
+        does not affect the others. All that succeed are durable on return.
         """
         ...
 
 
 class RecordStore(Protocol):
-    """Short texts that blocks derive and list, such as extracted facts."""
+    """A store of short texts that blocks derive and list, such as extracted facts."""
 
     def put_records(
         self,
@@ -257,48 +273,47 @@ class RecordStore(Protocol):
 
         Args:
             block: Name of the block.
-            records: What to keep.
-            replacing: `(session_id, first, last)`: first remove this block's records that derive
-                from any of those entries, so that a second answer replaces the first.
-            lease: Write only while it is held.
+            records: The records to store.
+            replacing: `(session_id, first, last)`: first delete this block's records that derive
+                from any of these entries. A second answer thus replaces the first.
+            lease: Write only while this lease is held.
 
         Raises:
-            LeaseLost: The lease is not held any more; nothing was written.
+            LeaseLost: The lease is no longer held; nothing was written.
         """
         ...
 
     def swap_record(self, block: str, record: Record, last: int | None) -> bool:
         """Compare-and-swap: write a record if the stored one with its id still has this `last`.
 
-        Of several writers at once one wins, whatever process it is in.
+        Among concurrent writers in any process, one succeeds.
 
         Args:
             block: Name of the block.
-            record: What to keep, with another `last`.
-            last: Of the one that it follows; None: it is the first.
+            record: The record to store, with another `last`.
+            last: The `last` of the stored record; None if there is none.
 
         Returns:
-            Whether it was written. Where a connection broke meanwhile, it may have been in any
-            case.
+            Whether it was written. If a connection broke, it may have been written in either case.
         """
         ...
 
     def records(self, block: str, owner: str) -> list[Record]:
-        """All records of one owner, oldest first (by created_at, then id)."""
+        """Return all records of one owner, oldest first (by created_at, then id)."""
         ...
 
     def record(self, block: str, record_id: str) -> Record | None:
-        """One record of a block by its id, or None."""
+        """Return one record of a block by its id, or None."""
         ...
 
     def owners(self, block: str, beginning: str) -> list[str]:
-        """The owners of a block's records whose names begin so, in order of code points."""
+        """Return the owners of a block's records with this prefix, in order of code points."""
         ...
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
-        """All records, each with its block's name, in no order; read some at a time.
+        """Yield all records with the names of their blocks, in no order, read in pages.
 
-        What is written meanwhile may be among them, or not.
+        Concurrent writes may be included or not.
         """
         ...
 
@@ -312,28 +327,28 @@ class RecordStore(Protocol):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """Remove records that match all that is given; with `after`, those with `last` above it.
+        """Delete the records that match all arguments; with `after`, those with `last` above it.
 
-        `record_id`, `owner` or `session_id` must be given.
+        `record_id`, `owner` or `session_id` is required.
 
         Raises:
-            LeaseLost: The lease is not held any more; nothing was removed.
+            LeaseLost: The lease is no longer held; nothing was deleted.
         """
         ...
 
 
 class VectorStore(Protocol):
-    """Records with their features, searched exactly or nearly so within one owner.
+    """A store of records with their features. Search within one owner is exact or nearly exact.
 
-    The features of a record are a unit vector for what it means, its word pieces, its words and its
+    The features of a record are a unit vector of its meaning, its word pieces, its words and its
     place in its session; see `retrieval.features`.
 
-    A `lease` is checked as in `RecordStore`, in the same transaction, by stores that keep sessions
-    too. Others ignore it: what a worker writes there after it lost its lease the engine takes back.
+    Stores that also hold sessions check a `lease` as in `RecordStore`, in the same transaction.
+    Others ignore it, and the engine reverts writes of a worker that lost its lease.
     """
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        """Announce a block's vectors; remembers dimension and embedding model. Idempotent.
+        """Register a block's vectors with dimension and embedding model. Idempotent.
 
         Dimension 0 is for records that are found by their words alone.
 
@@ -356,18 +371,18 @@ class VectorStore(Protocol):
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         """Return the best of an owner's records, best first; see `retrieval.score`.
 
-        Those that are nearest by meaning or have most of the question's words are compared closely,
-        with their neighbours in their sessions. The rarity of a word is counted over the owner's
+        The records nearest in meaning, and those with most of the query's words, are compared in
+        detail, with their neighbours in their sessions. The rarity of a word refers to the owner's
         records.
 
         Args:
             block: The block.
-            owner: Whose records.
-            query: What to look for.
-            limit: So many at most.
+            owner: The owner of the records.
+            query: The query.
+            limit: The most records to return.
 
         Raises:
-            DimensionMismatch: The question's vector has another length than those stored.
+            DimensionMismatch: The query's vector and the stored vectors differ in length.
         """
         ...
 
@@ -380,25 +395,27 @@ class VectorStore(Protocol):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """As `RecordStore.delete_records`."""
+        """Delete matching vectors, like `RecordStore.delete_records`."""
         ...
 
     def clear_vectors(self, block: str) -> None:
-        """Forget all of a block's vectors, and their dimension (before an embedder is changed)."""
+        """Delete all of a block's vectors, and their dimension (before a change of the
+        embedder)."""
         ...
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        """Dimension and embedding model of each block that vectors were announced for."""
+        """Return dimension and embedding model of each block with registered vectors."""
         ...
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        """A block's records with their features, of one session if one is named; some at a
-        time, as `all_records`. What is not in force yet is left out.
+        """Yield a block's records with their features, of one session if named, read in pages.
+
+        Vectors that are being filled for a later swap are left out.
 
         Raises:
-            UnsupportedOperation: Features can't be told from what is stored.
+            UnsupportedOperation: Features cannot be restored from the stored data.
         """
         ...
 
@@ -408,23 +425,24 @@ class VectorStore(Protocol):
 
 
 class SwappingVectorStore(VectorStore, Protocol):
-    """One that can fill vectors of another embedding beside those in force.
+    """A store that can fill vectors of another embedding beside the active ones.
 
-    Others drop a block's vectors before it is rebuilt (`clear_vectors`).
+    Other stores delete a block's vectors before a rebuild (`clear_vectors`).
     """
 
     def begin_vectors(self, block: str, dimension: int, model: str) -> None:
-        """Have the block written to under this embedding from now on. Idempotent.
+        """Write the block under this embedding from now on. Idempotent.
 
-        Who opened the one in force goes on searching it; its writes raise DimensionMismatch.
+        Handles that opened the active embedding can still search it; their writes raise
+        DimensionMismatch.
         """
         ...
 
     def fill_vectors(self, block: str) -> bool:
-        """Whether this handle fills vectors that are not in force yet, to swap them later.
+        """Return whether this handle fills vectors for a later swap.
 
-        If so, its `delete_vectors` leaves those in force as they are: what it deletes it writes
-        anew. All other handles delete from both.
+        If it does, its `delete_vectors` leaves the active vectors unchanged, because it rewrites
+        what it deletes. All other handles delete from both.
 
         Raises:
             DimensionMismatch: Vectors of another embedding are being filled.
@@ -432,7 +450,7 @@ class SwappingVectorStore(VectorStore, Protocol):
         ...
 
     def swap_vectors(self, block: str) -> None:
-        """Put what was filled in force, in one step, and drop all else of the block. Idempotent.
+        """Activate the filled vectors in one step, and delete the block's others. Idempotent.
 
         Raises:
             DimensionMismatch: Vectors of another embedding are being filled; nothing changed.
@@ -441,19 +459,19 @@ class SwappingVectorStore(VectorStore, Protocol):
 
 
 class Store(SessionStore, RecordStore, VectorStore, Protocol):
-    """A database that keeps sessions, facts and vectors alike."""
+    """A database that stores sessions, facts and vectors."""
 
 
 def keeps_records(store: object) -> TypeGuard[RecordStore]:
-    """Whether the store is a `RecordStore` too, a proxy of one included."""
+    """Return whether the store is also a `RecordStore`, or a proxy of one."""
     return offers(store, RecordStore)
 
 
 def groups_appends(store: object) -> TypeGuard[GroupingStore]:
-    """Whether the store is a `GroupingStore`, a proxy of one included."""
+    """Return whether the store is a `GroupingStore`, or a proxy of one."""
     return offers(store, GroupingStore)
 
 
 def swaps_vectors(store: object) -> TypeGuard[SwappingVectorStore]:
-    """Whether the store is a `SwappingVectorStore`, a proxy of one included."""
+    """Return whether the store is a `SwappingVectorStore`, or a proxy of one."""
     return offers(store, SwappingVectorStore)

@@ -10,13 +10,13 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.records import Record
 from agent_memory.errors import DimensionMismatch
-from agent_memory.retrieval.encoding import TOKEN
 from agent_memory.retrieval.features import PLACE, Features
-from agent_memory.retrieval.terms import Terms
-from agent_memory.retrieval.tokens import Tokens
-from agent_memory.stores.coding import UNREADABLE, mismatch
+from agent_memory.retrieval.postings import Terms
+from agent_memory.retrieval.vectors import TOKEN, Tokens
+from agent_memory.stores.coding import mismatch
 
 _MARK = b"\x02\x00\xc0\xff"
 _HEADER = struct.Struct("<4s3I")

@@ -12,15 +12,13 @@ from operator import index
 from typing import Any, Literal
 
 from agent_memory.core.damage import Damage
+from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Head, Record, Summary
 from agent_memory.stores.base import LONGEST_LEASE_SECONDS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-
-UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""What decoding raises at something that was not written here."""
 
 
 def to_micros(moment: datetime) -> int:
@@ -44,7 +42,7 @@ def latest_micros(now: int) -> int:
 
 
 def micros_of(seconds: float) -> int:
-    """So many seconds as microseconds."""
+    """Return seconds as microseconds."""
     return int(seconds * 1e6)
 
 
@@ -78,7 +76,7 @@ def head_from(
 ) -> Head:
     """The inverse of `head_fields`, with what is kept beside them. `begun`: in microseconds.
 
-    What is a list or an object may be given as its JSON.
+    Lists and objects may be given as JSON.
 
     Raises:
         Damaged: Something of it is not what was written.
@@ -111,7 +109,12 @@ def _loaded(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """The value, which is a text.
+
+    Raises:
+        TypeError: It is none.
+    """
     if isinstance(value, str):
         return value
     raise TypeError
@@ -125,7 +128,7 @@ def _summary(value: Any) -> Summary | None:
     if value is None:
         return None
     found = Summary(**_loaded(value))
-    _text(found.text)
+    as_text(found.text)
     index(found.tokens)
     index(found.upto)
     return found
@@ -133,7 +136,7 @@ def _summary(value: Any) -> Summary | None:
 
 def _system(value: Any) -> Message | None:
     text, at = value
-    return None if text is None else Message.from_json(_text(text), from_micros(at))
+    return None if text is None else Message.from_json(as_text(text), from_micros(at))
 
 
 def _blocks(value: Any) -> dict[str, int]:
@@ -152,7 +155,7 @@ def _zero(value: Any) -> int:
 _NAMED = re.compile(r'"([a-z][a-z0-9_]*)":')
 _NUMBER = (index, _zero)
 _PARTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "user_id": (lambda value: None if value is None else _text(value), _none),
+    "user_id": (lambda value: None if value is None else as_text(value), _none),
     "end": _NUMBER,
     "total": _NUMBER,
     "expired": _NUMBER,
@@ -192,12 +195,12 @@ def record_of(row: Any, kind: Literal["fact", "vector"], block: str) -> Record:
     try:
         body = json.loads(row.body)
         return Record(
-            id=_text(row.id),
-            owner=_text(row.owner),
+            id=as_text(row.id),
+            owner=as_text(row.owner),
             session_id=row.session_id,
             first=index(row.first),
             last=index(row.last),
-            text=_text(body["text"]),
+            text=as_text(body["text"]),
             sources=tuple(body["sources"]),
             created_at=from_micros(row.created_at),
             metadata=dict(body["metadata"]),
@@ -207,13 +210,13 @@ def record_of(row: Any, kind: Literal["fact", "vector"], block: str) -> Record:
 
 
 def damaged_record(row: Any, kind: Literal["fact", "vector"], block: str) -> Damage:
-    """What a row tells still of a record that cannot be read."""
+    """Return the damage of an unreadable record, with what its row still shows."""
     id_, session, first = (getattr(row, name, "") for name in ("id", "session_id", "first"))
     return Damage(kind, str(session), first if isinstance(first, int) else 0, block, str(id_))
 
 
 def mismatch(block: str, stored: tuple[int, str], given: tuple[int, str]) -> str:
-    """What to tell about vectors of another dimension or embedding model."""
+    """Return the error message for vectors of another dimension or embedding model."""
     return (
         f"Block {block!r} holds vectors of {stored[1]!r} with {stored[0]} dimensions, and the "
         f"embedder is {given[1]!r} with {given[0]}. If these settings are the new ones, rebuild "

@@ -1,4 +1,4 @@
-"""How whatever walks many records goes on past those that are damaged."""
+"""Handling of damaged records in reads of many records: they are left out and reported."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNREADABLE_SECONDS = 600.0
-"""For so long a session is put off whose head cannot be read."""
+"""The seconds for which a session with an unreadable head is postponed."""
 
-_MOST_TOLD = 10_000
+_MOST_REPORTED = 10_000
 
 
 class _End:
-    """Comes after the last of what is walked."""
+    """Marks the end of a walk."""
 
 
 _END = _End()
@@ -32,67 +32,67 @@ _END = _End()
 Row = TypeVar("Row")
 Value = TypeVar("Value")
 
-_noting: ContextVar[list[Damaged] | None] = ContextVar("noting", default=None)
-_told: set[str] = set()
+_collector: ContextVar[list[Damaged] | None] = ContextVar("noting", default=None)
+_reported: set[str] = set()
 
 
 @contextmanager
 def noted() -> Iterator[list[Damaged]]:
-    """What is left out within, for whoever wants to know; nothing is logged of it."""
-    found: list[Damaged] = []
-    token = _noting.set(found)
+    """Collect the damaged records that are left out in the block, instead of logging them."""
+    collected: list[Damaged] = []
+    token = _collector.set(collected)
     try:
-        yield found
+        yield collected
     finally:
-        _noting.reset(token)
+        _collector.reset(token)
 
 
 def leave_out(error: Damaged) -> None:
-    """Have it known, once, that something damaged is passed over."""
-    noting = _noting.get()
-    if noting is not None:
-        noting.append(error)
+    """Report a damaged record that is left out: to the collector, or once to the log."""
+    collected = _collector.get()
+    if collected is not None:
+        collected.append(error)
         return
     text = str(error)
-    if text not in _told:
-        if len(_told) >= _MOST_TOLD:
-            _told.clear()
-        _told.add(text)
-        logger.warning("passed over: %s", text)
+    if text not in _reported:
+        if len(_reported) >= _MOST_REPORTED:
+            _reported.clear()
+        _reported.add(text)
+        logger.warning("left out: %s", text)
 
 
 def whole(values: Iterable[Value]) -> Iterator[Value]:
-    """All that a walk gives, for whoever must not pass anything over.
+    """Yield all values of a walk that must not leave out any.
 
     Raises:
-        Damaged: Something is left out.
+        Damaged: A value was left out.
     """
     walk = iter(values)
     while True:
         with noted() as damaged:
-            found = next(walk, _END)
+            value = next(walk, _END)
         if damaged:
             raise damaged[0]
-        if isinstance(found, _End):
+        if isinstance(value, _End):
             return
-        yield found
+        yield value
 
 
 def undamaged(rows: Iterable[Row], decode: Callable[[Row], Value]) -> list[Value]:
-    """What rows hold, without those that are damaged."""
-    found: list[Value] = []
+    """Decode rows, without the damaged ones."""
+    values: list[Value] = []
     for row in rows:
         try:
-            found.append(decode(row))
+            values.append(decode(row))
         except Damaged as error:
             leave_out(error)
-    return found
+    return values
 
 
 def head_or_rest(store: SessionStore, session_id: str) -> Head | None:
-    """A head to delete a session by: what can be read of it, where it is damaged.
+    """Return a head for a deletion: its readable part if it is damaged.
 
-    One that can't be marked any more counts as marked.
+    A head whose identity is unreadable counts as marked for deletion.
     """
     try:
         return store.head(session_id)
@@ -110,14 +110,14 @@ def page_of(
     after: str,
     limit: int,
 ) -> list[Head]:
-    """A page of heads, as long as it was asked for, whatever is left out of it.
+    """Return a full page of heads, although damaged ones are left out.
 
     Args:
-        read: Gives rows after an id, so many at most.
-        decode: Makes a head of one.
-        name: The session's id in one.
+        read: Returns rows after an id, up to a limit.
+        decode: Decodes a row.
+        name: Returns the session id of a row.
         after: The id.
-        limit: How many.
+        limit: The size of the page.
     """
     heads: list[Head] = []
     while (wanted := limit - len(heads)) > 0:
@@ -130,7 +130,7 @@ def page_of(
 
 
 def due_of(store: SessionStore, read: Callable[[], list[Head]]) -> list[Head]:
-    """The heads that are due; those that are damaged are put off, so that they keep no place."""
+    """Return the due heads. Damaged ones are postponed, so that they take no place."""
     while True:
         with noted() as damaged:
             heads = read()
@@ -146,27 +146,27 @@ def due_of(store: SessionStore, read: Callable[[], list[Head]]) -> list[Head]:
 def read_around(
     store: SessionStore, session_id: str, after: int, limit: int | None = None
 ) -> tuple[list[Entry], int]:
-    """Entries as `SessionStore.read` gives them, without those that are damaged.
+    """Read entries like `SessionStore.read`, without the damaged ones.
 
     Returns:
         The entries, and the seq up to which the log was read.
 
     Raises:
-        Undecryptable: One cannot be opened, and perhaps for want of its key, which may be given
-            later: it is not passed over.
+        Undecryptable: An entry cannot be decrypted. Its key may be added later, so that the entry
+            is not left out.
     """
-    found: list[Entry] = []
+    entries: list[Entry] = []
     end = None if limit is None else after + limit
     while end is None or after < end:
         try:
             read = store.read(session_id, after=after, limit=None if end is None else end - after)
-            return found + read, read[-1].seq if read else after
+            return entries + read, read[-1].seq if read else after
         except Damaged as error:
             seq = error.damage.seq if error.damage else 0
-            if seq <= after:  # it says nothing of where
+            if seq <= after:  # the place of the damage is unknown
                 raise
             if seq > after + 1:
-                found += store.read(session_id, after=after, limit=seq - 1 - after)
+                entries += store.read(session_id, after=after, limit=seq - 1 - after)
             leave_out(error)
             after = seq
-    return found, after
+    return entries, after

@@ -22,7 +22,7 @@ class Erasures:
         """Return once an erasure has ended that began after this call, be it another thread's.
 
         Args:
-            erase: Does it. What it raises is raised to its own caller alone.
+            erase: Does it. Its errors are raised to its own caller only.
         """
         before = self._begun
         with self._turn:

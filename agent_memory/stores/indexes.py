@@ -1,7 +1,7 @@
-"""The indexes of the owners searched last, for stores that have to load them.
+"""A cache of the indexes of recently searched owners, for stores that have to load them.
 
-An owner's records stand in segments, which a catalog lists; see `stores.catalogs`. Whoever has read
-a catalog before reads only the segments that are new in it, whoever wrote them.
+An owner's records are in segments, which a catalog lists; see `stores.catalogs`. A reader with an
+earlier catalog reads only the new segments, whoever wrote them.
 """
 
 from __future__ import annotations
@@ -28,20 +28,19 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.segments import Segment
 
 MOST_BYTES = 256 * 2**20
-"""What the kept indexes may take together; one is kept, however large."""
+"""The most bytes of all cached indexes. One index is cached, however large."""
 
 logger = logging.getLogger(__name__)
 
-_MOST_RECORDS = 5_000  # of each index
+_MOST_RECORDS = 5_000  # records cached in each index
 _TRIES = 20
 _Key = tuple[str, str]
 ReadRecords = Callable[[Sequence[str]], Mapping[str, Record]]
-"""Reads an owner's records by id; those that are gone it leaves out."""
+"""Reads an owner's records by id, without those that no longer exist."""
 
 
-class LooseRecords(Exception):
-    """There are records that an earlier release wrote, which are to be packed into segments; or the
-    catalog cannot be read, and is to be written anew."""
+class CatalogUnreadable(Exception):
+    """An owner's catalog cannot be read. The store rebuilds it from segments and records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,61 +52,64 @@ class _CachedIndex:
 
 
 class Indexes:
-    """An index for each block and owner, for as long as the version it was made of stands."""
+    """A cache of an index for each block and owner, valid for one version of the catalog."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
-        self._kept: OrderedDict[_Key, _CachedIndex] = OrderedDict()
+        self._cache: OrderedDict[_Key, _CachedIndex] = OrderedDict()
         self._warned: set[_Key] = set()
 
     def follow(
         self, key: _Key, source: SegmentSource, records: ReadRecords, seals: SegmentSeals = UNSEALED
     ) -> SegmentIndex:
-        """The index of all that an owner has now.
+        """Return the index of an owner's current records.
 
         Args:
             key: The block and the owner.
-            source: What the owner has.
+            source: The owner's catalog and segments.
             records: Reads the owner's records.
-            seals: Knows what these are found by.
+            seals: Decrypts the features of the records.
 
         Raises:
-            LooseRecords: Some of it is not in segments yet, or the catalog cannot be read.
-            StoreUnavailable: It changes all the time.
+            CatalogUnreadable: The catalog is damaged.
+            StoreUnavailable: The catalog changes constantly.
         """
         from agent_memory.retrieval.index import SegmentIndex
 
         with self._lock:
-            kept = self._kept.get(key)
-        segments = dict(kept.segments) if kept is not None else {}
+            cached = self._cache.get(key)
+        segments = dict(cached.segments) if cached is not None else {}
         before = None
         for _ in range(_TRIES):
-            found = source.catalog()
-            if found is None:
+            stored = source.catalog()
+            if stored is None:
                 with self._lock:
-                    self._kept.pop(key, None)
+                    self._cache.pop(key, None)
                 return SegmentIndex(0)
-            version = found[0]
-            if kept is not None and kept.version == version:
+            version = stored[0]
+            if cached is not None and cached.version == version:
                 with self._lock:
-                    if key in self._kept:
-                        self._kept.move_to_end(key)
-                return kept.index
-            if is_loose(found, damaged=True):
-                raise LooseRecords
-            catalog = Catalog.of(found[1])
+                    if key in self._cache:
+                        self._cache.move_to_end(key)
+                return cached.index
+            try:
+                catalog = Catalog.of(stored[1])
+            except ValueError:
+                raise CatalogUnreadable from None
             missing = [name for name in catalog.names if name not in segments]
             bodies = dict(source.segments(missing)) if missing else {}
-            # one that is not there was written anew since, unless nothing was
+            # a missing segment was replaced meanwhile, unless the version is unchanged
             if len(bodies) == len(missing) or before == version:
                 read = {name: opened(bodies.pop(name, None)) for name in missing}
-                there, lost = _readable(key[0], catalog, {**segments, **read})
+                segments_found, lost = _readable(key[0], catalog, {**segments, **read})
                 extra = _stand_ins(key[0], lost, source, records, seals) if lost else ()
-                return self._followed(key, version, there, extra, kept)
-            segments |= {name: one for name, body in bodies.items() if (one := opened(body))}
+                return self._followed(key, version, segments_found, extra, cached)
+            segments |= {
+                name: segment for name, body in bodies.items() if (segment := opened(body))
+            }
             before = version
         raise StoreUnavailable(
-            f"What a user has in block {key[0]!r} changes faster than it can be read. Try again."
+            f"The records of a user in block {key[0]!r} change too fast to be read. Try again."
         )
 
     def _followed(
@@ -116,14 +118,14 @@ class Indexes:
         version: int,
         segments: Mapping[int, Segment],
         extra: Sequence[Segment],
-        kept: _CachedIndex | None,
+        cached: _CachedIndex | None,
     ) -> SegmentIndex:
         from agent_memory.retrieval.index import ANY, SegmentIndex
 
         dimension = next((one.dimension for one in segments.values()), ANY if extra else 0)
         index = SegmentIndex(dimension, (*segments.values(), *extra))
-        if kept is not None and kept.segments.keys() <= segments.keys():
-            index.records = kept.index.records  # nothing of what was there has changed
+        if cached is not None and cached.segments.keys() <= segments.keys():
+            index.records = cached.index.records  # the cached segments are unchanged
         self._keep(key, version, index, segments)
         return index
 
@@ -136,29 +138,29 @@ class Indexes:
     ) -> None:
         size = index.nbytes
         with self._lock:
-            self._kept[key] = _CachedIndex(version, index, size, segments)
-            self._kept.move_to_end(key)
+            self._cache[key] = _CachedIndex(version, index, size, segments)
+            self._cache.move_to_end(key)
             self._make_room()
         if size > MOST_BYTES and key not in self._warned:
             self._warned.add(key)
             logger.warning(
-                "searching the %d records that one user has in block %r takes %d MB of memory. "
-                'Keep so many on a Qdrant server: VectorMemory(store="http://host:6333").',
+                "searching the %d records of one user in block %r takes %d MB of memory. "
+                'Store them on a Qdrant server: VectorMemory(store="http://host:6333").',
                 len(index), key[0], size >> 20,
             )  # fmt: skip
 
     def _make_room(self) -> None:
-        size = sum(kept.size for kept in self._kept.values())
-        while len(self._kept) > 1 and size > MOST_BYTES:
-            _, gone = self._kept.popitem(last=False)
-            size -= gone.size
+        size = sum(cached.size for cached in self._cache.values())
+        while len(self._cache) > 1 and size > MOST_BYTES:
+            _, evicted = self._cache.popitem(last=False)
+            size -= evicted.size
 
 
 def _readable(
     block: str, catalog: Catalog, segments: Mapping[int, Segment | None]
 ) -> tuple[dict[int, Segment], list[Part]]:
-    """A catalog's segments that can be read, of one dimension, that of the first; and the rest."""
-    found: dict[int, Segment] = {}
+    """Return the readable segments of the first one's dimension, and the other parts."""
+    readable: dict[int, Segment] = {}
     lost: list[Part] = []
     dimension: int | None = None
     for part in catalog.parts:
@@ -168,8 +170,8 @@ def _readable(
             lost.append(part)
         else:
             dimension = segment.dimension
-            found[part.name] = segment
-    return found, lost
+            readable[part.name] = segment
+    return readable, lost
 
 
 def _stand_ins(
@@ -179,27 +181,18 @@ def _stand_ins(
     records: ReadRecords,
     seals: SegmentSeals,
 ) -> list[Segment]:
-    """What stands in for segments that cannot be read."""
+    """Return segments that replace unreadable ones."""
     from agent_memory.stores.mending import stand_in
 
     numbers = source.numbers()
-    held = Catalog(parts=tuple(lost)).holding(numbers.values())
-    wanted = {at for some in held.values() for at in some}
-    found = records([name for name, at in numbers.items() if at in wanted])
-    return [stand_in(block, found, seals)] if found else []
-
-
-def is_loose(found: tuple[int, str | None] | None, *, damaged: bool = False) -> bool:
-    """Whether an owner may have records that are in no segment, by the catalog; `damaged`: what is
-    said of one that cannot be read."""
-    try:
-        return found is not None and Catalog.of(found[1]).loose
-    except ValueError:
-        return damaged
+    lost_numbers = Catalog(parts=tuple(lost)).holding(numbers.values())
+    wanted = {number for numbers_of_part in lost_numbers.values() for number in numbers_of_part}
+    replaced = records([name for name, at in numbers.items() if at in wanted])
+    return [stand_in(block, replaced, seals)] if replaced else []
 
 
 def damaged_part(block: str, part: Part) -> Damage:
-    """That a segment cannot be read."""
+    """Return the damage of an unreadable segment."""
     return Damage("vector", block=block, record_id=f"segment {part.name:x}")
 
 
@@ -210,44 +203,44 @@ def search(
     limit: int,
     read: ReadRecords,
 ) -> list[Hit]:
-    """As `VectorStore.search_vectors`, over an index.
+    """Search an index, like `VectorStore.search_vectors`.
 
     Raises:
-        DimensionMismatch: The question's vector has another length than those stored.
+        DimensionMismatch: The query's vector and the stored vectors differ in length.
     """
     from agent_memory.retrieval.index import ANY
 
-    given = len(query.meaning)
-    if len(index) and given not in (0, index.dimension) and index.dimension != ANY:
+    dimension = len(query.meaning)
+    if len(index) and dimension not in (0, index.dimension) and index.dimension != ANY:
         stored = (index.dimension, "the stored model")
-        raise DimensionMismatch(mismatch(block, stored, (given, "unnamed")))
-    found = index.search(query, limit)
+        raise DimensionMismatch(mismatch(block, stored, (dimension, "unnamed")))
+    ranked = index.search(query, limit)
     pending = {} if query.pending is None else query.pending.records
-    stored_records = records_of(index, [name for name in found.names if name not in pending], read)
-    return hits(found, {**stored_records, **pending})
+    stored_records = records_of(index, [name for name in ranked.names if name not in pending], read)
+    return hits(ranked, {**stored_records, **pending})
 
 
 def records_of(index: SegmentIndex, ids: Sequence[str], read: ReadRecords) -> dict[str, Record]:
-    """The records that an index found, read where they are not known from a search before.
+    """Return the records that an index found. Records of earlier searches are cached.
 
     Args:
-        index: What found them. Its owner's records change with its version, and so does it.
-        ids: Of the records.
+        index: The index. It is replaced when its owner's records change.
+        ids: The ids of the records.
         read: Reads the owner's records.
     """
-    known = {name: record for name in ids if (record := index.records.get(name)) is not None}
-    missing = [name for name in ids if name not in known]
+    records = {name: record for name in ids if (record := index.records.get(name)) is not None}
+    missing = [name for name in ids if name not in records]
     if missing:
-        found = read(missing)
-        known.update(found)
-        if len(index.records) + len(found) > _MOST_RECORDS:
+        read_records = read(missing)
+        records.update(read_records)
+        if len(index.records) + len(read_records) > _MOST_RECORDS:
             index.records.clear()
-        index.records.update(found)
-    return known
+        index.records.update(read_records)
+    return records
 
 
 def hits(found: Ranked, records: Mapping[str, Record]) -> list[Hit]:
-    """What was found with its records, best first; those that are gone since are left out."""
+    """Return the hits with their records, best first, without records deleted meanwhile."""
     rows = zip(
         found.names,
         found.scores.tolist(),
@@ -255,10 +248,11 @@ def hits(found: Ranked, records: Mapping[str, Record]) -> list[Hit]:
         found.parts.tolist(),
         found.cosines.tolist(),
         found.bm25.tolist(),
+        found.vectors,
         strict=True,
     )
     return [
-        Hit(records[name], score, relevance, tuple(parts), cosine, bm25)
-        for name, score, relevance, parts, cosine, bm25 in rows
+        Hit(records[name], score, relevance, tuple(parts), cosine, bm25, vector)
+        for name, score, relevance, parts, cosine, bm25, vector in rows
         if name in records
     ]

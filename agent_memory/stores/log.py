@@ -1,4 +1,4 @@
-"""What is decided once for every database: what an append does, and whose turn it is. Pure."""
+"""Decisions that all databases share: the effect of an append, and the order of due work. Pure."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def extend(
 
     Args:
         head: The session's.
-        drafts: What is appended.
-        user_id: Who appends, if that is named.
+        drafts: The drafts.
+        user_id: The user, if one is named.
         tail: The log's end and total, where they have gone on since the head was read.
 
     Raises:

@@ -1,345 +1,360 @@
-"""`MemoryStore`: everything in dicts, gone with the process. For tests, trials and short lives."""
+"""`MemoryStore`: a kernel of dicts, gone with the process. For tests, trials and short lives.
+
+It is the simplest kernel there is, so read it first before you write one.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from math import inf
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import NamedTuple
 
-from agent_memory.core.once import Appended, KeptKey, Once, in_order
-from agent_memory.core.records import Draft, Entry, Head, Lag, Lease, empty_head
-from agent_memory.errors import LeaseLost
-from agent_memory.stores.base import LONGEST_LEASE_SECONDS, Counts
-from agent_memory.stores.log import (
-    LOST,
-    copy_for_caller,
-    entry_for_caller,
-    extend,
-    fairly,
-    lags,
-    tails_one_by_one,
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.errors import StoreUnavailable
+from agent_memory.stores.coding import now_micros
+from agent_memory.stores.kernel.contract import (
+    DONE,
+    EMPTY,
+    Append,
+    Batch,
+    Delete,
+    DeleteWhere,
+    DocId,
+    Document,
+    Due,
+    Expire,
+    Hold,
+    Line,
+    Outcome,
+    Part,
+    Put,
+    Scan,
+    Tail,
+    Truncate,
+    Wake,
+    Write,
 )
-from agent_memory.stores.memory_vectors import MemoryVectors
+from agent_memory.stores.kernel.rules import State, holds, in_turns, named, selects
+from agent_memory.stores.kernel.vectors import KernelStore
+
+_ALL = 2**62
+_WITHIN = (
+    "The handler of a signal cannot write to the store while the code that it interrupts does. "
+    "Have it note what is to be done, and do that afterwards."
+)
 
 
-@dataclass(slots=True)
-class _Session:
-    head: Head
-    log: list[Entry] = field(default_factory=list)  # those after `head.expired`
-    keys: dict[str, KeptKey] = field(default_factory=dict)  # in order of their seqs
-    lease_owner: str | None = None
-    lease_until: float = 0.0
-    due_at: float = inf
+class _Row(NamedTuple):
+    """A document with what the kernel keeps beside it; times in microseconds."""
+
+    document: Document
+    holder: str = ""
+    held_until: int = 0
+    due: int | None = None
 
     @property
-    def length(self) -> int:
-        """How many entries of the log count."""
-        return self.head.end - self.head.expired
-
-    def entries(self, after: int, limit: int | None) -> list[Entry]:
-        """See `SessionStore.read`."""
-        first, last = max(after - self.head.expired, 0), self.length
-        return self.log[first : last if limit is None else min(last, first + limit)]
-
-    def picked(self, seqs: Sequence[int]) -> list[Entry]:
-        """See `SessionStore.pick`."""
-        places = (seq - self.head.expired - 1 for seq in seqs)
-        return [self.log[place] for place in places if 0 <= place < self.length]
-
-    def append(self, drafts: Sequence[Draft], user_id: str | None, within: float) -> list[Entry]:
-        """See `SessionStore.append`."""
-        head, entries = extend(self.head, drafts, user_id)
-        del self.log[self.length :]
-        self.log.extend(entries)
-        self.head = head  # what an append that a signal cut short left behind does not count
-        self.fall_due(within)
-        return entries
-
-    def append_once(
-        self, drafts: Sequence[Draft], once: Once, user_id: str | None, within: float
-    ) -> Appended:
-        """See `SessionStore.append_once`."""
-        extend(self.head, (), user_id)  # who is refused learns nothing of keys
-        chosen = once.chosen(len(drafts), self.head.end, self.keys)
-        if not chosen.places:
-            return Appended(copy_for_caller(self.head), (), chosen.before)
-        entries = self.append([drafts[place] for place in chosen.places], user_id, within)
-        old = [k for k, one in self.keys.items() if once.since is not None and one.at < once.since]
-        for name in old:
-            del self.keys[name]
-        kept = once.kept(chosen.places, entries, self.head)
-        self.keys |= {one.name: one for one in kept}
-        return Appended(copy_for_caller(self.head), chosen.places)
-
-    def fall_due(self, within: float = 0.0) -> None:
-        """Have it looked at in so many seconds, if not sooner."""
-        self.due_at = min(self.due_at, time.time() + within)
+    def state(self) -> State:
+        return State(self.document.version, self.holder, self.held_until, self.due)
 
 
-class MemoryStore(MemoryVectors):
+class _Log(NamedTuple):
+    """The seqs of the first and the last line of a log, and the last one's total."""
+
+    first: int
+    end: int
+    total: int
+
+
+_Key = DocId | tuple[str, int] | str
+"""The key of a document, of a line (session and seq), or of a log (session)."""
+
+_State = dict[_Key, _Row | Line | _Log | None]
+"""All that is stored, by key; None for what was deleted."""
+
+
+class _Index:
+    """The ids of documents in order: of a collection, of an owner, of a session.
+
+    Ids are added before a commit and dropped after it. Readers look at the document, so an id too
+    many harms nobody.
+    """
+
+    def __init__(self) -> None:
+        self.ids: dict[tuple[str, str], dict[str, list[str]]] = {}
+
+    def add(self, one: Document) -> None:
+        for kind, name in _places(one):
+            ids = self.ids.setdefault((one.collection, kind), {}).setdefault(name, [])
+            if not _has(ids, one.id):
+                insort(ids, one.id)
+
+    def drop(self, one: Document, now: _Row | None) -> None:
+        """Drop a document from the places where the one that stands there now is not."""
+        left = () if now is None else tuple(_places(now.document))
+        for kind, name in _places(one):
+            names = self.ids.get((one.collection, kind), {})
+            if (kind, name) in left or (ids := names.get(name)) is None:
+                continue
+            if _has(ids, one.id):
+                del ids[bisect_left(ids, one.id)]
+            if not ids:
+                del names[name]
+
+
+def _has(ids: Sequence[str], name: str) -> bool:
+    at = bisect_left(ids, name)
+    return at < len(ids) and ids[at] == name
+
+
+def _places(one: Document) -> Iterator[tuple[str, str]]:
+    yield "", ""
+    yield "owner", one.owner
+    yield "session", one.session
+
+
+class _View:
+    """The stored data with the changes of an unfinished commit."""
+
+    def __init__(self, state: _State, index: _Index) -> None:
+        self._state, self._index = state, index
+        self.changes: _State = {}
+
+    def row(self, at: DocId) -> _Row | None:
+        """A document, if it is there."""
+        found = self.changes[at] if at in self.changes else self._state.get(at)
+        return found if isinstance(found, _Row) else None
+
+    def log(self, session: str) -> _Log | None:
+        """A log, if it has lines."""
+        changes = self.changes
+        found = changes[session] if session in changes else self._state.get(session)
+        return found if isinstance(found, _Log) else None
+
+    def tail(self, session: str) -> Tail:
+        """The end of a log."""
+        log = self.log(session)
+        return EMPTY if log is None else Tail(log.end, log.total)
+
+    def line(self, session: str, seq: int) -> Line | None:
+        """A line, if it is there."""
+        at = session, seq
+        found = self.changes[at] if at in self.changes else self._state.get(at)
+        return found if isinstance(found, Line) else None
+
+    def selected(self, scan: Scan) -> list[_Row]:
+        """The documents that a scan selects, without its limit where it sorts by `first`."""
+        kind, name = ("", "") if scan.owner is None else ("owner", scan.owner)
+        if scan.session is not None:
+            kind, name = "session", scan.session
+        ids = self._index.ids.get((scan.collection, kind), {}).get(name, [])
+        found: list[_Row] = []
+        for one in ids[bisect_right(ids, scan.after) if scan.after else 0 :]:
+            row = self.row(DocId(scan.collection, one))
+            if row is not None and selects(scan, row.document):
+                found.append(row)
+                if not scan.session and len(found) == scan.limit:
+                    break
+        if scan.session:
+            found.sort(key=lambda row: (row.document.first, row.document.id))
+        return found[: scan.limit]
+
+    def shown(self, one: Document, *, tails: bool, bodies: bool) -> Document:
+        """A document as a reader wants it."""
+        if not bodies:
+            one = one._replace(body="", data=b"")
+        return one._replace(tail=self.tail(one.id)) if tails else one
+
+    def commit(self, batch: Batch, now: int) -> Outcome:
+        """Apply a batch if its conditions hold."""
+        documents, logs = named(batch.conditions)
+        tails = {session: self.tail(session) for session in logs}
+        rows = {at: self.row(at) for at in documents}
+        states = {at: row and row.state for at, row in rows.items()}
+        if not all(holds(one, states, tails, now) for one in batch.conditions):
+            return Outcome(False, {at: row and row.document for at, row in rows.items()}, tails)
+        for write in batch.writes:
+            self._apply(write, now)
+        return Outcome(True, {}, {batch.tail: self.tail(batch.tail)}) if batch.tail else DONE
+
+    def _apply(self, write: Write, now: int) -> None:
+        match write:
+            case Append(lines):
+                for line in lines:
+                    log = self.log(line.session)
+                    first = line.seq if log is None else log.first
+                    self.changes[line.session, line.seq] = line
+                    self.changes[line.session] = _Log(first, line.seq, line.total)
+            case Truncate(session, after):
+                self._keep(session, 0, after)
+            case Expire(session, upto):
+                self._keep(session, upto + 1, _ALL)
+            case Put(document):
+                row = self.row(document.key)
+                self._index.add(document)
+                self.changes[document.key] = (row or _Row(document))._replace(document=document)
+            case Wake(ids, micros):
+                for at in ids:
+                    if (row := self.row(at)) and (row.due is None or row.due > now + micros):
+                        self.changes[at] = row._replace(due=now + micros)
+            case Due(at, micros):
+                if row := self.row(at):
+                    self.changes[at] = row._replace(due=None if micros is None else now + micros)
+            case Hold(at, holder, micros):
+                if row := self.row(at):
+                    self.changes[at] = row._replace(holder=holder, held_until=now + micros)
+            case Delete(ids):
+                self.changes.update(dict.fromkeys(ids))
+            case DeleteWhere(scan):
+                self.changes.update({row.document.key: None for row in self.selected(scan)})
+
+    def _keep(self, session: str, first: int, end: int) -> None:
+        """Remove the lines of a log that are not from `first` to `end`."""
+        log = self.log(session)
+        if log is None:
+            return
+        kept = range(max(first, log.first), min(end, log.end) + 1)
+        before = range(log.first, min(kept.start, log.end + 1))
+        for seq in chain(before, range(max(kept.stop, log.first), log.end + 1)):
+            self.changes[session, seq] = None
+        last = self.line(session, kept[-1]) if kept else None
+        self.changes[session] = None if last is None else _Log(kept.start, last.seq, last.total)
+
+
+class MemoryKernel:
+    """See `Kernel`."""
+
+    remote = False
+    most_bytes: int | None = None
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._writing = False
+        self._state: _State = {}
+        self._index = _Index()
+
+    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
+        with self._written() as view:
+            now = now_micros()
+            outcomes = [view.commit(batch, now) for batch in batches]
+            before = [(at, self._state.get(at)) for at in view.changes]
+            self._state.update(view.changes)
+            for at, was in before:
+                if isinstance(was, _Row):
+                    self._index.drop(was.document, view.row(was.document.key))
+                if self._state[at] is None:
+                    del self._state[at]
+        return outcomes
+
+    def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
+        with self._written() as view:
+            row, log = view.row(head), view.log(line.session)
+            if row is None or row.document.version != version or row.due is None:
+                return False
+            if row.due > now_micros() + micros or line.seq != view.tail(line.session).seq + 1:
+                return False
+            first = line.seq if log is None else log.first
+            after = _Log(first, line.seq, line.total)
+            self._state.update({(line.session, line.seq): line, line.session: after})
+        return True
+
+    @contextmanager
+    def _written(self) -> Iterator[_View]:
+        """While nobody else writes. What is stored changes by one `update` of a dict, which is done
+        or not done when a signal's handler runs or raises."""
+        with self._lock:
+            if self._writing:
+                raise StoreUnavailable(_WITHIN)
+            self._writing = True
+            try:
+                yield self._view()
+            finally:
+                self._writing = False
+
+    def documents(
+        self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
+    ) -> list[Document | None]:
+        with self._lock:
+            view = self._view()
+            rows = [view.row(at) for at in ids]
+            return [
+                None if row is None else view.shown(row.document, tails=tails, bodies=bodies)
+                for row in rows
+            ]
+
+    def scan(self, scan: Scan) -> list[Document]:
+        with self._lock:
+            view = self._view()
+            found = [row.document for row in view.selected(scan)]
+            if scan.names:
+                return [Document(*one.key) for one in found]
+            return [view.shown(one, tails=scan.tails, bodies=scan.bodies) for one in found]
+
+    def owners(self, collection: str, beginning: str) -> list[str]:
+        with self._lock:
+            names = sorted(self._index.ids.get((collection, "owner"), {}))
+            view = self._view()
+            some = [one for one in names if one and one.startswith(beginning)]
+            return [one for one in some if view.selected(Scan(collection, one, limit=1))]
+
+    def collections(self, beginning: str) -> list[str]:
+        with self._lock:
+            names = sorted({one for one, _ in list(self._index.ids) if one.startswith(beginning)})
+            view = self._view()
+            return [one for one in names if view.selected(Scan(one, limit=1))]
+
+    def due(self, collection: str, limit: int) -> list[Document]:
+        with self._lock:
+            now, view = now_micros(), self._view()
+            ready = [row for row in view.selected(Scan(collection)) if row.state.is_due(now)]
+            ready.sort(key=lambda row: (row.due or 0, row.document.id))
+            fair = in_turns(ready, owner=lambda row: row.document.owner)[:limit]
+            return [view.shown(row.document, tails=True, bodies=True) for row in fair]
+
+    def lines(self, parts: Sequence[Part]) -> list[Line]:
+        with self._lock:
+            view = self._view()
+            return [line for part in parts for line in _lines(view, part)]
+
+    def counts(self, collection: str) -> tuple[int, int]:
+        with self._lock:
+            lines = sum(isinstance(one, Line) for one in list(self._state.values()))
+            return len(self._view().selected(Scan(collection))), lines
+
+    def erase(self) -> None:
+        """See `Kernel`. There are no files."""
+
+    def sync(self) -> None:
+        """See `Kernel`. There are no files."""
+
+    def close(self) -> None:
+        """See `Kernel`."""
+
+    def _view(self) -> _View:
+        return _View(self._state, self._index)
+
+
+def _lines(view: _View, part: Part) -> list[Line]:
+    log = view.log(part.session)
+    if log is None:
+        return []
+    seqs: Iterable[int] | None = part.seqs
+    if seqs is None:
+        first = max(part.after + 1, log.first)
+        most = log.end if part.limit is None else min(log.end, first + part.limit - 1)
+        seqs = range(first, most + 1)
+    lines = (view.line(part.session, seq) for seq in seqs)
+    return [line for line in lines if line is not None]
+
+
+class MemoryStore(KernelStore):
     """A store without a database. Each instance is a world of its own.
 
     Args:
-        namespace: Taken for the sake of likeness; no two instances share anything.
+        namespace: Accepted as by other stores. No two instances share anything.
     """
 
     def __init__(self, namespace: str = "default") -> None:
-        super().__init__()
+        super().__init__(MemoryKernel())
         self.namespace = namespace
-        self._sessions: dict[str, _Session] = {}
-        self._held: dict[str, tuple[str, float]] = {}  # locks: by whom, until when
-
-    @property
-    def remote(self) -> bool:
-        return False
-
-    def append(
-        self,
-        session_id: str,
-        drafts: Sequence[Draft],
-        user_id: str | None = None,
-        *,
-        within: float = 0.0,
-    ) -> Head:
-        owned = [replace(draft, message=draft.message.detached()) for draft in drafts]
-        with self._lock:
-            session = self._session(session_id)
-            session.append(owned, user_id, within)
-            self._sessions[session_id] = session
-            return copy_for_caller(session.head)
-
-    def append_once(
-        self,
-        session_id: str,
-        drafts: Sequence[Draft],
-        once: Once,
-        user_id: str | None = None,
-        *,
-        within: float = 0.0,
-    ) -> Appended:
-        owned = [replace(draft, message=draft.message.detached()) for draft in drafts]
-        with self._lock:
-            session = self._session(session_id)
-            appended = session.append_once(owned, once, user_id, within)
-            if appended.places:
-                self._sessions[session_id] = session
-            return appended
-
-    def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
-        with self._lock:
-            session = self._sessions.get(session_id)
-            kept = [] if session is None else list(session.keys.values())
-        return [one for one in in_order(kept) if names is None or one.name in names]
-
-    def put_keys(
-        self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
-    ) -> None:
-        with self._lock:
-            self._guard(lease)
-            session = self._sessions.get(session_id)
-            if session is not None:
-                session.keys |= {one.name: one for one in keys}
-
-    def _session(self, session_id: str) -> _Session:
-        found = self._sessions.get(session_id)
-        return found or _Session(empty_head(session_id, None, datetime.now(UTC)))
-
-    def head(self, session_id: str) -> Head | None:
-        with self._lock:
-            session = self._sessions.get(session_id)
-            return None if session is None else copy_for_caller(session.head)
-
-    def existing(self, session_ids: Collection[str]) -> set[str]:
-        with self._lock:
-            found = {name: self._sessions.get(name) for name in session_ids}
-            return {name for name, one in found.items() if one and not one.head.deleting}
-
-    def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        with self._lock:
-            session = self._sessions.get(session_id)
-            found = [] if session is None else session.entries(after, limit)
-        return [entry_for_caller(entry) for entry in found]
-
-    def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
-        with self._lock:
-            session = self._sessions.get(session_id)
-            found = [] if session is None else session.picked(sorted(set(seqs)))
-        return [entry_for_caller(entry) for entry in found]
-
-    def lagging(
-        self, block: str, *, user_id: str | None = None, session_id: str | None = None
-    ) -> list[Lag]:
-        """See `SessionStore.lagging`."""
-        with self._lock:
-            if session_id is not None:
-                one = self._sessions.get(session_id)
-                heads = [] if one is None else [one.head]
-            else:
-                heads = [one.head for one in self._sessions.values() if one.head.user_id == user_id]
-        return lags(reversed(heads), block)
-
-    def tails(
-        self, block: str, session_ids: Collection[str], *, before: int, limit: int
-    ) -> list[Entry]:
-        """See `SessionStore.tails`."""
-        return tails_one_by_one(self, block, session_ids, before, limit)
-
-    def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
-        with self._lock:
-            self._guard(lease)
-            return self._move(head)
-
-    def rewrite(
-        self,
-        head: Head,
-        after: int,
-        entries: Sequence[Entry] = (),
-        *,
-        lease: Lease | None = None,
-    ) -> Head | None:
-        owned = [entry_for_caller(entry) for entry in entries]
-        with self._lock:
-            self._guard(lease)
-            if (self._begun(head) if head.version == 0 else self._cut(head, after)) is None:
-                return None
-            session = self._sessions[head.session_id]
-            session.log.extend(owned)
-            last = session.log[-1] if session.log else None
-            end, total = (last.seq, last.total) if last else (0, 0)
-            session.head = replace(session.head, end=end, total=total)
-            session.keys = {name: one for name, one in session.keys.items() if one.seq <= end}
-            return copy_for_caller(session.head)
-
-    def _begun(self, head: Head) -> Head | None:
-        if head.session_id in self._sessions:
-            return None
-        session = _Session(replace(copy_for_caller(head), version=1))
-        session.fall_due()
-        self._sessions[head.session_id] = session
-        return session.head
-
-    def _cut(self, head: Head, after: int) -> Head | None:
-        before = self._sessions.get(head.session_id)
-        if before is None or before.head.end != head.end:  # a cut takes no unseen messages
-            return None
-        moved = self._move(head)
-        if moved is not None:
-            del before.log[max(after - head.expired, 0) :]
-        return moved
-
-    def _move(self, head: Head) -> Head | None:
-        session = self._sessions.get(head.session_id)
-        if session is None:
-            return None
-        now = session.head
-        # a session that was deleted and begun anew has another time of creation
-        if (now.version, now.created_at) != (head.version, head.created_at):
-            return None
-        session.head = replace(
-            copy_for_caller(head), end=now.end, total=now.total, version=head.version + 1
-        )
-        del session.log[: max(head.expired - now.expired, 0)]
-        if head.deleting:
-            session.fall_due()
-        return copy_for_caller(session.head)
-
-    def _guard(self, lease: Lease | None) -> None:
-        if lease is not None:
-            session = self._sessions.get(lease.session_id)
-            if session is None or session.lease_owner != lease.owner:
-                raise LeaseLost(LOST.format(lease.session_id))
-
-    def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        now = time.time()
-        with self._lock:
-            session = self._sessions.get(session_id)
-            if session is None:
-                return False
-            holder = session.lease_owner
-            if holder != owner and (renew or (holder and _lasts(session.lease_until, now))):
-                return False
-            session.lease_owner, session.lease_until = owner, now + seconds
-            return True
-
-    def release(self, session_id: str, owner: str) -> None:
-        with self._lock:
-            session = self._sessions.get(session_id)
-            if session is not None and session.lease_owner == owner:
-                session.lease_owner = None
-
-    def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        now = time.time()
-        with self._lock:
-            holder, until = self._held.get(name, (None, 0.0))
-            if holder != owner and (renew or _lasts(until, now)):
-                return False
-            self._held[name] = (owner, now + seconds)
-            return True
-
-    def unlock(self, name: str, owner: str) -> None:
-        with self._lock:
-            holder, _ = self._held.get(name, (None, 0.0))
-            if holder == owner:
-                del self._held[name]
-
-    def due(self, limit: int = 100) -> list[Head]:
-        now = time.time()
-        with self._lock:
-            waiting = [
-                (session.due_at, session.head)
-                for session in self._sessions.values()
-                if session.due_at <= now
-                and (session.lease_owner is None or not _lasts(session.lease_until, now))
-            ]
-            return [copy_for_caller(head) for head in fairly(waiting)[:limit]]
-
-    def schedule(self, head: Head, seconds: float | None) -> bool:
-        with self._lock:
-            session = self._sessions.get(head.session_id)
-            if session is None:
-                return False
-            now = session.head
-            if (now.version, now.created_at, now.end) != (head.version, head.created_at, head.end):
-                return False
-            session.due_at = inf if seconds is None else time.time() + seconds
-            return True
-
-    def schedule_all(self) -> None:
-        with self._lock:
-            for session in self._sessions.values():
-                session.fall_due()
-
-    def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
-        with self._lock:
-            self._guard(lease)
-            self._sessions.pop(session_id, None)
-
-    def secure_erase(self) -> None:
-        """See `SessionStore.secure_erase`."""
-
-    def sessions(
-        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
-    ) -> list[Head]:
-        with self._lock:
-            names = sorted(
-                name
-                for name, session in self._sessions.items()
-                if (after is None or name > after)
-                and (user_id is None or session.head.user_id == user_id)
-            )
-            return [copy_for_caller(self._sessions[name].head) for name in names[:limit]]
-
-    def counts(self) -> Counts:
-        with self._lock:
-            entries = sum(len(session.log) for session in self._sessions.values())
-            return Counts(sessions=len(self._sessions), entries=entries)
-
-    def close(self) -> None:
-        """See `SessionStore.close`."""
-
-
-def _lasts(until: float, now: float) -> bool:
-    """Whether a lease that ends then is still true."""
-    return now < until <= now + LONGEST_LEASE_SECONDS

@@ -1,4 +1,4 @@
-"""What stands in for a catalog or a segment that cannot be read: one concerns itself alone.
+"""Substitutes for unreadable catalogs and segments, so that the others stay usable.
 
 A catalog follows from its segments and from the numbers of the records. The records of a segment
 are found by their words alone, until they are written again.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def catalog_of(
-    block: str, owner: str, source: SegmentSource, found: tuple[int, str | None] | None
+    block: str, owner: str, source: SegmentSource, found: tuple[int, str] | None
 ) -> Catalog:
     """A catalog as a source gave it; made anew where it cannot be read."""
     try:
@@ -39,7 +39,7 @@ def rebuilt(source: SegmentSource) -> Catalog:
     Of records that no segment has which can be read, it lists such as are not there: they have
     their numbers, and are known to be lacking.
     """
-    numbers = {name: at for name, at in source.numbers().items() if at}
+    numbers = source.numbers()
     parts: list[Part] = []
     lost: list[int] = []
     for name in source.names():
@@ -67,7 +67,7 @@ def rebuilt(source: SegmentSource) -> Catalog:
         apart.append(Part(secrets.randbits(62), some[0], some[-1], len(some), 0))
     apart.sort(key=attrgetter("first"))
     last = max(numbers.values(), default=0)
-    return Catalog(last + 1, tuple(apart), loose=True, lost=tuple(lost))
+    return Catalog(last + 1, tuple(apart), lost=tuple(lost))
 
 
 def stand_in(block: str, records: Mapping[str, Record], seals: SegmentSeals) -> Segment:

@@ -1,11 +1,11 @@
-"""What a store of sessions does so that a retried write stores nothing twice."""
+"""Idempotent writes of a session store."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from agent_memory.core.once import Appended, KeptKey, Once
+from agent_memory.core.idempotency import Appended, KeptKey, Once
 from agent_memory.core.records import Draft, Lease
 
 
@@ -24,9 +24,8 @@ class OnceStore(Protocol):
         """Append on terms, as `append`: those of the drafts that no key says were appended before.
 
         In one transaction with it the keys are looked for, the log's end is compared, and the keys
-        of what is appended are kept. Where nothing is left to append nothing changes, and no keys
-        are kept; a session is not begun for it. Keys that were kept before `once.since` are
-        removed.
+        of what is appended are kept. If nothing is left to append, nothing changes: no keys are
+        stored, and no session begins. Keys from before `once.since` are removed.
 
         Raises:
             Conflict: A key is known with other content, or the log does not end at

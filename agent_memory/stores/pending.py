@@ -1,10 +1,10 @@
-"""What blocks have not absorbed yet, read from the log and kept: entries never change."""
+"""Entries that blocks have not absorbed yet, read from the log and cached."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,23 +14,24 @@ from agent_memory.core.records import Entry, Lag, Scope
 if TYPE_CHECKING:
     from agent_memory.stores.base import SessionStore
 
-MOST = 20_000
-"""So many of the newest entries that wait are read, and kept of all that were read."""
+MOST = 200_000
+"""The most pending entries that are read for a block, and cached for all."""
 
 MANY = 500
-"""More than these are better absorbed than read again and again."""
+"""More pending entries should be absorbed instead of being read repeatedly."""
 
-_BEFORE = 16  # entries that may belong to the surroundings of the first
+_BEFORE = 16  # entries before the first, as its surroundings
+_PAGE = 5_000  # entries
 _Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The end of a session's log, from a block's cursor on. Not to be changed: it is shared.
+    """The end of a session's log, from a block's cursor on. It is shared: do not change it.
 
     Attributes:
-        lag: Which session, and since where.
-        entries: Its entries in their order, with some from before the cursor.
+        lag: The session and the block's cursor.
+        entries: The entries in order, including some before the cursor.
     """
 
     lag: Lag
@@ -38,64 +39,69 @@ class Tail:
 
     @property
     def since(self) -> int:
-        """The place of the first entry that waits."""
+        """Return the index of the first pending entry."""
         return bisect_right(self.entries, self.lag.after, key=lambda entry: entry.seq)
 
     @property
     def count(self) -> int:
-        """How many of its entries wait."""
+        """Return the number of pending entries."""
         return len(self.entries) - self.since
 
     @property
     def tokens(self) -> int:
-        """How long they are together."""
-        waits = self.entries[self.since :]
-        return waits[-1].total - waits[0].before if waits else 0
+        """Return the tokens of the pending entries."""
+        pending = self.entries[self.since :]
+        return pending[-1].total - pending[0].before if pending else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Tails:
-    """What waits for a block, of one owner.
+    """The pending entries of a block, for one owner.
 
     Attributes:
-        lags: All sessions of which something does.
-        read: The tails of those that are looked at, the newest session first.
+        lags: All sessions with pending entries.
+        read: The tails that were read, the newest session first.
     """
 
     lags: Sequence[Lag]
     read: Sequence[Tail]
 
+    @property
+    def count(self) -> int:
+        """Return the number of pending entries in all sessions."""
+        return sum(lag.end - lag.after for lag in self.lags)
+
 
 class Pending:
-    """Reads what a block has still to absorb.
+    """Reads the pending entries of blocks.
 
     Args:
         store: The log.
 
     Attributes:
-        on_many: Told a block and its lags where so much waits that it had better be absorbed.
+        on_many: Called with a block and its lags if too many entries are pending.
     """
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
         self._lock = fork_safe_lock()
-        self._kept: OrderedDict[_Key, Tail] = OrderedDict()
+        self._cache: OrderedDict[_Key, dict[str, Tail]] = OrderedDict()  # by block and owner
         self._count = 0
         self.on_many: Callable[[str, Sequence[Lag]], None] = lambda block, lags: None
 
     def of(self, block: str, scope: Scope, most: int = MOST) -> Tails:
-        """What a block has not absorbed yet, without the newest messages that a window shows.
+        """Return a block's pending entries, without the newest messages that a window shows.
 
-        To be called before what the block has absorbed is searched: what it absorbs meanwhile is
-        then found in both, not in neither.
+        Call it before a search of the block's records. Entries that the block absorbs meanwhile
+        are then found in both, not in neither.
 
         Args:
-            block: Its name; of a name that no block has all of the log waits.
-            scope: Whose; see `Scope.only_session` and `Scope.shown`.
-            most: So many entries at most, the newest.
+            block: The name of the block. For an unknown name, the whole log is pending.
+            scope: The owner; see `Scope.only_session` and `Scope.shown`.
+            most: The most entries; the newest are read.
         """
         lags = self.lags(block, scope)
-        if sum(lag.end - lag.after for lag in lags) > MANY:
+        if Tails(lags, ()).count > MANY:
             self.on_many(block, lags)
         wanted: list[tuple[Lag, int]] = []
         for lag in lags:
@@ -108,47 +114,53 @@ class Pending:
             if end > lag.after:
                 wanted.append((replace(lag, after=max(lag.after, end - most)), end))
                 most -= end - lag.after
-        tails = self._tails(block, wanted)
-        if any(tail is not self._kept.get((block, tail.lag.session_id)) for tail in tails):
-            # the log is read by ids, and an id may be another user's session by now
-            there = {(lag.session_id, lag.created_at) for lag in self.lags(block, scope)}
-            tails = [tail for tail in tails if (tail.lag.session_id, tail.lag.created_at) in there]
-        for tail in tails:
-            self._keep(block, tail)
+        cached = self._cache.get((block, scope.owner), {})
+        tails = self._tails(block, wanted, cached)
+        if any(tail is not cached.get(tail.lag.session_id) for tail in tails):
+            # The log is read by session id, and the id may belong to another user's session by now.
+            current_sessions = {(lag.session_id, lag.created_at) for lag in self.lags(block, scope)}
+            tails = [
+                tail
+                for tail in tails
+                if (tail.lag.session_id, tail.lag.created_at) in current_sessions
+            ]
+        self._store_tails((block, scope.owner), lags, tails)
         return Tails(lags, tails)
 
     def lags(self, block: str, scope: Scope) -> list[Lag]:
-        """The sessions of which a block has something to absorb, the newest first."""
+        """Return the sessions that a block has not fully absorbed, the newest first."""
         if scope.user_id is not None:
             return self._store.lagging(block, user_id=scope.user_id)
         if scope.session_id is None:
             return []
         return self._store.lagging(block, session_id=scope.session_id)
 
-    def _tails(self, block: str, wanted: Sequence[tuple[Lag, int]]) -> list[Tail]:
-        found: dict[str, Tail] = {}
+    def _tails(
+        self, block: str, wanted: Sequence[tuple[Lag, int]], cached: Mapping[str, Tail]
+    ) -> list[Tail]:
+        tails: dict[str, Tail] = {}
         for lag, end in wanted:
-            kept = self._kept.get((block, lag.session_id))
-            tail = None if kept is None else self._continued(kept, lag, end)
+            was = cached.get(lag.session_id)
+            tail = None if was is None else self._continued(was, lag, end)
             if tail is not None:
-                found[lag.session_id] = tail
-        missing = {lag.session_id: lag for lag, _ in wanted if lag.session_id not in found}
-        if missing:
-            most = max(lag.end - lag.after for lag in missing.values())
-            read = self._store.tails(block, list(missing), before=_BEFORE, limit=most + _BEFORE)
-            entries: dict[str, list[Entry]] = {name: [] for name in missing}
-            for entry in read:
+                tails[lag.session_id] = tail
+        missing = [lag for lag, _ in wanted if lag.session_id not in tails]
+        for page in _pages(missing):
+            most = max(lag.end - lag.after for lag in page)
+            names = [lag.session_id for lag in page]
+            entries: dict[str, list[Entry]] = {name: [] for name in names}
+            for entry in self._store.tails(block, names, before=_BEFORE, limit=most + _BEFORE):
                 entries[entry.session_id].append(entry)
-            found |= {name: Tail(missing[name], some) for name, some in entries.items()}
-        return [found[lag.session_id] for lag, _ in wanted]
+            tails |= {lag.session_id: Tail(lag, entries[lag.session_id]) for lag in page}
+        return [tails[lag.session_id] for lag, _ in wanted]
 
-    def _continued(self, kept: Tail, lag: Lag, end: int) -> Tail | None:
-        """What was read before, with what was appended since; None where it is to be read anew.
+    def _continued(self, cached: Tail, lag: Lag, end: int) -> Tail | None:
+        """Return the cached tail with newer entries; None if it must be read again.
 
-        Any other change gives the head another version. What was brought back from a snapshot may
-        have that again: its totals tell.
+        Other changes give the head another version. A session restored from a snapshot may have
+        the same version, but other totals.
         """
-        was, entries = kept.lag, kept.entries
+        was, entries = cached.lag, cached.entries
         same = (was.version, was.created_at) == (lag.version, lag.created_at)
         if not same or not entries or was.after > lag.after:
             return None
@@ -156,25 +168,48 @@ class Pending:
         if last.seq == lag.end and last.total != lag.total:
             return None
         if last.seq >= end:
-            return kept
+            return cached
         newer = self._store.read(lag.session_id, after=last.seq, limit=end - last.seq)
         if not newer or newer[0].before != last.total:
             return None
         return Tail(lag, [*entries, *newer])
 
-    def _keep(self, block: str, tail: Tail) -> None:
+    def _store_tails(self, key: _Key, lags: Sequence[Lag], tails: Sequence[Tail]) -> None:
+        """Cache the tails, and drop those that were absorbed since."""
         with self._lock:
-            key = (block, tail.lag.session_id)
-            gone = self._kept.pop(key, None)
-            self._count += len(tail.entries) - (len(gone.entries) if gone else 0)
-            self._kept[key] = tail
-            while self._count > MOST and len(self._kept) > 1:
-                _, gone = self._kept.popitem(last=False)
-                self._count -= len(gone.entries)
+            cached = self._cache.pop(key, {})
+            lagging = {lag.session_id for lag in lags}
+            now = {name: tail for name, tail in cached.items() if name in lagging}
+            now |= {tail.lag.session_id: tail for tail in tails}
+            if now:
+                self._cache[key] = now
+            self._count += _size(now) - _size(cached)
+            while self._count > MOST and len(self._cache) > 1:
+                self._count -= _size(self._cache.popitem(last=False)[1])
+
+
+def _pages(lags: Sequence[Lag]) -> Iterator[list[Lag]]:
+    """Yield pages of sessions to read together, limited because results take several times their
+    size.
+    """
+    page: list[Lag] = []
+    count = 0
+    for lag in lags:
+        if page and count + lag.end - lag.after > _PAGE:
+            yield page
+            page, count = [], 0
+        page.append(lag)
+        count += lag.end - lag.after
+    if page:
+        yield page
+
+
+def _size(tails: Mapping[str, Tail]) -> int:
+    return sum(len(tail.entries) for tail in tails.values())
 
 
 def _unshown(lag: Lag, scope: Scope) -> int:
-    """Up to which seq a session has what its window does not show."""
+    """Return the seq up to which a session has entries that its window does not show."""
     end = lag.end
     while end > lag.after and (lag.session_id, end) in scope.shown:
         end -= 1

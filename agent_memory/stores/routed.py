@@ -1,4 +1,4 @@
-"""`RoutedStore`: what some blocks keep, in stores of their own."""
+"""`RoutedStore`: the records of some blocks, in stores of their own."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class RoutedStore(StoreWrapper):
-    """Keeps the records and vectors of some blocks in other stores, all else in one.
+    """Stores the records and vectors of some blocks in other stores, and all other data in one.
 
         facts = open_store("sqlite:///facts.db")
         store = RoutedStore(open_store("sqlite:///memory.db"), {"extractive": facts})
 
-    What is deleted of such a block is deleted in both: it may have been kept with all else before.
-    A session's lease is of the store that has the session: the others are written to without, and
-    what a worker writes there after it lost its own the engine takes back.
+    Records of such a block are deleted in both stores, because earlier ones may be in the common
+    store. A session's lease belongs to the store of the session. The others are written to without
+    a lease, and the engine reverts writes of a worker that lost it.
 
     Args:
-        inner: The store of all else. `close` closes it alone.
-        routes: By the blocks' names, their stores.
+        inner: The store of all other data. `close` closes only this one.
+        routes: The stores of blocks, by name.
     """
 
     def __init__(self, inner: Store, routes: Mapping[str, Store]) -> None:
@@ -45,17 +45,21 @@ class RoutedStore(StoreWrapper):
     def _of(self, block: str) -> Store:
         return self._routes.get(block, self._inner)
 
-    def _held(self, block: str, lease: Lease | None) -> Lease | None:
+    def _lease_for(self, block: str, lease: Lease | None) -> Lease | None:
         return None if block in self._routes else lease
 
     def _both(self, block: str, lease: Lease | None) -> list[tuple[Store, Lease | None]]:
-        """Where something of a block may lie, each with the lease that counts there."""
+        """Return the stores that may hold a block's data, each with its lease."""
         own = self._routes.get(block)
         return [(self._inner, lease), *([(own, None)] if own is not None else [])]
 
     def secure_erase(self) -> None:
         for store in (self._inner, *self._others):
             store.secure_erase()
+
+    def sync(self) -> None:
+        for store in (self._inner, *self._others):
+            store.sync()
 
     def put_records(
         self,
@@ -65,8 +69,8 @@ class RoutedStore(StoreWrapper):
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        held = self._held(block, lease)
-        self._of(block).put_records(block, records, replacing=replacing, lease=held)
+        own_lease = self._lease_for(block, lease)
+        self._of(block).put_records(block, records, replacing=replacing, lease=own_lease)
 
     def swap_record(self, block: str, record: Record, last: int | None) -> bool:
         return self._of(block).swap_record(block, record, last)
@@ -93,14 +97,14 @@ class RoutedStore(StoreWrapper):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        for store, held in self._both(block, lease):
+        for store, own_lease in self._both(block, lease):
             store.delete_records(
                 block,
                 record_id=record_id,
                 owner=owner,
                 session_id=session_id,
                 after=after,
-                lease=held,
+                lease=own_lease,
             )
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
@@ -114,7 +118,7 @@ class RoutedStore(StoreWrapper):
         *,
         lease: Lease | None = None,
     ) -> None:
-        self._of(block).put_vectors(block, records, features, lease=self._held(block, lease))
+        self._of(block).put_vectors(block, records, features, lease=self._lease_for(block, lease))
 
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         return self._of(block).search_vectors(block, owner, query, limit)
@@ -128,19 +132,21 @@ class RoutedStore(StoreWrapper):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        for store, held in self._both(block, lease):
-            store.delete_vectors(block, owner=owner, session_id=session_id, after=after, lease=held)
+        for store, own_lease in self._both(block, lease):
+            store.delete_vectors(
+                block, owner=owner, session_id=session_id, after=after, lease=own_lease
+            )
 
     def clear_vectors(self, block: str) -> None:
         self._of(block).clear_vectors(block)
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        found = self._inner.vector_blocks()
+        embeddings = self._inner.vector_blocks()
         for block, store in self._routes.items():
-            there = store.vector_blocks().get(block)
-            found = {**{k: v for k, v in found.items() if k != block},
-                     **({block: there} if there else {})}  # fmt: skip
-        return found
+            own = store.vector_blocks().get(block)
+            embeddings = {**{k: v for k, v in embeddings.items() if k != block},
+                     **({block: own} if own else {})}  # fmt: skip
+        return embeddings
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None

@@ -1,4 +1,4 @@
-"""What is done to segments on their way into a database and back: nothing, unless they are sealed.
+"""The encryption of segments on their way into a database and back; none by default.
 
 Also of the features of a single record, in stores that keep these one by one.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from agent_memory.core.protocols import offers
+from agent_memory.core.plugins import offers
 from agent_memory.errors import Undecryptable
 from agent_memory.stores.base import VectorStore
 

@@ -9,13 +9,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from agent_memory.retrieval.compact import Vectors
-from agent_memory.retrieval.encoding import TOKEN
 from agent_memory.retrieval.features import PLACE
-from agent_memory.retrieval.names import Names
 from agent_memory.retrieval.postings import Postings
-from agent_memory.retrieval.segments import Segment
-from agent_memory.retrieval.tokens import Tokens
+from agent_memory.retrieval.segments import Names, Segment
+from agent_memory.retrieval.vectors import TOKEN, Tokens, Vectors
 
 # version, how names and vectors are kept, records, numbers in a vector; then the parts' lengths
 _HEADER = struct.Struct("<4s4B2I10I")

@@ -23,7 +23,7 @@ class Walk:
     Args:
         block: The block's name.
         owner: Whose records they are.
-        source: What the owner has.
+        source: The owner's catalog and segments.
         read: Reads the owner's records by id, each with its number; those that are gone are left
             out.
     """

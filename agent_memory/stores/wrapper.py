@@ -1,17 +1,18 @@
-"""What a store around another one begins with."""
+"""The base of stores that wrap another store."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from agent_memory.core.once import Appended, KeptKey, Once
+from agent_memory.core.idempotency import Appended, KeptKey, Once
 from agent_memory.core.records import Draft, Entry, Head, Hit, Lag, Lease, Record
 from agent_memory.stores.base import Counts, Store, VectorStore
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.query import Query
+    from agent_memory.stores.encrypted.keys import Keys
 
 
 class VectorStoreWrapper:
@@ -82,6 +83,11 @@ class StoreWrapper(VectorStoreWrapper):
     @property
     def remote(self) -> bool:
         return self._inner.remote
+
+    @property
+    def signing_keys(self) -> Keys | None:
+        """The keys that sign receipts: those with which the store encrypts."""
+        return getattr(self._inner, "signing_keys", None)
 
     def append(
         self,
@@ -173,6 +179,9 @@ class StoreWrapper(VectorStoreWrapper):
 
     def secure_erase(self) -> None:
         self._inner.secure_erase()
+
+    def sync(self) -> None:
+        self._inner.sync()
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None

@@ -1,6 +1,6 @@
-"""Overflow strategies: what leaves the window, and what stands in its place.
+"""Overflow strategies: they select the entries that leave the window, and summarise them.
 
-Each loads when it is first used.
+Each strategy is loaded at its first use.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agent_memory.strategies.base import Departure, Limits, Strategy, Window
     from agent_memory.strategies.bounded import Bounded
     from agent_memory.strategies.chain import Chain
+    from agent_memory.strategies.clear_tools import ClearTools
     from agent_memory.strategies.flush import FlushToLTM
     from agent_memory.strategies.summarize import Summarize
     from agent_memory.strategies.trim import Trim
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Bounded",
     "Chain",
+    "ClearTools",
     "Cut",
     "Departure",
     "FlushToLTM",
@@ -38,6 +40,7 @@ if not TYPE_CHECKING:
             ".base": ("Departure", "Limits", "Strategy", "Window"),
             ".bounded": ("Bounded",),
             ".chain": ("Chain",),
+            ".clear_tools": ("ClearTools",),
             ".flush": ("FlushToLTM",),
             ".summarize": ("Summarize",),
             ".trim": ("Trim",),

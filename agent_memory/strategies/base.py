@@ -1,4 +1,4 @@
-"""What a strategy is: it says what leaves an overflowing window and what stands in its place."""
+"""The base of strategies, which decide how an overflowing window is cut and summarised."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from agent_memory.core.kinds import ByKind
+from agent_memory.core.clearing import Clearing
+from agent_memory.core.plugins import ByKind
 from agent_memory.core.records import Entry, Summary
 from agent_memory.core.window import Cut, choose_cut
 from agent_memory.core.window import turns as turns_of
+from agent_memory.errors import ModelError
 from agent_memory.ltm_blocks.base import Block, Resources
 
 Absorb = Literal["overflow", "every_update"] | int
 
 LOW_WATER = 0.7
-"""An overflowing window is cut to this share of its limit, so that the next message has room and
-successive contexts share their prefix."""
+"""The share of its limit to which an overflowing window is cut.
+
+The next messages then have room, and successive contexts share their prefix.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +30,12 @@ class Window:
     """An overflowing window.
 
     Attributes:
-        entries: What it holds, pinned entries first, then the newest of the log. The `tokens` of a
-            long one are what of it is shown in a window that is cut: at most half of the limit.
-        limit: Tokens its turns may take at most.
-        max_messages: Messages it may show at most; None for any number.
-        max_turns: Turns it may show at most; None for any number.
-        keep: Share of the limit to cut it down to.
+        entries: The entries, pinned ones first, then the newest of the log. The `tokens` of a long
+            entry are those of its shortened form: at most half of the limit.
+        limit: The most tokens of its turns.
+        max_messages: The most messages that it shows; None for any number.
+        max_turns: The most turns that it shows; None for any number.
+        keep: The share of the limit to which it is cut.
     """
 
     entries: tuple[Entry, ...]
@@ -42,44 +46,42 @@ class Window:
 
     @property
     def low_water(self) -> int:
-        """Tokens to cut it down to."""
+        """Return the tokens to cut the window down to."""
         return int(self.limit * self.keep)
 
     def keep_messages(
         self, wanted: int | None = None, turns: int | None = None, take: int | None = None
     ) -> int | None:
-        """Messages to cut it down to; None for any number.
+        """Return the messages to cut the window down to; None for any number.
 
-        Args:
-            wanted: What the strategy's own settings say. The low water stands for None, and for
-                what would leave no room.
-            turns: The same in turns.
-            take: How many of the oldest are to leave, and no more than the limits ask for.
+        `wanted` messages and `turns` are the strategy's own settings. None, or more than the
+        limit, means the low water. `take` is the number of oldest messages that leave, unless the
+        limits require more.
         """
         low = LOW_WATER if take is None else 1.0
-        kept = _room(turns, self.max_turns, low)
-        if take is None and kept is None:  # as a rule: no turn need be told
+        turns_kept = _room(turns, self.max_turns, low)
+        if take is None and turns_kept is None:  # the usual case: turns need not be computed
             return _room(wanted, self.max_messages, low)
-        shown = [len(turn) for turn in turns_of(self.entries)]
+        turn_sizes = [len(turn) for turn in turns_of(self.entries)]
         if take is not None:
-            left = max(1, sum(shown) - take)
+            left = max(1, sum(turn_sizes) - take)
             wanted = left if wanted is None else min(left, wanted)
         messages = _room(wanted, self.max_messages, low)
-        if kept is None:
+        if turns_kept is None:
             return messages
-        of_turns = sum(shown[-kept:])
+        of_turns = sum(turn_sizes[-turns_kept:])
         return of_turns if messages is None else min(of_turns, messages)
 
 
 def _room(wanted: int | None, most: int | None, low: float) -> int | None:
-    """What to keep of something of which there may be so much."""
+    """Return the number to keep, below an optional limit."""
     if most is None or (wanted is not None and wanted < most):
         return wanted
     return max(1, int(most * low))
 
 
 class Limits(NamedTuple):
-    """What a window may hold before it is cut, beside its share of the budget; None for any number.
+    """The limits of a window beside its share of the budget; None for any number.
 
     Attributes:
         tokens: Tokens of its turns.
@@ -92,21 +94,23 @@ class Limits(NamedTuple):
     turns: int | None = None
 
     def least(self, *others: Limits) -> Limits:
-        """The smallest of each."""
+        """Return the smallest of each limit."""
         each = zip(self, *others, strict=True)
-        return Limits(*(min((n for n in one if n is not None), default=None) for one in each))
+        return Limits(*(min((n for n in values if n is not None), default=None) for values in each))
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """What leaves a window.
+    """The entries that leave a window.
 
     Attributes:
         entries: The entries that leave now, in order.
-        upto: The seq up to which all has left after this.
-        previous: The summary of what left before.
+        upto: The seq up to which all entries have left after this.
+        previous: The summary of the entries that left before.
         history: Reads the log: `history(after, upto)`.
-        max_tokens: What a summary may take at most here.
+        max_tokens: The most tokens of a summary.
+        failed: Reports the error of a model that returned no summary. Contexts warn of it, and a
+            later call retries.
     """
 
     entries: Sequence[Entry]
@@ -114,14 +118,15 @@ class Departure:
     previous: Summary | None
     history: Callable[[int, int], list[Entry]]
     max_tokens: int
+    failed: Callable[[ModelError], None] = lambda error: None
 
 
 class Strategy(BaseModel):
     """Base of overflow strategies: a frozen value with a `kind`.
 
-    A strategy of your own subclasses this, sets a `kind` and overrides `cut`, `summarize` or both.
-    Whatever it answers, the engine keeps tool groups whole, the newest step with the question it
-    serves, and contexts within the budget. A summary that is too long is cut.
+    A custom strategy subclasses this, sets a `kind` and overrides `cut`, `summarize` or both. For
+    any result, the engine keeps tool groups complete, keeps the newest step with its question, and
+    keeps contexts within the budget. A summary that is too long is cut.
     """
 
     model_config = ConfigDict(
@@ -132,40 +137,54 @@ class Strategy(BaseModel):
 
     @property
     def share(self) -> float:
-        """Share of `max_tokens` that short-term memory may fill."""
+        """Return the share of `max_tokens` that short-term memory may fill."""
         return 1.0
 
     @property
     def limits(self) -> Limits:
-        """What a window may hold beside that before it is cut."""
+        """Return further limits of a window before it is cut."""
         return Limits()
 
     @property
     def summary_tokens(self) -> int:
-        """Tokens to set aside for a summary."""
+        """Return the tokens to reserve for a summary."""
         return 0
 
     @property
     def ltm_blocks(self) -> tuple[Block, ...]:
-        """Long-term blocks that absorb the log."""
+        """Return the long-term blocks that absorb the log."""
         return ()
 
     @property
+    def clearing(self) -> Clearing | None:
+        """Return the settings that replace old tool results by stubs; None keeps them whole."""
+        return None
+
+    @property
+    def parts(self) -> tuple[Strategy, ...]:
+        """Return the strategies that it consists of."""
+        return (self,)
+
+    @property
     def language_models(self) -> tuple[str | None, ...]:
-        """The language models that it asks, its blocks' apart; as `Block.language_models`."""
+        """Return the language models that it uses, without its blocks'; see
+        `Block.language_models`.
+        """
         return ()
 
     @property
     def absorbs(self) -> Absorb:
-        """When blocks absorb: on overflow, at every update, or once so many tokens are waiting."""
+        """Return when blocks absorb: on overflow, at every update, or from so many pending tokens
+        on.
+        """
         return "overflow"
 
     def cut(self, window: Window) -> Cut | None:
-        """Where the window is to begin; None leaves it as it is. Pure: no I/O."""
+        """Return the cut of the window; None leaves it unchanged. Pure: no I/O."""
         return choose_cut(window.entries, window.low_water, window.keep_messages())
 
     def summarize(self, departure: Departure, resources: Resources) -> Summary | None:
-        """What stands for everything that left. By default, what stood there before."""
+        """Return the summary of all entries that left. The default is the previous one."""
         return departure.previous
 
 

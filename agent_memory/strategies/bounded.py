@@ -1,46 +1,49 @@
-"""`Bounded`: strategies whose settings say when a window is cut, and what of it stays."""
+"""`Bounded`: strategies with settings for when a window is cut, and which part of it stays."""
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
-from agent_memory.core.importance import most_important
-from agent_memory.core.window import Cut, apply, choose_cut, role_of
+from agent_memory.core.limits import MOST
+from agent_memory.core.ranges import Positive, Range
+from agent_memory.core.shapes import role_of
+from agent_memory.core.summaries import most_important
+from agent_memory.core.window import Cut, apply, choose_cut
 from agent_memory.errors import InvalidShares
 from agent_memory.strategies.base import Limits, Strategy, Window
 
 
 class Bounded(Strategy):
-    """A window is cut once it passes any of its limits, to what keeps all that is set here.
+    """Cut the window when it exceeds any limit, to a part within all settings.
 
-    What leaves are whole turns; of one that is too long alone its oldest steps.
+    Whole turns leave. If a single turn is too long, its oldest steps leave.
 
     Attributes:
-        max_stm_ratio: Share of `max_tokens` that short-term memory may fill, above 0 and at most 1:
-            0.8 cuts the window before it is full.
-        max_stm_tokens: Tokens that the window's turns may take at most.
-        max_messages: Messages that it may show at most.
-        max_turns: Turns that it may show at most.
+        max_stm_ratio: Share of `max_tokens` that short-term memory may fill, above 0 and at most
+            1: 0.8 cuts the window before it is full.
+        max_stm_tokens: The most tokens of the window's turns.
+        max_messages: The most messages that it shows.
+        max_turns: The most turns that it shows.
         keep_tokens: Tokens to cut down to; default 70 % of the window's limit.
-        keep_messages: Messages to cut down to, at most.
-        keep_turns: Turns to cut down to, at most.
-        take_messages: So many of the oldest messages leave at a time, to the end of their turn, in
-            place of 30 %; more only where the limits ask for it.
-        by: "age" keeps the newest turns. "importance" gives the newest half of the room, and fills
-            the other half with the turns that say most (names, numbers, identifiers, questions by
-            the user), wherever they stand.
+        keep_messages: The most messages to keep.
+        keep_turns: The most turns to keep.
+        take_messages: The number of oldest messages that leave at a time, up to the end of their
+            turn, in place of 30 %. More leave only if the limits require it.
+        by: "age" keeps the newest turns. "importance" gives half of the room to the newest turns.
+            The other half goes to the most important turns of any age (names, numbers,
+            identifiers, user questions).
     """
 
     max_stm_ratio: float = 1.0
-    max_stm_tokens: int | None = Field(default=None, gt=0)
-    max_messages: int | None = Field(default=None, ge=2)
-    max_turns: int | None = Field(default=None, gt=0)
-    keep_tokens: int | None = Field(default=None, gt=0)
-    keep_messages: int | None = Field(default=None, gt=0)
-    keep_turns: int | None = Field(default=None, gt=0)
-    take_messages: int | None = Field(default=None, gt=0)
+    max_stm_tokens: Positive | None = None
+    max_messages: Annotated[int, Range(2, MOST)] | None = None
+    max_turns: Positive | None = None
+    keep_tokens: Positive | None = None
+    keep_messages: Positive | None = None
+    keep_turns: Positive | None = None
+    take_messages: Positive | None = None
     by: Literal["age", "importance"] = "age"
 
     @field_validator("max_stm_ratio")
@@ -48,7 +51,7 @@ class Bounded(Strategy):
     def _share(cls, value: float) -> float:
         if not 0 < value <= 1:
             raise InvalidShares(
-                f"max_stm_ratio is {value:g}; it is a share of max_tokens, above 0 and at most 1."
+                f"max_stm_ratio is {value:g}. Set it to a share above 0 and at most 1."
             )
         return value
 
@@ -57,7 +60,7 @@ class Bounded(Strategy):
         for most, keep in (("max_stm_tokens", "keep_tokens"), ("max_messages", "keep_messages")):
             limit, kept = getattr(self, most), getattr(self, keep)
             if limit is not None and kept is not None and kept > limit:
-                raise InvalidShares(f"{keep} is {kept}, and {most} {limit}. Keep less than fits.")
+                raise InvalidShares(f"{keep} is {kept}, but {most} is {limit}. Lower {keep}.")
         return self
 
     @property
@@ -78,12 +81,14 @@ class Bounded(Strategy):
         newest = choose_cut(window.entries, keep // 2, half)
         if newest is None:
             return None
-        kept = apply(window.entries, newest)
-        if kept and role_of(kept[0].message) != "user":  # half the room is too little for its turn
+        newest_entries = apply(window.entries, newest)
+        if (
+            newest_entries and role_of(newest_entries[0].message) != "user"
+        ):  # half of the room is too small for its turn
             return choose_cut(window.entries, keep, messages)
         pins = most_important(
-            [entry for entry in window.entries if entry not in kept],
-            keep - sum(entry.tokens for entry in kept),
-            messages and messages - len(kept),
+            [entry for entry in window.entries if entry not in newest_entries],
+            keep - sum(entry.tokens for entry in newest_entries),
+            messages and messages - len(newest_entries),
         )
         return Cut(newest.start, tuple(sorted({*newest.pinned, *pins})))

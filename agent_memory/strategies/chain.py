@@ -1,4 +1,4 @@
-"""`Chain`: several strategies at once, such as long-term records and a summary."""
+"""`Chain`: several strategies combined, such as long-term records and a summary."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from agent_memory.core.clearing import Clearing
 from agent_memory.core.records import Summary
 from agent_memory.core.window import Cut
 from agent_memory.ltm_blocks.base import Block, Resources
@@ -14,13 +15,13 @@ from agent_memory.strategies.base import Absorb, Departure, Limits, Strategy, St
 
 
 class Chain(Strategy):
-    """Each member does its part: all blocks absorb, and summaries are made in order.
+    """Combine strategies: all blocks absorb, and summaries are made in order.
 
-    The window has the smallest of the members' shares and limits, and is cut where the
-    member cuts that keeps least.
+    The window has the smallest of the members' shares and limits. The cut is that of the member
+    that keeps the least.
 
     Attributes:
-        members: The strategies; may be given by place.
+        members: The strategies; may be passed by position.
     """
 
     kind: Literal["chain"] = "chain"
@@ -46,6 +47,15 @@ class Chain(Strategy):
         return tuple(block for member in self.members for block in member.ltm_blocks)
 
     @property
+    def clearing(self) -> Clearing | None:
+        settings = (member.clearing for member in self.members)
+        return next((clearing for clearing in settings if clearing is not None), None)
+
+    @property
+    def parts(self) -> tuple[Strategy, ...]:
+        return tuple(part for member in self.members for part in member.parts)
+
+    @property
     def language_models(self) -> tuple[str | None, ...]:
         return tuple(name for member in self.members for name in member.language_models)
 
@@ -54,8 +64,8 @@ class Chain(Strategy):
         eager = [m.absorbs for m in self.members if m.ltm_blocks and m.absorbs != "overflow"]
         if "every_update" in eager:
             return "every_update"
-        waiting = [absorb for absorb in eager if isinstance(absorb, int)]
-        return min(waiting) if waiting else "overflow"
+        token_counts = [absorb for absorb in eager if isinstance(absorb, int)]
+        return min(token_counts) if token_counts else "overflow"
 
     def cut(self, window: Window) -> Cut | None:
         cuts = [cut for member in self.members if (cut := member.cut(window)) is not None]

@@ -1,4 +1,4 @@
-"""`FlushToLTM`: what leaves the window goes on in long-term blocks."""
+"""`FlushToLTM`: long-term blocks absorb the entries that leave the window."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from agent_memory.ltm_blocks.base import Block
-from agent_memory.ltm_blocks.foreign import BlockField
+from agent_memory.ltm_blocks.duck_typed import BlockField
 from agent_memory.strategies.base import Absorb
 from agent_memory.strategies.bounded import Bounded
 
 
 class FlushToLTM(Bounded):
-    """Keep the newest turns within a share of the budget; blocks absorb what passes.
+    """Keep the newest turns within a share of the budget. Blocks absorb the entries that leave.
 
     Attributes:
         blocks: The long-term blocks.
         max_stm_ratio: As `Bounded.max_stm_ratio`; recalls have the rest.
-        absorb: "overflow": blocks absorb what leaves the window. "every_update": each message at
-            once. A number: whenever so many tokens are waiting.
+        absorb: "overflow": blocks absorb entries that leave the window. "every_update": each
+            message immediately. A number: whenever so many tokens are pending.
     """
 
     kind: Literal["flush_to_ltm"] = "flush_to_ltm"
@@ -30,7 +30,7 @@ class FlushToLTM(Bounded):
 
     @field_validator("absorb")
     @classmethod
-    def _waiting(cls, value: Absorb) -> Absorb:
+    def _check_absorb(cls, value: Absorb) -> Absorb:
         if isinstance(value, int) and value <= 0:
             raise ValueError('give "overflow", "every_update" or a number of tokens above 0')
         return value

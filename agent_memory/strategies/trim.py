@@ -1,4 +1,4 @@
-"""`Trim`: what leaves the window leaves without a trace in it."""
+"""`Trim`: entries leave the window without a summary."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from agent_memory.strategies.bounded import Bounded
 
 
 class Trim(Bounded):
-    """Keep the newest whole turns, or those that say most; the log keeps the rest."""
+    """Keep the newest whole turns, or the most important ones. The log keeps the rest."""
 
     kind: Literal["trim"] = "trim"

@@ -1,7 +1,8 @@
-"""Tools for tests: a scripted model server, steps to break at, and the contracts of stores.
+"""Tools for tests: a scripted model server, the providers' rules for contexts, fault injection and
+contract tests for stores.
 
-They need nothing that agent-memory itself does not need, except the store contracts, which are
-pytest classes, and `agent_memory.testing.histories`, which generates conversations with Hypothesis.
+They need no further packages, with two exceptions. The store contracts are pytest classes, and
+`agent_memory.testing.histories` generates conversations with Hypothesis.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING
 from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
+    from agent_memory.testing.contexts import check_context
     from agent_memory.testing.fake_llm import FakeLLM
     from agent_memory.testing.records import RecordStoreContract
     from agent_memory.testing.sessions import SessionStoreContract
+    from agent_memory.testing.store_contract import StoreContract
     from agent_memory.testing.vectors import VectorStoreContract
     from agent_memory.testing.watching import watched
     from agent_memory.testing.work import WorkStoreContract
@@ -22,8 +25,10 @@ __all__ = [
     "FakeLLM",
     "RecordStoreContract",
     "SessionStoreContract",
+    "StoreContract",
     "VectorStoreContract",
     "WorkStoreContract",
+    "check_context",
     "watched",
 ]
 
@@ -31,9 +36,11 @@ if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
         {
+            ".contexts": ("check_context",),
             ".records": ("RecordStoreContract",),
             ".fake_llm": ("FakeLLM",),
             ".sessions": ("SessionStoreContract",),
+            ".store_contract": ("StoreContract",),
             ".vectors": ("VectorStoreContract",),
             ".watching": ("watched",),
             ".work": ("WorkStoreContract",),

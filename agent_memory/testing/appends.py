@@ -1,4 +1,4 @@
-"""What a store must do when messages are appended, as tests."""
+"""Contract tests for appending messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
+from agent_memory.core.idempotency import Once, key_of
 from agent_memory.core.messages import Message
-from agent_memory.core.once import Once, key_of
 from agent_memory.core.records import Draft
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.base import Store
@@ -20,8 +20,10 @@ class AppendContract(Contract):
     """Part of `SessionStoreContract`."""
 
     def test_append_of_nothing_begins_a_session(self, store: Store) -> None:
-        """Else: what a block keeps for a session that has no message yet has no session to go with;
-        or the first message after it is lost, or has another seq than 1."""
+        """Wrong: a block's data for a session without messages has no session to be deleted with.
+
+        Also wrong: the first message after it is lost, or its seq is not 1.
+        """
         begun = store.append("s", [], "ada")
         assert (begun.end, begun.total, begun.user_id) == (0, 0, "ada")
         assert store.head("s") == begun
@@ -35,7 +37,7 @@ class AppendContract(Contract):
         assert store.head("s") is None
 
     def test_append_numbers_entries_and_sums_tokens(self, store: Store) -> None:
-        """Else: seqs with gaps, or totals that are not running sums."""
+        """Wrong: seqs have gaps, or totals are not running sums."""
         first = store.append("s", [draft("a", 3), draft("b", 4)])
         second = store.append("s", [draft("c", 5)])
         assert (first.end, first.total, first.user_id) == (2, 7, None)
@@ -48,7 +50,7 @@ class AppendContract(Contract):
         assert stored(store) == second
 
     def test_append_creates_a_fresh_head(self, store: Store) -> None:
-        """Else: a session begins with a window, cursors or a deletion it never had."""
+        """Wrong: a new session has a window, cursors or a deletion from before."""
         before = datetime.now(UTC)
         head = store.append("s", [draft("a")], "u")
         assert (head.session_id, head.user_id, head.start, head.pinned) == ("s", "u", 0, ())
@@ -56,19 +58,19 @@ class AppendContract(Contract):
         assert before - timedelta(seconds=1) < head.created_at <= datetime.now(UTC)
 
     def test_append_of_nothing(self, store: Store) -> None:
-        """Else: an empty list fails, or leaves no session behind."""
+        """Wrong: an empty list fails, or creates no session."""
         assert store.append("s", []).end == 0
         assert store.read("s") == []
         assert stored(store).end == 0
 
     def test_append_leaves_the_version_alone(self, store: Store) -> None:
-        """Else: every update makes a compaction under way lose its compare-and-swap."""
+        """Wrong: every update makes a concurrent compaction lose its compare-and-swap."""
         first = store.append("s", [draft("a")], "u")
         assert store.append("s", [draft("b")], "u").version == first.version
         assert store.append("s", [draft("c")]).version == first.version
 
     def test_append_is_all_or_nothing(self, store: Store) -> None:
-        """Else: half of a refused list is in the log."""
+        """Wrong: a part of a refused list is in the log."""
         store.append("s", [draft("a")], "u")
         with pytest.raises(SessionOfAnotherUser):
             store.append("s", [draft("b"), draft("c")], "v")
@@ -76,7 +78,7 @@ class AppendContract(Contract):
         assert len(store.read("s")) == 1
 
     def test_system_message_replaces_and_adds_nothing(self, store: Store) -> None:
-        """Else: system messages fill the window, or the first one stays for ever."""
+        """Wrong: system messages fill the window, or the first one stays forever."""
         first = store.append("s", [draft("one", 9, "system"), draft("a", 2)])
         assert (first.total, first.system_tokens) == (2, 9)
         assert first.system is not None
@@ -92,14 +94,16 @@ class AppendContract(Contract):
         assert [e.total for e in store.read("s")] == [0, 2, 2, 2, 3]
 
     def test_the_same_system_message_again_keeps_the_version(self, store: Store) -> None:
-        """Else: a caller who sends it with each update starves compactions."""
+        """Wrong: a caller that sends it with each update starves compactions."""
         first = store.append("s", [draft("be kind", 4, "system")])
         second = store.append("s", [draft("be kind", 4, "system"), draft("a")])
         assert second.version == first.version
         assert stored(store) == second
 
     def test_a_draft_is_written_as_its_place_asks(self, store: Store, other: Store) -> None:
-        """Else: what a wrapper bound to a seq stands at another, and can't be opened again."""
+        """Wrong: a message that a wrapper encrypted for one seq is stored at another, and is
+        unreadable.
+        """
 
         def placed(n: int, role: str = "user") -> Draft:
             message = Message(role=role, content=f"{n} for the head")
@@ -118,7 +122,7 @@ class AppendContract(Contract):
         assert head.system.text() == "9 for the head"
 
     def test_user_claims_a_session_once(self, store: Store) -> None:
-        """Else: cursors survive the claim, so blocks never absorb the past under its user."""
+        """Wrong: cursors survive the claim, so blocks never absorb the past for the user."""
         first = store.append("s", [draft("a")])
         moved = store.move(replace(first, cursors={"vector": 1}))
         assert moved is not None
@@ -132,7 +136,7 @@ class AppendContract(Contract):
                 store.append("s", drafts, "U")
 
     def test_racing_claims_have_one_winner(self, store: Store, other: Store) -> None:
-        """Else: two users own what one session holds."""
+        """Wrong: two users own one session."""
 
         def claim(handle: Store, user: str) -> str | None:
             try:
@@ -150,7 +154,7 @@ class AppendContract(Contract):
         assert [e.message.content for e in store.read("s")] == winners
 
     def test_append_after_others(self, store: Store, other: Store) -> None:
-        """Else: what a handle remembers of a session decides, and others' changes are undone."""
+        """Wrong: a handle's stale cache of a session undoes others' changes."""
 
         def append(content: str, tokens: int = 3) -> tuple[int, int, int]:
             head = store.append("s", [draft(content, tokens)])
@@ -174,7 +178,7 @@ class AppendContract(Contract):
         assert stored(store).user_id == "u"
 
     def test_append_after_a_deletion(self, store: Store, other: Store) -> None:
-        """Else: a handle that remembers a session writes to the one that took its name."""
+        """Wrong: a handle with a cached session writes to a new session under the same id."""
         store.append("s", [draft("a"), draft("b")], "ann")
         other.delete("s")
         head = store.append("s", [draft("c")])
@@ -193,7 +197,7 @@ class AppendContract(Contract):
         assert [entry.message.text() for entry in other.read("s")] == ["g", "h", "i"]
 
     def test_lists_append_after_others(self, store: Store, other: Store) -> None:
-        """Else: of a list whose place was taken a part is written."""
+        """Wrong: a list that lost its place to another writer is stored in part."""
         for n in range(1, 6):
             store.append("s", [draft(f"a{n}"), draft(f"b{n}")])
             head = other.append("s", [draft(f"c{n}"), draft(f"d{n}")])
@@ -203,8 +207,7 @@ class AppendContract(Contract):
         assert [entry.seq for entry in store.read("s")] == list(range(1, 21))
 
     def test_a_message_larger_than_a_row_can_be(self, store: Store, other: Store) -> None:
-        """Else: a pasted file that a database does not take in one piece is refused, or comes back
-        otherwise than it was."""
+        """Wrong: a message beyond the database's row size is refused, or comes back changed."""
         large = 'é"\\n and more: ' * 1_250_000  # 17 million characters, many of them escaped
         store.append("s", [draft("first")])
         assert store.append("s", [draft("second"), draft(large, 5)]).end == 3

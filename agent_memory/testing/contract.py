@@ -1,4 +1,4 @@
-"""What every store must do, as tests. Subclass, give a `store` fixture, run pytest.
+"""Contract tests for stores. Subclass them, define a `store` fixture and run pytest.
 
     class TestMyStore(SessionStoreContract, RecordStoreContract, VectorStoreContract):
         @pytest.fixture
@@ -7,7 +7,7 @@
             yield store
             store.close()
 
-Give `other` too, a second handle on the same data, where several processes may share it, and
+Also define `other`, a second handle on the same data, if several processes may share it, and
 `elsewhere`, a handle on another namespace of the same database.
 """
 
@@ -28,19 +28,21 @@ DAY = datetime(2024, 2, 29, 12, 30, 15, 123457, tzinfo=UTC)
 
 
 def draft(content: Any, tokens: int = 3, role: str = "user", **fields: Any) -> Draft:
-    """A draft of a chat message."""
+    """Return a draft of a chat message."""
     return Draft(Message(role=role, content=content, **fields), tokens, "test")
 
 
 def record(name: str, owner: str = "user:a", session_id: str = "s", **fields: Any) -> Record:
-    """A record that derives from entry 1 of a session, unless said otherwise."""
+    """Return a record; by default it derives from entry 1 of a session."""
     given: dict[str, Any] = {"first": 1, "last": 1, "text": f"text of {name}", "sources": (1,)}
     given |= {"created_at": DAY, **fields}
     return Record(id=name, owner=owner, session_id=session_id, **given)
 
 
 def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run all calls at the same moment, each in its thread; their results, or the first error."""
+    """Run calls at the same time, each on its own thread. Return their results or raise the first
+    error.
+    """
     gate = threading.Barrier(len(calls))
     results: list[Any] = [None] * len(calls)
     errors: list[BaseException] = []
@@ -49,7 +51,7 @@ def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
         try:
             gate.wait()
             results[place] = call()
-        except BaseException as error:  # noqa: BLE001 (raised again in the test's own thread)
+        except BaseException as error:  # noqa: BLE001 (raised again on the test's thread)
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(place, call)) for place, call in enumerate(calls)]
@@ -63,7 +65,7 @@ def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 def stored(store: SessionStore, session_id: str = "s") -> Head:
-    """The head of a session that must exist."""
+    """Return the head of a session that must exist."""
     head = store.head(session_id)
     assert head is not None
     return head
@@ -72,8 +74,8 @@ def stored(store: SessionStore, session_id: str = "s") -> Head:
 class Contract:
     @pytest.fixture
     def store(self) -> Iterator[Store]:
-        """The store under test. Subclasses give it."""
-        pytest.fail("Give the contract a `store` fixture.")
+        """The store under test. Subclasses define it."""
+        pytest.fail("Define a `store` fixture in the subclass of the contract.")
 
     @pytest.fixture
     def other(self, store: Store) -> Store:
@@ -83,4 +85,4 @@ class Contract:
     @pytest.fixture
     def elsewhere(self) -> Store:
         """A handle on another namespace of the same database."""
-        pytest.skip("this store has no second namespace to compare with")
+        pytest.skip("this store has no second namespace")

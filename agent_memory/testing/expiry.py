@@ -1,4 +1,4 @@
-"""What every session store must do with logs that begin later, as tests."""
+"""Contract tests for session stores whose logs lose their oldest entries."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def _expire(store: Store, upto: int) -> Head:
 
 
 class ExpiryContract(Contract):
-    """What a `SessionStore` must do when a head's `expired` moves on."""
+    """Contract of a `SessionStore` for a head's `expired` moving on."""
 
     @pytest.mark.parametrize("text", ["", _HEAVY], ids=["light", "heavy"])
     def test_what_expired_is_gone(self, store: Store, other: Store, text: str) -> None:
-        """Else: it can still be read, or something went with it."""
+        """Wrong: expired entries can still be read, or others were removed."""
         store.append("s", [draft(f"{n}{text}", n) for n in range(1, 31)])
         store.append("t", [draft("other")])
         head = _expire(store, 12)
@@ -43,7 +43,7 @@ class ExpiryContract(Contract):
         assert store.counts() == Counts(sessions=2, entries=19)
 
     def test_a_log_grows_on(self, store: Store, other: Store) -> None:
-        """Else: seqs or running totals begin anew."""
+        """Wrong: seqs or running totals start again."""
         store.append("s", [draft(str(n)) for n in range(1, 6)])
         other.append("s", [draft("6")])
         assert _expire(store, 5).total == 18
@@ -55,7 +55,7 @@ class ExpiryContract(Contract):
         assert [e.total for e in store.read("s")] == [18, 20, 22]
 
     def test_it_moves_on(self, store: Store) -> None:
-        """Else: the second time too little goes, or too much."""
+        """Wrong: a second expiry removes too little or too much."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
         for upto in (2, 3, 9):
             _expire(store, upto)
@@ -66,7 +66,7 @@ class ExpiryContract(Contract):
         assert _seqs(store.read("s")) == [10]
 
     def test_a_lost_swap_removes_nothing(self, store: Store, other: Store) -> None:
-        """Else: a worker that knows less removes what another has still to read."""
+        """Wrong: a worker with an old head removes entries that another has yet to read."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
         stale = stored(store)
         assert other.move(replace(stale, start=4)) is not None
@@ -74,7 +74,7 @@ class ExpiryContract(Contract):
         assert _seqs(store.read("s")) == list(range(1, 11))
 
     def test_a_log_that_begins_later_is_cut(self, store: Store) -> None:
-        """Else: taking messages back leaves another end, or another beginning."""
+        """Wrong: taking messages back changes the log's start or leaves a wrong end."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
         head = store.rewrite(_expire(store, 4), 6)
         assert head is not None
@@ -83,7 +83,7 @@ class ExpiryContract(Contract):
         assert store.append("s", [draft("again")]).end == 7
 
     def test_a_session_that_begins_anew_is_whole(self, store: Store) -> None:
-        """Else: the first messages of a new session are taken for expired ones."""
+        """Wrong: the first messages of a new session count as expired."""
         store.append("s", [draft(str(n)) for n in range(1, 6)])
         _expire(store, 4)
         store.delete("s")
@@ -91,7 +91,7 @@ class ExpiryContract(Contract):
         assert _seqs(store.read("s")) == [1]
 
     def test_appends_meanwhile(self, store: Store, other: Store) -> None:
-        """Else: a message that comes while older ones go is lost, or they stay."""
+        """Wrong: a message that arrives during an expiry is lost, or old entries stay."""
         store.append("s", [draft(str(n)) for n in range(1, 21)])
 
         def expire() -> None:

@@ -1,4 +1,4 @@
-"""What `FakeLLM` answers with: the bodies of OpenAI's chat and embedding APIs, whole or spoilt."""
+"""Response bodies of OpenAI's chat and embedding APIs for `FakeLLM`, valid or corrupted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Vectors = Callable[[str], list[float]]
 
 
 def rubbish(answer: dict[str, Any], way: str) -> dict[str, Any]:
-    """An answer spoilt: empty, cut short, or with numbers that are none."""
+    """Corrupt an answer: empty, cut short, or with invalid numbers."""
     if way == "empty":
         return {**answer, "choices": [], "data": []}
     for choice in answer.get("choices", ()):
@@ -31,7 +31,7 @@ def rubbish(answer: dict[str, Any], way: str) -> dict[str, Any]:
 
 
 def _words(value: Any) -> int:
-    """A stand-in for tokens: the words of a text, or of a value's JSON."""
+    """Count words, of a text or of a value's JSON, in place of tokens."""
     return len((value if isinstance(value, str) else json.dumps(value)).split())
 
 
@@ -41,7 +41,7 @@ def _usage(prompt: Any, answer: str) -> dict[str, int]:
 
 
 def _message(answer: Answer) -> dict[str, Any]:
-    """The assistant message; a dict answer is its fields, such as `tool_calls`."""
+    """Return the assistant message; a dict answer gives its fields, such as `tool_calls`."""
     return {"role": "assistant", **({"content": answer} if isinstance(answer, str) else answer)}
 
 
@@ -54,7 +54,7 @@ def _reason(message: dict[str, Any]) -> str:
 
 
 def completion(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
-    """The answer to a chat request."""
+    """Return the response to a chat request."""
     message = _message(answer)
     return {
         **_envelope(body, "chat.completion"),
@@ -64,8 +64,9 @@ def completion(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
 
 
 def events(body: dict[str, Any], answer: Answer) -> Iterator[bytes]:
-    """The server-sent events of a streamed answer: each has a word of its text, or a third of a
-    call."""
+    """Yield the server-sent events of a streamed answer: one word of its text each, or a third of
+    a call.
+    """
     message = _message(answer)
     text = message.pop("content", None) or ""
     calls = message.pop("tool_calls", None) or []
@@ -86,7 +87,7 @@ def events(body: dict[str, Any], answer: Answer) -> Iterator[bytes]:
 
 
 def _call(place: int, call: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The deltas of one call: its id and name, then its arguments in two halves."""
+    """Yield the deltas of one call: its id and name, then its arguments in two halves."""
     function = call["function"]
     arguments = function["arguments"]
     half = len(arguments) // 2
@@ -101,7 +102,7 @@ def _event(value: dict[str, Any]) -> bytes:
 
 
 def embeddings(vector_of: Vectors, body: dict[str, Any]) -> dict[str, Any]:
-    """The answer to an embedding request."""
+    """Return the response to an embedding request."""
     texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
     rows = []
     for index, text in enumerate(texts):

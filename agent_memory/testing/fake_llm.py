@@ -1,4 +1,4 @@
-"""A model server for tests: speaks OpenAI's HTTP API on 127.0.0.1, and says what it is told to."""
+"""A scripted model server for tests. It speaks OpenAI's HTTP API on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ Kind = Literal["chat", "embeddings"]
 Outage = Literal[
     "refuse", "error", "limit", "hang", "slow", "html", "half", "empty", "cut", "nan", "zero"
 ]
-"""How a model server can be down, see `FakeLLM.outage`."""
+"""Kinds of outages; see `FakeLLM.outage`."""
 
 End = Literal["cut", "end", "hold"]
-"""How a stream can stop before its end, see `FakeLLM.reply`."""
+"""Ways in which a stream can stop early; see `FakeLLM.reply`."""
 
 SLOW_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class _Scripted:
-    """What one request is answered with."""
+    """The scripted answer to one request."""
 
     answer: Answer | None = None
     status: int = 200
@@ -51,15 +51,15 @@ class _Scripted:
 
     @property
     def chat_only(self) -> bool:
-        """Whether it is a text, which no embedding request can be answered with."""
+        """Whether it is a text, which cannot answer an embedding request."""
         return self.answer is not None and self.status == 200
 
 
 class FakeLLM:
     """An OpenAI-compatible server with scripted answers, for tests over real HTTP.
 
-    Scripted answers are used up in the order they were given; after them chat requests get
-    `default`. Embedding requests meet scripted failures too, and else get vectors.
+    Scripted answers are used in order. After them, chat requests get `default`. Scripted failures
+    apply to embedding requests too; otherwise these get vectors.
 
         with FakeLLM() as fake:
             fake.fail(429, retry_after=1)
@@ -68,7 +68,7 @@ class FakeLLM:
 
     Attributes:
         requests: The JSON bodies received so far, each with its `path`.
-        headers: The headers of these, by their names in lower case.
+        headers: Their headers, with names in lower case.
         default: The answer when nothing is scripted: a text, or a function of the request's body.
         dimension: Length of the embedding vectors.
     """
@@ -106,7 +106,7 @@ class FakeLLM:
 
     @property
     def api_base(self) -> str:
-        """The address to give as `api_base`."""
+        """The server's address, for the setting `api_base`."""
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def reply(self, answer: Answer, *, events: int | None = None, then: End = "cut") -> None:
@@ -114,20 +114,21 @@ class FakeLLM:
 
         Args:
             answer: The answer.
-            events: Where it is streamed, send so many events of it only.
-            then: What comes after these. "cut" closes the connection in the middle of the body,
-                "end" as if that were all; with "hold" the rest follows after `clear`.
+            events: Maximum number of events to send, if the answer is streamed.
+            then: The end after these events. "cut" closes the connection within the body, "end"
+                ends
+                the stream regularly, "hold" sends the rest after `clear`.
         """
         if then == "hold":
             self._over.clear()
         self._add(_Scripted(answer, events=events, then=then))
 
     def call(self, *calls: tuple[str, Mapping[str, Any] | str], content: str | None = None) -> None:
-        """Answer the next request with calls of tools, each a name and its arguments.
+        """Answer the next request with tool calls, each a name and its arguments.
 
         Args:
             *calls: Arguments as a mapping, or as the JSON text that a model would send.
-            content: What the model says beside them.
+            content: The text of the same message.
         """
         self.reply({"content": content, "tool_calls": [self._call(*one) for one in calls]})
 
@@ -149,7 +150,7 @@ class FakeLLM:
         Args:
             status: The HTTP status, such as 429.
             retry_after: Seconds for a Retry-After header.
-            times: How many requests fail.
+            times: Number of requests that fail.
             message: The error's text.
             code: The error's code, such as "context_length_exceeded".
         """
@@ -159,7 +160,7 @@ class FakeLLM:
             self._add(_Scripted(body, status=status, headers=headers))
 
     def hang(self, seconds: float) -> None:
-        """Let the next request wait this long for its answer; `stop` drops it at once."""
+        """Delay the answer to the next request; `stop` drops it immediately."""
         self._add(_Scripted(hang=seconds))
 
     def malformed(self) -> None:
@@ -167,30 +168,34 @@ class FakeLLM:
         self._add(_Scripted(malformed=True))
 
     def outage(self, way: Outage, *, only: Kind | None = None) -> None:
-        """Fail all requests in one way, until `clear`; what is scripted waits meanwhile.
+        """Fail all requests in one way until `clear`; scripted answers stay for later.
 
         Args:
-            way: "refuse" closes the connection unanswered. "error" is a 503, "limit" a 429 with
-                Retry-After. "hang" answers nothing until it is over, "slow" the right thing after
-                0.2 s. The others answer with rubbish under status 200: "html" is not JSON, "half"
-                breaks off in the middle of the body, "empty" holds no choices and no vectors. "cut"
-                gives half of the text, or vectors of half the length; "nan" and "zero" give vectors
-                of these, and no text.
-            only: The requests that fail; None for all.
+            way: "refuse" closes the connection without an answer. "error" is a 503, "limit" a 429
+                with
+                Retry-After. "hang" sends no answer until `clear`, "slow" the right answer after 0.2
+                s.
+                The others send an invalid answer with status 200: "html" is not JSON, "half" breaks
+                off
+                within the body, "empty" has no choices and no vectors. "cut" sends half of the
+                text, or
+                vectors of half the length. "nan" and "zero" send vectors of these numbers, and no
+                text.
+            only: The kind of requests that fail; None for all.
         """
         with self._lock:
             self._over.clear()
             self._outages |= dict.fromkeys((only,) if only else ("chat", "embeddings"), way)
 
     def clear(self) -> None:
-        """End outages and forget what is scripted; requests get `default` again."""
+        """End outages and drop scripted answers; requests get `default` again."""
         with self._lock:
             self._script.clear()
             self._outages.clear()
             self._over.set()
 
     def stop(self) -> None:
-        """Shut the server down; requests that hang are let go at once. Idempotent."""
+        """Shut the server down and drop hanging requests. Idempotent."""
         self._stopped.set()
         self._over.set()
         if self._thread.is_alive():
@@ -199,7 +204,7 @@ class FakeLLM:
         self._server.server_close()
 
     def vector(self, text: str) -> list[float]:
-        """The unit vector that stands for a text: the same each time, unlike that of any other."""
+        """Return the unit vector of a text: deterministic, and different from that of any other."""
         seed = hashlib.shake_256(text.encode()).digest(4 * self.dimension)
         numbers = [(n / 2**31) - 1 for n in struct.unpack(f"<{self.dimension}I", seed)]
         length = math.hypot(*numbers)
@@ -218,7 +223,7 @@ class FakeLLM:
     def _next(
         self, request: dict[str, Any], headers: dict[str, str], *, chat: bool
     ) -> _Scripted | Outage | None:
-        """Note a request, and tell the outage it meets, or take the next answer for its kind."""
+        """Record a request. Return the outage or the next scripted answer for its kind."""
         with self._lock:
             self.requests.append(request)
             self.headers.append(headers)
@@ -237,7 +242,7 @@ _HTML = b"<html>not JSON</html>"
 
 
 class _Server(ThreadingHTTPServer):
-    """Listens on a free port of 127.0.0.1."""
+    """An HTTP server on a free port of 127.0.0.1."""
 
     daemon_threads = True
 
@@ -246,15 +251,15 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Stay quiet about clients that gave up on a hanging request; report all else."""
+        """Ignore clients that gave up on a hanging request; report other errors."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers the request of one connection."""
+    """Answers the requests of one connection."""
 
-    # With these two an answer leaves as one packet, at once; else each costs 40 ms more.
+    # These two send an answer immediately as one packet. Otherwise each takes 40 ms more.
     wbufsize = -1
     disable_nagle_algorithm = True
 
@@ -266,7 +271,7 @@ class _Handler(BaseHTTPRequestHandler):
         fake = cast("_Server", self.server).fake
         length = int(self.headers.get("Content-Length", 0))
         sent = self.rfile.read(length)
-        if len(sent) < length:  # whoever asked is gone
+        if len(sent) < length:  # the client is gone
             return
         body = json.loads(sent)
         chat = self.path.endswith("/chat/completions")
@@ -293,7 +298,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json({"error": {"message": f"no such path: {self.path}"}}, 404)
 
     def _stream(self, fake: FakeLLM, scripted: _Scripted, sent: list[bytes]) -> None:
-        """Send the events of a stream, or as many as are to be sent."""
+        """Send the events of a stream, up to the scripted number."""
         data = b"".join(sent[: scripted.events])
         length = len(data) if scripted.then == "end" else sum(map(len, sent))
         self._send(200, data, kind="text/event-stream", length=length)

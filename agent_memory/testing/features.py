@@ -1,4 +1,4 @@
-"""Features to store and questions to ask, for the contracts of vector stores."""
+"""Features and queries for the contract tests of vector stores."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from agent_memory.models.embedders.none import NoEmbedder
 from agent_memory.retrieval.bm25 import TURN_LENGTH
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.languages import ENGLISH
+from agent_memory.retrieval.postings import weighted, written
 from agent_memory.retrieval.query import Query
-from agent_memory.retrieval.terms import weighted, written
 from agent_memory.stores.base import VectorStore
 
 _ALL = 100_000
 
 
 def units(count: int, dimension: int = 8, seed: int = 7, *, signed: bool = False) -> np.ndarray:
-    """Rows of unit length, the same each time.
+    """Return rows of unit length; deterministic.
 
     Args:
-        count: How many.
-        dimension: How long.
-        seed: Others for another one.
-        signed: Whether some of their cosines are below 0; else any finds all.
+        count: Number of rows.
+        dimension: Length of a row.
+        seed: Another seed gives other rows.
+        signed: Whether some cosines are below 0. Otherwise every row matches every other.
     """
     rows = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
     if not signed:
@@ -35,11 +35,11 @@ def units(count: int, dimension: int = 8, seed: int = 7, *, signed: bool = False
 
 
 def worded(texts: Sequence[str], meaning: np.ndarray | None = None) -> Features:
-    """Features of records with these words.
+    """Return features of records with these words.
 
     Args:
-        texts: What each says, in words that are their own stems.
-        meaning: A vector for each; of no dimension, unless told.
+        texts: The texts, in words that are their own stems.
+        meaning: A vector for each; None for no vectors.
     """
     words = [weighted(written(text, ENGLISH), TURN_LENGTH) for text in texts]
     features = Features.of_words(words)
@@ -47,19 +47,19 @@ def worded(texts: Sequence[str], meaning: np.ndarray | None = None) -> Features:
 
 
 def for_words(words: str, vector: np.ndarray | None = None) -> Query:
-    """A question for words, and for a vector if one is given."""
+    """Return a query for words, with a vector if one is given."""
     query = Query.asked(words, NoEmbedder())
     return query if vector is None else replace(query, meaning=vector)
 
 
 def ranked(hits: Sequence[Hit], by: str = "cosine") -> list[tuple[Record, float]]:
-    """Hits by their cosines or by their words, best first; of equals, those with the lowest ids."""
+    """Return hits by cosine or by words, best first. Ties are ordered by id."""
     scored = [(hit.record, float(getattr(hit, by))) for hit in hits]
     return sorted(scored, key=lambda one: (-one[1], one[0].id))
 
 
 def everything(store: VectorStore, block: str, owner: str, dimension: int) -> list[Record]:
-    """All of an owner's records that have a vector: each is on one side of a plane or the other."""
+    """Return all of an owner's records with vectors: each lies on one side of a plane."""
     across = units(1, dimension, seed=40, signed=True)[0]
     found = [store.search_vectors(block, owner, Query(side), _ALL) for side in (across, -across)]
     there = {hit.record.id: hit.record for hits in found for hit in hits}

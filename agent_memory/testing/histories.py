@@ -1,4 +1,4 @@
-"""Hypothesis strategies for conversations as awkward as real ones, to test your own parts with.
+"""Hypothesis strategies for realistic, awkward conversations, to test your own parts with.
 
 Needs hypothesis, which agent-memory itself does not.
 
@@ -11,12 +11,13 @@ Needs hypothesis, which agent-memory itself does not.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
-from agent_memory.core.messages import Message
+from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry
 
 Json = dict[str, Any]
@@ -60,7 +61,7 @@ _EXTRAS = st.sampled_from(
 
 
 def texts() -> st.SearchStrategy[str]:
-    """Short texts, awkward ones among them. Halves of one split character never stand together."""
+    """Short texts, some of them awkward. The two halves of a split character are never adjacent."""
     plain = st.text(st.characters(codec="utf-8"), max_size=40)
     return st.one_of(st.sampled_from(AWKWARD), plain)
 
@@ -82,12 +83,12 @@ def parts() -> st.SearchStrategy[Json]:
 
 
 def contents() -> st.SearchStrategy[str | list[Json]]:
-    """A message's content: mostly text, sometimes a list of parts."""
+    """A message's content: usually text, sometimes a list of parts."""
     return st.one_of(texts(), texts(), st.lists(parts(), max_size=3))
 
 
 def say(role: str) -> st.SearchStrategy[Json]:
-    """One message of a role, now and then with a name and unknown fields."""
+    """One message of a role, sometimes with a name and unknown fields."""
     name = st.sampled_from([{}, {}, {"name": "Sarah"}, {"name": "bot 2!"}])
     return st.builds(
         lambda content, name, extras: {"role": role, "content": content, **name, **extras},
@@ -98,7 +99,7 @@ def say(role: str) -> st.SearchStrategy[Json]:
 
 
 def call(ids: Sequence[str], name: str = "search", arguments: str = "{}") -> Json:
-    """An assistant message that asks for tool calls with these ids."""
+    """Return an assistant message with tool calls of these ids."""
     calls = [
         {"id": one, "type": "function", "function": {"name": name, "arguments": arguments}}
         for one in ids
@@ -107,12 +108,12 @@ def call(ids: Sequence[str], name: str = "search", arguments: str = "{}") -> Jso
 
 
 def result(call_id: str, content: Any = "ok") -> Json:
-    """The tool message that answers a call."""
+    """Return the tool message that answers a call."""
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
 def raw_items() -> st.SearchStrategy[Json]:
-    """Items of OpenAI's Responses API, kept raw."""
+    """Raw items of OpenAI's Responses API."""
     user_text = texts().map(lambda text: [{"type": "input_text", "text": text}])
     return st.one_of(
         user_text.map(lambda parts: {"type": "message", "role": "user", "content": parts}),
@@ -141,7 +142,7 @@ def raw_items() -> st.SearchStrategy[Json]:
 
 
 def compactions() -> st.SearchStrategy[Json]:
-    """What providers give to stand for all before it, kept raw: sealed, or for all to read."""
+    """Raw provider items that replace all earlier messages, encrypted or readable."""
     said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi."}]}
     block = {"type": "compaction", "content": "They said hi.", "signature": "sealed by anthropic"}
     failed = {"type": "compaction", "content": None}
@@ -181,17 +182,17 @@ def claude_rounds(draw: st.DrawFn) -> list[Json]:
 
 @st.composite
 def tool_rounds(draw: st.DrawFn) -> list[Json]:
-    """Parallel calls and their results: out of order, interleaved, doubled, or never come."""
+    """Parallel calls and their results: out of order, interleaved, repeated or missing."""
     first = draw(st.lists(_IDS, min_size=1, max_size=3))
     messages = [call(first, draw(_NAMES), draw(st.sampled_from(["{}", '{"q": "x"}', "not json"])))]
     waiting = list(first)
-    if draw(st.integers(0, 4)) == 0:  # a second group begins before the first is done
+    if draw(st.integers(0, 4)) == 0:  # a second group starts before the first is complete
         second = draw(st.lists(_IDS, min_size=1, max_size=2))
         messages.append(call(second))
         waiting += second
     for one in draw(st.permutations(waiting)):
         fate = draw(st.integers(0, 11))
-        if fate != 0:  # 0: it never comes
+        if fate != 0:  # 0: the result is missing
             messages.append(result(one, draw(contents())))
         if fate == 1:
             messages.append(result(one, "once more"))
@@ -225,15 +226,14 @@ def _steps() -> st.SearchStrategy[list[Json]]:
 
 
 def histories(max_steps: int = 14) -> st.SearchStrategy[list[Json]]:
-    """Conversations: a list of what `AgentMemory.update` takes, oldest first.
+    """Conversations as lists that `AgentMemory.update` takes, oldest first.
 
-    Among them: any opening, names, system messages in the middle, parallel and interleaved tool
-    calls, results that never came or came twice, ids used again, raw items (some of which show as
-    several messages), content parts, unknown fields, and text with NULs, lone surrogates, emoji and
-    markup.
+    They contain any opening, names, later system messages, parallel and interleaved tool calls,
+    missing and repeated results, reused ids, raw items (some show as several messages), content
+    parts, unknown fields, and text with NULs, lone surrogates, emoji and markup.
 
     Args:
-        max_steps: Steps of a conversation; a step is a message or a round of tool calls.
+        max_steps: Maximum number of steps; a step is a message or a round of tool calls.
     """
     return st.lists(_steps(), min_size=1, max_size=max_steps).map(
         lambda steps: [message for step in steps for message in step]
@@ -241,7 +241,9 @@ def histories(max_steps: int = 14) -> st.SearchStrategy[list[Json]]:
 
 
 def long_turn(rounds: int = 200) -> list[Json]:
-    """One question and so many rounds of two parallel tool calls, without another user message."""
+    """Return one question and many rounds of two parallel tool
+    calls, without another user message.
+    """
     messages: list[Json] = [{"role": "user", "content": "Audit every account."}]
     for n in range(rounds):
         first, second = f"call_{n}_1", f"call_{n}_2"
@@ -259,13 +261,13 @@ def log_of(
     session_id: str = "s",
     encoding: str = "test",
 ) -> list[Entry]:
-    """The entries that a store would hold for these messages.
+    """Return the entries that a store would hold for these messages.
 
     Args:
         messages: In any form that `AgentMemory.update` takes.
-        price: Tokens of a message.
+        price: Returns the tokens of a message.
         session_id: The session.
-        encoding: Name of the encoding that counted them.
+        encoding: Name of the token encoding.
     """
     entries: list[Entry] = []
     total = 0
@@ -278,9 +280,9 @@ def log_of(
 
 
 def unpaired(chat: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is wrong with the tool calls of a rendered context; empty where every group is whole.
+    """Return the errors in the tool calls of a rendered context; empty if every group is complete.
 
-    Written apart from the library's own pairing, to check it.
+    Independent of the library's own pairing, to check it.
     """
     open_calls: list[tuple[int, str]] = []
     wrong: list[str] = []
@@ -296,3 +298,32 @@ def unpaired(chat: Sequence[Mapping[str, Any]]) -> list[str]:
             ids.add(f"function {message['function_call'].get('name')}")
         open_calls += [(place, one) for one in sorted(ids)]
     return wrong + [f"message {place}: no result of {key!r}" for place, key in open_calls]
+
+
+def torn(entries: Sequence[Entry]) -> list[str]:
+    """Return the calls and results among these entries without their other half.
+
+    Text beside a call or a result may stand alone. Independent of the library's own pairing, to
+    check it.
+    """
+    calls, spare_calls, results, spare_results = (Counter[str]() for _ in range(4))
+    for entry in entries:
+        views = entry.message.views() or [{"role": "none"}]
+        spoken = [one for one in views if one["role"] not in ("tool", "function")]
+        says = any(content_text(one.get("content")).strip() or _has_parts(one) for one in spoken)
+        for view in views:
+            if view["role"] in ("tool", "function"):
+                key = str(view.get("tool_call_id", f"function {view.get('name')}"))
+                (spare_results if says else results)[key] += 1
+            keys = [str(one.get("id")) for one in view.get("tool_calls") or ()]
+            if view.get("function_call"):
+                keys.append(f"function {view['function_call'].get('name')}")
+            (spare_calls if says else calls).update(keys)
+    wrong = [key for key in results if results[key] > calls[key] + spare_calls[key]]
+    return wrong + [key for key in calls if calls[key] > results[key] + spare_results[key]]
+
+
+def _has_parts(view: Mapping[str, Any]) -> bool:
+    content = view.get("content")
+    parts = content if isinstance(content, list) else []
+    return any(part.get("type") != "text" for part in parts if isinstance(part, dict))

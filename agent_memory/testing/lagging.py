@@ -1,4 +1,4 @@
-"""What a session store tells of what blocks have still to absorb, as tests."""
+"""Contract tests for the messages that blocks have not absorbed yet."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from agent_memory.testing.contract import Contract, draft, stored
 
 
 class LaggingContract(Contract):
-    """What was said and is not absorbed yet is found by owner."""
+    """Contract for finding an owner's messages that are not absorbed yet."""
 
     def test_sessions_that_go_on_past_a_cursor(self, store: Store, other: Store) -> None:
-        """Else: what was said a moment ago in another chat is not seen, or seen once more."""
+        """Wrong: the newest messages of another chat are missed, or appear twice."""
         store.append("s1", [draft(f"a{n}", n) for n in range(1, 6)], "u")
         store.append("s2", [draft("b", 2)], "u")
         store.append("s3", [draft("c")], "u")
@@ -36,13 +36,13 @@ class LaggingContract(Contract):
         assert other.lagging("vector", session_id="s9") == []
 
     def test_the_newest_session_comes_first(self, store: Store) -> None:
-        """Else: of many chats the oldest are looked at, and the last one is not."""
+        """Wrong: of many chats the oldest are returned, and the newest is not."""
         for name in ("z", "a", "m"):
             store.append(name, [draft("x")], "u")
         assert [one.session_id for one in store.lagging("vector", user_id="u")] == ["m", "a", "z"]
 
     def test_a_lag_follows_the_log(self, store: Store, other: Store) -> None:
-        """Else: what was taken back is still told, or what a deletion left."""
+        """Wrong: messages that were taken back or deleted still count."""
         store.append("s", [draft(str(n), n) for n in range(1, 6)], "u")
         assert store.rewrite(stored(store), 2)
         (lag,) = other.lagging("vector", user_id="u")
@@ -57,7 +57,9 @@ class LaggingContract(Contract):
         assert other.lagging("vector", user_id="u") == []
 
     def test_tails_of_many_sessions(self, store: Store, other: Store) -> None:
-        """Else: one chat's newest messages come in place of another's, or absorbed ones too."""
+        """Wrong: a chat's newest messages are returned for another,
+        or absorbed ones are included.
+        """
         store.append("s1", [draft(f"a{n}") for n in range(1, 8)], "u")
         store.append("s2", [draft(f"b{n}") for n in range(1, 4)], "u")
         store.append("s3", [draft("c")], "v")

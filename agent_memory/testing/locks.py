@@ -1,4 +1,4 @@
-"""What every session store must do with named locks, as tests."""
+"""Contract tests for the named locks of session stores."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _A_YEAR = 365 * 86_400
 
 
 class LockContract(Contract):
-    """What a `SessionStore` must do with locks, which need no session."""
+    """Contract of a `SessionStore` for locks, which need no session."""
 
     def test_a_lock_is_exclusive(self, store: Store, other: Store) -> None:
-        """Else: two workers do what was to go one after the other."""
+        """Wrong: two workers run at the same time instead of one after the other."""
         assert store.lock("l", "w1", 60) is True
         assert other.lock("l", "w2", 60) is False
         assert store.lock("l", "w2", 0) is False
@@ -28,7 +28,7 @@ class LockContract(Contract):
         assert store.lock("l", "w1", 60) is False
 
     def test_its_owner_may_take_a_lock_again(self, store: Store, other: Store) -> None:
-        """Else: who did not hear that he has it waits for himself; or he keeps the old time."""
+        """Wrong: an owner that missed the reply waits for itself, or its lock is not extended."""
         assert store.lock("l", "w1", 0) is True
         assert store.lock("l", "w1", 0) is True
         assert other.lock("l", "w1", 60) is True
@@ -37,21 +37,21 @@ class LockContract(Contract):
         assert store.lock("l", "w2", 60) is True
 
     def test_a_lock_runs_out(self, store: Store, other: Store) -> None:
-        """Else: a worker that died keeps its lock for ever."""
+        """Wrong: a dead worker holds its lock forever."""
         assert store.lock("l", "w1", 0.01) is True
         while not other.lock("l", "w2", 60):
             time.sleep(0.005)
         assert store.lock("l", "w1", 60) is False
 
     def test_a_lock_that_ends_too_late_is_taken_over(self, store: Store, other: Store) -> None:
-        """Else: a worker that died while its clock was a year ahead keeps its lock for a year."""
+        """Wrong: a dead worker with a clock a year ahead holds its lock for a year."""
         assert store.lock("l", "w1", _A_YEAR) is True
         assert other.lock("l", "w2", 60) is True
         assert store.lock("l", "w1", 60, renew=True) is False
         assert store.lock("l", "w1", 60) is False
 
     def test_renewing_a_lock_takes_nothing(self, store: Store, other: Store) -> None:
-        """Else: a worker that stalled takes back what another has had meanwhile."""
+        """Wrong: a stalled worker takes back a lock that another has held since."""
 
         def renewed(owner: str, seconds: float = 60) -> bool:
             return store.lock("l", owner, seconds, renew=True)
@@ -59,7 +59,7 @@ class LockContract(Contract):
         assert not renewed("w1")
         assert other.lock("l", "w1", 0)
         assert not renewed("w2")
-        assert renewed("w1")  # it ran out, but nobody took it
+        assert renewed("w1")  # expired, but not taken by another
         assert not other.lock("l", "w2", 60)
         assert renewed("w1", 0)
         assert other.lock("l", "w2", 0)
@@ -71,21 +71,21 @@ class LockContract(Contract):
         assert other.lock("l", "w3", 0)
 
     def test_unlocking_anothers_does_nothing(self, store: Store, other: Store) -> None:
-        """Else: a worker that lost its lock gives away its successor's."""
+        """Wrong: a worker that lost its lock releases its successor's."""
         store.unlock("l", "w1")
         assert store.lock("l", "w1", 0)
         assert other.lock("l", "w2", 60)
         store.unlock("l", "w1")
         assert not store.lock("l", "w1", 60)
         assert other.lock("l", "w2", 0)
-        store.unlock("l", "w1")  # whether it ran out or not
+        store.unlock("l", "w1")  # expired or not
         assert other.lock("l", "w2", 60, renew=True)
 
     def test_one_of_many_takes_a_lock(self, store: Store, other: Store) -> None:
-        """Else: of racing workers two get it, or none, or those who come second an error."""
+        """Wrong: of racing workers two get the lock, or none, or the losers get an error."""
         handles = [store, other] * 4
         for n in range(_ROUNDS):
-            name = f"l{n % 3}"  # the first of them is new, the others ran out
+            name = f"l{n % 3}"  # the first lock is new, the others have expired
             takes = [partial(h.lock, name, f"w{n}.{i}", 60) for i, h in enumerate(handles)]
             won = together(takes)
             assert sorted(won) == [False] * 7 + [True]
@@ -95,7 +95,7 @@ class LockContract(Contract):
                 other.unlock(name, winner)
 
     def test_turns_are_taken(self, store: Store, other: Store) -> None:
-        """Else: two are within at once while locks are made, given back and made anew."""
+        """Wrong: two hold a lock together while locks are created, released and created again."""
         within: list[str] = []
 
         def wait(handle: Store, owner: str) -> None:
@@ -103,7 +103,7 @@ class LockContract(Contract):
                 if handle.lock("l", owner, 60):
                     return
                 time.sleep(0.001)
-            pytest.fail("A lock was not given back.")
+            pytest.fail("A lock was not released.")
 
         def work(handle: Store, owner: str) -> None:
             for _ in range(5):
@@ -119,7 +119,7 @@ class LockContract(Contract):
         assert store.lock("l", "w", 60)
 
     def test_locks_of_other_names_are_apart(self, store: Store, other: Store) -> None:
-        """Else: users whose names look alike, or are long, keep each other waiting."""
+        """Wrong: users with similar or long names block each other."""
         names = ["l", "L", "l ", " l", "ä", "Ä", "a", "日本", "{l}", "l}", "l:l", "x" * 63]
         names += ["x" * 64, "日" * 64, "日" * 63 + "本"]
         for name in names:
@@ -132,7 +132,7 @@ class LockContract(Contract):
         assert not store.lock("L", "w", 60)
 
     def test_owners_of_other_names_are_apart(self, store: Store, other: Store) -> None:
-        """Else: an owner's name that looks alike opens another's lock."""
+        """Wrong: an owner with a similar name opens another's lock."""
         assert store.lock("l", "w", 60)
         for owner in ("W", "w ", "ẃ"):
             other.unlock("l", owner)
@@ -142,7 +142,7 @@ class LockContract(Contract):
     def test_locks_of_namespaces_are_apart(
         self, store: Store, other: Store, elsewhere: Store
     ) -> None:
-        """Else: one deployment's workers wait for another's, or give its locks away."""
+        """Wrong: workers of one namespace wait for another's, or release its locks."""
         assert store.lock("l", "w", 60)
         assert not elsewhere.lock("l", "w", 60, renew=True)
         assert elsewhere.lock("l", "w2", 60)
@@ -151,7 +151,7 @@ class LockContract(Contract):
         assert not other.lock("l", "w2", 60)
 
     def test_locks_are_apart_from_sessions(self, store: Store, other: Store) -> None:
-        """Else: a lock is listed as a session, ends with one, or holds its lease."""
+        """Wrong: a lock is listed as a session, ends with one, or holds its lease."""
         assert store.lock("s", "w1", 60)
         assert other.head("s") is None
         assert (store.sessions(), store.due(), store.counts()) == ([], [], Counts(0, 0))

@@ -1,4 +1,4 @@
-"""What every session store must do so that a retried write stores nothing twice, as tests."""
+"""Contract tests for idempotent writes of session stores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from agent_memory.core.once import (
+from agent_memory.core.idempotency import (
     Appended,
     KeptKey,
     Once,
@@ -40,7 +40,7 @@ def terms(
     day: int = 0,
     since: int | None = None,
 ) -> Once:
-    """Terms for drafts, on a day; keys of before another day are forgotten."""
+    """Return idempotency terms for drafts on a day; keys from before `since` are forgotten."""
     messages = [one.message for one in drafts]
     return Once(
         key=None if key is None else key_of(key, messages),
@@ -52,24 +52,24 @@ def terms(
 
 
 def said(store: Store, session_id: str = "s") -> list[str]:
-    """What the log says, without what makes it heavy."""
+    """Return the log's texts, without the padding that makes entries large."""
     return [entry.message.text().split()[0] for entry in store.read(session_id)]
 
 
 def once(
     store: Store, text: str, key: str | None = None, *, day: int = 0, since: int | None = None
 ) -> Appended:
-    """Append one message under a key; by default its own text."""
+    """Append one message under a key; the default key is its text."""
     drafts = [draft(text)]
     given = terms(drafts, key or text.split()[0], day=day, since=since)
     return store.append_once("s", drafts, given)
 
 
 class OnceContract(Contract):
-    """What a `SessionStore` must do so that a retried write stores nothing twice."""
+    """Contract of a `SessionStore` for retries: a retried write stores nothing twice."""
 
     def test_a_key_is_used_once(self, store: Store, other: Store) -> None:
-        """Else: a caller who did not hear the answer, and asks again, is stored twice."""
+        """Wrong: a caller that missed the reply and retries stores its message twice."""
         drafts = [draft("a"), draft("b", 4)]
         first = store.append_once("s", drafts, terms(drafts, "k"), "u")
         assert (first.places, first.before) == ((0, 1), None)
@@ -90,7 +90,7 @@ class OnceContract(Contract):
         assert said(other) == ["a", "b", "c"]
 
     def test_a_key_with_other_content(self, store: Store, other: Store) -> None:
-        """Else: what is new is taken for what was said, and lost without a word."""
+        """Wrong: new content under a used key is silently dropped as a repetition."""
         once(store, "a", "k")
         for handle in (other, store):
             with pytest.raises(Conflict, match="'k'"):
@@ -104,7 +104,7 @@ class OnceContract(Contract):
         assert once(other, "f", "new").head.end == 3
 
     def test_keys_of_sessions_and_namespaces(self, store: Store, elsewhere: Store) -> None:
-        """Else: what is said in one session is not said in another with the same key."""
+        """Wrong: a key used in one session blocks the same key in another."""
         drafts = [draft("a")]
         given = terms(drafts, "k")
         assert store.append_once("s", drafts, given).places == (0,)
@@ -114,7 +114,7 @@ class OnceContract(Contract):
         assert len(store.keys("s")) == 1
 
     def test_messages_with_ids(self, store: Store, other: Store) -> None:
-        """Else: of a list that was stored in part the rest is missing, or the part doubled."""
+        """Wrong: after a list was stored in part, a retry loses the rest or repeats the part."""
         drafts = [draft(f"{n}", id=f"m{n}") for n in range(5)]
         some = [drafts[1], drafts[3]]
         assert store.append_once("s", some, terms(some, ids=True)).head.end == 2
@@ -131,7 +131,7 @@ class OnceContract(Contract):
         assert store.append_once("s", mixed, terms(mixed, ids=True)).places == (1, 2)
 
     def test_an_id_twice_in_a_list(self, store: Store) -> None:
-        """Else: a list that says the same twice is stored twice, or the second is lost."""
+        """Wrong: a list with a repeated id is stored twice, or its second part is lost."""
         drafts = [draft("a", id="m"), draft("b"), draft("a", id="m")]
         assert store.append_once("s", drafts, terms(drafts, ids=True)).places == (0, 1)
         drafts = [draft("c", id="n"), draft("d", id="n")]
@@ -140,13 +140,13 @@ class OnceContract(Contract):
         assert said(store) == ["a", "b"]
 
     def test_a_key_is_no_id(self, store: Store) -> None:
-        """Else: a key that looks like a message's id loses the message."""
+        """Wrong: a message is lost because a key equals its id."""
         once(store, "a", "k")
         drafts = [draft("a", id="k")]
         assert store.append_once("s", drafts, terms(drafts, ids=True)).head.end == 2
 
     def test_an_expected_end(self, store: Store, other: Store) -> None:
-        """Else: who decided by an older log writes after what it has not seen."""
+        """Wrong: a writer that read an older log appends after entries that it has not seen."""
         first = [draft("a")]
         with pytest.raises(Conflict, match="ends at 0"):
             store.append_once("s", first, terms(first, end=1))
@@ -165,7 +165,7 @@ class OnceContract(Contract):
         assert said(store) == ["a", "b", "a", "d"]
 
     def test_racing_retries(self, store: Store, other: Store) -> None:
-        """Else: of retries that overtake each other two are stored."""
+        """Wrong: two of several concurrent retries are stored."""
         handles = [store, other] * 4
         for n in range(5):
             calls = [partial(once, handle, f"m{n}") for handle in handles]
@@ -175,7 +175,7 @@ class OnceContract(Contract):
         assert said(store) == [f"m{n}" for n in range(5)]
 
     def test_racing_writers_that_expect_an_end(self, store: Store, other: Store) -> None:
-        """Else: two go on from the same log."""
+        """Wrong: two writers continue from the same end of the log."""
 
         def write(handle: Store, text: str, end: int) -> str | None:
             drafts = [draft(text), draft(text)]
@@ -193,7 +193,7 @@ class OnceContract(Contract):
             assert said(store)[2 * n :] == winners * 2
 
     def test_keys_beside_other_writers(self, store: Store, other: Store) -> None:
-        """Else: writers without keys, and changes of heads, have keys forgotten."""
+        """Wrong: keys are forgotten because of writers without keys or changes of the head."""
         for n in range(4):
             assert once(store, f"k{n}").places
             other.append("s", [draft("plain")])
@@ -204,7 +204,7 @@ class OnceContract(Contract):
 
     @pytest.mark.parametrize("weight", ["", _HEAVY], ids=["light", "heavy"])
     def test_many_keys(self, store: Store, other: Store, weight: str) -> None:
-        """Else: of many keys some are forgotten, or another one is found."""
+        """Wrong: of many keys some are forgotten, or a lookup finds another key."""
         texts = [f"m{n} {weight}" for n in range(90)]
         for n, text in enumerate(texts):
             assert once(store if n % 3 else other, text).head.end == n + 1
@@ -219,7 +219,7 @@ class OnceContract(Contract):
 
     @pytest.mark.parametrize("weight", ["", _HEAVY], ids=["light", "heavy"])
     def test_keys_outlive_what_expires(self, store: Store, other: Store, weight: str) -> None:
-        """Else: once a log is shortened, a late retry is stored again."""
+        """Wrong: after a log was shortened, a late retry is stored again."""
         texts = [f"m{n} {weight}" for n in range(60)]
         for text in texts:
             once(store, text)
@@ -233,14 +233,14 @@ class OnceContract(Contract):
     def test_what_was_taken_back_can_be_said_again(
         self, store: Store, other: Store, weight: str
     ) -> None:
-        """Else: who takes a message back and gives it once more loses it."""
+        """Wrong: a message that was taken back and is sent again is lost."""
         texts = [f"m{n} {weight}" for n in range(60)]
         for text in texts:
             once(store, text)
         both = [draft(f"both {weight}"), draft("of two")]
         store.append_once("s", both, terms(both, "both"))
         assert other.rewrite(stored(other), 61) is not None
-        assert not store.append_once("s", both, terms(both, "both")).places  # half of it is there
+        assert not store.append_once("s", both, terms(both, "both")).places  # half of it is stored
         assert other.rewrite(stored(other), 20) is not None
         assert len(other.keys("s")) == 20
         assert not any(once(store, text).places for text in texts[:20])
@@ -252,7 +252,7 @@ class OnceContract(Contract):
 
     @pytest.mark.parametrize("weight", ["", _HEAVY], ids=["light", "heavy"])
     def test_what_was_replaced_stays_known(self, store: Store, other: Store, weight: str) -> None:
-        """Else: what was replaced, or redacted, comes back with a late retry."""
+        """Wrong: a replaced or redacted message comes back with a late retry."""
         texts = [f"m{n} {weight}" for n in range(50)]
         for text in texts:
             once(store, text)
@@ -266,7 +266,7 @@ class OnceContract(Contract):
         assert len(store.keys("s")) == 50
 
     def test_a_deletion_takes_keys_along(self, store: Store, other: Store) -> None:
-        """Else: a session that is begun anew knows what was said in a deleted one."""
+        """Wrong: a new session under a deleted session's id still has its keys."""
         for n in range(50):
             once(store, f"m{n}")
         other.delete("s")
@@ -276,11 +276,11 @@ class OnceContract(Contract):
         assert not once(other, "m7").places
 
     def test_old_keys_are_forgotten(self, store: Store, other: Store) -> None:
-        """Else: keys pile up for ever, or go before their time."""
+        """Wrong: keys accumulate forever, or expire too early."""
         for day in range(60):
             once(store, f"m{day}", day=day)
         assert not once(other, "m9", day=60, since=9).places
-        assert len(store.keys("s")) == 60  # nothing was appended, and nothing removed
+        assert len(store.keys("s")) == 60  # no append, so no expiry
         assert once(other, "m8", day=60, since=9).head.end == 61
         assert [one.seq for one in store.keys("s")] == [*range(10, 62)]
         assert not once(store, "m8", day=60, since=9).places
@@ -290,7 +290,7 @@ class OnceContract(Contract):
             assert once(other, f"m{day}", day=100, since=70).head.end == 63 + day
 
     def test_who_may_not_write(self, store: Store, other: Store) -> None:
-        """Else: a stranger learns what was said under a key, or writes to a deleted session."""
+        """Wrong: another user learns what a key stored, or writes to a deleted session."""
         drafts = [draft("a")]
         store.append_once("s", drafts, terms(drafts, "k"), "u")
         for given in (terms(drafts, "k"), terms(drafts, "l"), terms(drafts, end=1)):
@@ -304,7 +304,7 @@ class OnceContract(Contract):
         assert said(store) == ["a"]
 
     def test_a_user_is_named_with_a_key(self, store: Store, other: Store) -> None:
-        """Else: a session is claimed by a retry that stored nothing, or never."""
+        """Wrong: a retry that stores nothing claims the session, or a session is never claimed."""
         drafts = [draft("a")]
         store.append_once("s", drafts, terms(drafts, "k"))
         assert other.move(replace(stored(other), cursors={"b": 1})) is not None
@@ -319,7 +319,7 @@ class OnceContract(Contract):
         assert ruled == stored(other)
 
     def test_keys_are_read_and_brought(self, store: Store, other: Store) -> None:
-        """Else: a session that is moved to another store forgets what was said there."""
+        """Wrong: a session that moves to another store loses its keys."""
         assert store.keys("s") == []
         kept = [
             KeptKey(key_of(f"k{n}", []).name, digest_of([]), n + 1, n + 2, 3 * n, DAY)
@@ -343,7 +343,7 @@ class OnceContract(Contract):
         assert store.keys("s") == kept[:50]
 
     def test_keys_are_brought_under_a_lease(self, store: Store, other: Store) -> None:
-        """Else: who lost its lease writes into what another has begun."""
+        """Wrong: a worker that lost its lease writes keys into its successor's session."""
         kept = KeptKey(key_of("k", []).name, digest_of([]), 1, 1, 3, DAY)
         store.append("s", [draft("a")])
         assert store.lease("s", "one", 60)
@@ -358,12 +358,12 @@ class OnceContract(Contract):
 
 
 def first_kept(store: Store) -> KeptKey:
-    """The only key of a session."""
+    """Return the only key of a session."""
     (kept,) = store.keys("s")
     return kept
 
 
 def kept_end(done: Appended) -> int:
-    """The end that was kept with a key that was known."""
+    """Return the end that was stored with a known key."""
     assert done.before is not None
     return done.before.end

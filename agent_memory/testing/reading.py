@@ -1,4 +1,4 @@
-"""What every store must do when all of its records are read, as tests."""
+"""Contract tests for stores when all of their records are read."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from agent_memory.testing.features import for_words, units, worded
 
 
 class AllFactsContract(Contract):
-    """What a `RecordStore` must do when all of it is read."""
+    """Contract of a `RecordStore` for reading everything."""
 
     def test_all_records_are_given_once(self, store: Store, other: Store) -> None:
-        """Else: a deployment that is moved loses records, or has some twice."""
+        """Wrong: a move to another store loses records, or repeats some."""
         blocks = {"facts": 450, "_place": 3, "notes": 201, "a%b_c": 1, "A": 2}
         expected: set[tuple[str, str]] = set()
         for block, count in blocks.items():
@@ -34,14 +34,14 @@ class AllFactsContract(Contract):
         assert by_place["notes", "notes-3"] == same
 
     def test_those_of_other_namespaces_are_not_read(self, store: Store, elsewhere: Store) -> None:
-        """Else: a deployment that is moved takes records of another along."""
+        """Wrong: a move to another store includes another namespace's records."""
         store.put_records("facts", [record("a")])
         elsewhere.put_records("facts", [record("foreign")])
         elsewhere.put_records("theirs", [record("foreign")])
         assert [(block, one.id) for block, one in store.all_records()] == [("facts", "a")]
 
     def test_of_nothing_nothing(self, store: Store) -> None:
-        """Else: an empty store can't be moved."""
+        """Wrong: an empty store cannot be moved."""
         assert list(store.all_records()) == []
         store.put_records("facts", [record("a")])
         store.delete_records("facts", record_id="a")
@@ -49,10 +49,10 @@ class AllFactsContract(Contract):
 
 
 class AllVectorsContract(Contract):
-    """What a `VectorStore` must do when all of it is read."""
+    """Contract of a `VectorStore` for reading everything."""
 
     def test_vectors_come_as_they_went(self, store: Store, other: Store) -> None:
-        """Else: what is moved is found by less than before, or twice, or not at all."""
+        """Wrong: a moved record has fewer features, or is found twice, or not at all."""
         names = [f"r{n}" for n in range(450)]
         records = [
             record(name, f"user:{n % 3}", f"s{n % 4}", last=n) for n, name in enumerate(names)
@@ -75,7 +75,7 @@ class AllVectorsContract(Contract):
         assert list(other.all_vectors("unknown")) == []
 
     def test_records_without_vectors_come_too(self, store: Store) -> None:
-        """Else: what is found by its words alone is left behind."""
+        """Wrong: records that have only words are left behind."""
         store.open_vectors("v", 0, "no embedder")
         store.put_vectors("v", [record("a"), record("b")], worded(["red fox", "owl"]))
         found = {one.id: row for one, row in _read(store)}
@@ -84,7 +84,7 @@ class AllVectorsContract(Contract):
         assert len(found["a"][0]) == 0
 
     def test_a_copy_is_searched_alike(self, store: Store, elsewhere: Store) -> None:
-        """Else: after a move the same question finds something else, or in another order."""
+        """Wrong: after a move the same question finds other records, or in another order."""
         words = [f"{'red ' * (n % 4)}fox {'den ' * (n % 3)}owl{n % 7}" for n in range(60)]
         records = [record(f"r{n:02}", f"user:{n % 2}") for n in range(60)]
         store.open_vectors("v", 8, "model")
@@ -104,7 +104,7 @@ class AllVectorsContract(Contract):
                     assert np.allclose(scores, before[name], atol=1e-5)
 
     def test_blocks_are_listed(self, store: Store, other: Store) -> None:
-        """Else: vectors of a block are left behind, or announced as of another model."""
+        """Wrong: vectors of a block are left behind, or assigned to another model."""
         assert store.vector_blocks() == {}
         store.open_vectors("v", 8, "a model: of 8")
         store.put_vectors("v", [record("a")], worded(["fox"], meaning=units(1)))
@@ -115,7 +115,7 @@ class AllVectorsContract(Contract):
         assert set(other.vector_blocks()) == {"v"}
 
     def test_blocks_of_other_namespaces_are_left_out(self, store: Store, elsewhere: Store) -> None:
-        """Else: a deployment that is moved takes vectors of another along."""
+        """Wrong: a move to another store includes another namespace's vectors."""
         elsewhere.open_vectors("theirs", 3, "model")
         elsewhere.put_vectors("theirs", [record("a")], worded(["fox"], meaning=units(1, 3)))
         assert store.vector_blocks() == {}
@@ -126,9 +126,9 @@ _Row = tuple[np.ndarray, ...]
 
 
 def _row(features: Features, place: int) -> _Row:
-    """All features of one record."""
+    """Return all features of one record."""
     terms = np.stack(features.words[place])
-    ordered = terms[:, np.argsort(terms[0])]  # the order of words tells nothing
+    ordered = terms[:, np.argsort(terms[0])]  # the order of words is arbitrary
     where = np.array(features.places[place].tolist())
     return (features.meaning[place], features.tokens.of_record(place), where, *ordered)
 

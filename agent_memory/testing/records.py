@@ -1,4 +1,4 @@
-"""What every fact store must do, as tests. See `agent_memory.testing.contract`."""
+"""Contract tests for fact stores; see `agent_memory.testing.contract`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from agent_memory.testing.reading import AllFactsContract
 
 
 class RecordStoreContract(AllFactsContract):
-    """What a `RecordStore` must do."""
+    """Contract of a `RecordStore`."""
 
     def test_facts_put_and_list(self, store: Store, other: Store) -> None:
-        """Else: a field of a record is lost, or another owner's or block's records appear."""
+        """Wrong: a field of a record is lost, or another owner's or block's records appear."""
         kept = record(
             "r", text="é 😀 \x00 \ud800", sources=(3, 1), first=1, last=3,
             metadata={"n": [1, {"x": None}], "s": "\udfff"},
@@ -30,13 +30,13 @@ class RecordStoreContract(AllFactsContract):
         assert other.records("facts", "user:b") == []
 
     def test_facts_order(self, store: Store) -> None:
-        """Else: facts change their order from call to call."""
+        """Wrong: facts change their order from call to call."""
         late = DAY + timedelta(microseconds=1)
         store.put_records("facts", [record("c", created_at=late), record("b"), record("a")])
         assert [r.id for r in store.records("facts", "user:a")] == ["a", "b", "c"]
 
     def test_facts_overwrite_by_id(self, store: Store) -> None:
-        """Else: a retry doubles what it wrote, or the old owner keeps it."""
+        """Wrong: a retry stores a duplicate, or the old owner still has the record."""
         store.put_records("facts", [record("r", text="old"), record("r", text="newer")])
         assert [r.text for r in store.records("facts", "user:a")] == ["newer"]
         store.put_records("facts", [record("r", owner="user:b", text="newest")])
@@ -46,7 +46,7 @@ class RecordStoreContract(AllFactsContract):
     def test_a_record_is_swapped_by_who_saw_the_one_before(
         self, store: Store, other: Store, elsewhere: Store
     ) -> None:
-        """Else: a counter goes back to what one writer had seen of it."""
+        """Wrong: a writer with a stale counter overwrites a newer one."""
         one, two = record("n", last=1, text="1"), record("n", last=2, text="2", owner="user:b")
         assert not store.swap_record("facts", two, 1)
         assert store.record("facts", "n") is None
@@ -65,7 +65,7 @@ class RecordStoreContract(AllFactsContract):
         assert store.swap_record("facts", one, None)
 
     def test_of_writers_who_swap_at_once_one_wins(self, store: Store, other: Store) -> None:
-        """Else: two writers pass a limit that both have read, or nobody gets on."""
+        """Wrong: two writers pass a limit that both have read, or none makes progress."""
 
         def add(of: Store) -> None:
             for _ in range(5):
@@ -81,7 +81,7 @@ class RecordStoreContract(AllFactsContract):
         assert kept.last == 30
 
     def test_facts_replacing(self, store: Store) -> None:
-        """Else: a second answer stands beside the first, or takes neighbours with it."""
+        """Wrong: a second answer is added to the first, or its neighbours are removed."""
         spans = {"a": (1, 2), "b": (2, 4), "c": (4, 6), "d": (6, 9), "e": (7, 7), "f": (1, 20)}
         store.put_records(
             "facts", [record(n, first=first, last=last) for n, (first, last) in spans.items()]
@@ -95,7 +95,7 @@ class RecordStoreContract(AllFactsContract):
         assert [r.id for r in store.records("facts", "user:a")] == ["e", "t", "z"]
 
     def test_facts_delete(self, store: Store) -> None:
-        """Else: a deletion leaves records behind or takes more than was named."""
+        """Wrong: a deletion leaves records behind or removes others."""
 
         def fill() -> None:
             store.put_records("facts", [record(f"a{n}", last=n) for n in range(4)])
@@ -129,7 +129,7 @@ class RecordStoreContract(AllFactsContract):
             store.delete_records("facts")
 
     def test_a_record_is_found_by_its_id(self, store: Store, elsewhere: Store) -> None:
-        """Else: another block's or deployment's is given, or one that is gone."""
+        """Wrong: another block's or namespace's record is returned, or a deleted one."""
         store.put_records("facts", [record("r", text="ours"), record("r2", owner="user:b")])
         store.put_records("notes", [record("r", text="a note")])
         elsewhere.put_records("facts", [record("r", text="theirs")])
@@ -144,7 +144,7 @@ class RecordStoreContract(AllFactsContract):
     def test_owners_are_told_by_the_beginning_of_their_names(
         self, store: Store, elsewhere: Store
     ) -> None:
-        """Else: an owner is passed over or told twice, or one that has nothing any more is told."""
+        """Wrong: an owner is missing or listed twice, or an owner without records is listed."""
         owners = ["a", "a\x1fb", "a\x1fb\x1fc", "a\x1fB", "ab", "\u00e4\x1fb", "a%", "b"]
         for number, owner in enumerate(owners):
             store.put_records("facts", [record(f"{number}-{n}", owner=owner) for n in range(3)])
@@ -157,7 +157,7 @@ class RecordStoreContract(AllFactsContract):
         assert store.owners("facts", "a\x1f") == ["a\x1fB", "a\x1fb\x1fc"]
 
     def test_facts_returned_records_are_the_callers(self, store: Store) -> None:
-        """Else: a caller who changes metadata changes what is stored."""
+        """Wrong: a caller who changes returned metadata changes the stored record."""
         given = record("r", metadata={"tags": ["kept"]})
         store.put_records("facts", [given])
         given.metadata["tags"].append("changed")
@@ -165,7 +165,7 @@ class RecordStoreContract(AllFactsContract):
         assert store.records("facts", "user:a")[0].metadata == {"tags": ["kept"]}
 
     def test_facts_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
-        """Else: one deployment reads or deletes another's facts."""
+        """Wrong: one namespace reads or deletes another's facts."""
         store.put_records("facts", [record("r", text="ours")])
         elsewhere.put_records("facts", [record("r", text="theirs")], replacing=("s", 1, 1))
         assert [r.text for r in store.records("facts", "user:a")] == ["ours"]

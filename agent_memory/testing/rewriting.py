@@ -1,4 +1,4 @@
-"""What every session store must do when a log is written anew from a place on, as tests."""
+"""Contract tests for session stores that rewrite a log from a place on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEAVY = "x" * 3_000
 
 
 def entries(first: int, last: int, said: str = "", total: int = 0) -> list[Entry]:
-    """Entries as another store had them: each a day after the one before, of three tokens."""
+    """Return entries as another store had them: one a day, of three tokens each."""
     return [
         Entry(
             "s",
@@ -35,12 +35,12 @@ def entries(first: int, last: int, said: str = "", total: int = 0) -> list[Entry
 
 
 def begun(**fields: Any) -> Head:
-    """The head of a session that is to begin."""
+    """Return the head of a session to be imported."""
     return replace(empty_head("s", "u", DAY), **fields)
 
 
 def _again(entry: Entry) -> Entry:
-    """The entry, with a mark behind what it says."""
+    """Return the entry with a mark after its text."""
     message = Message(role="user", content=f"{entry.message.text()}+", created_at=DAY)
     return replace(entry, message=message, created_at=DAY)
 
@@ -50,11 +50,11 @@ def _texts(store: Store) -> list[str]:
 
 
 class RewriteContract(Contract):
-    """What a `SessionStore` must do when a log is written anew from a place on."""
+    """Contract of a `SessionStore` for rewriting a log from a place on."""
 
     @pytest.mark.parametrize("said", ["", _HEAVY], ids=["light", "heavy"])
     def test_a_session_begins_as_it_was(self, store: Store, other: Store, said: str) -> None:
-        """Else: a session that is brought from elsewhere has other seqs, times or totals."""
+        """Wrong: an imported session has other seqs, times or totals."""
         summary = Summary("so far", 6, 3, "local", redo_after=0)
         system = Message(role="system", content="rules", created_at=DAY)
         head = begun(
@@ -76,14 +76,14 @@ class RewriteContract(Contract):
         assert store.append("s", [draft("again", 5)]).end == 42
 
     def test_one_that_is_there_is_not_begun(self, store: Store, other: Store) -> None:
-        """Else: what is brought from elsewhere takes the place of what was said here."""
+        """Wrong: an import replaces an existing session."""
         head = store.append("s", [draft("here")])
         assert other.rewrite(begun(), 0, entries(1, 2)) is None
         assert stored(store) == head
         assert _texts(store) == ["here"]
 
     def test_one_of_many_begins(self, store: Store, other: Store) -> None:
-        """Else: two that bring the same session mix their logs."""
+        """Wrong: two concurrent imports of a session mix their logs."""
         handles = [store, other] * 3
         calls = [
             partial(one.rewrite, begun(cursors={"n": n}), 0, entries(1, 5, f" by {n}"))
@@ -94,7 +94,7 @@ class RewriteContract(Contract):
         assert _texts(other) == [f"{seq} by {winner.cursors['n']}" for seq in range(1, 6)]
 
     def test_after_a_deletion_it_begins_anew(self, store: Store, other: Store) -> None:
-        """Else: something that was deleted comes back with what takes its place."""
+        """Wrong: deleted data comes back with the session that replaces it."""
         store.append("s", [draft(f"secret {n}") for n in range(9)], "v")
         store.delete("s")
         assert other.rewrite(begun(), 0, entries(1, 2)) is not None
@@ -104,7 +104,7 @@ class RewriteContract(Contract):
 
     @pytest.mark.parametrize("said", ["", _HEAVY], ids=["light", "heavy"])
     def test_a_log_is_brought_in_parts(self, store: Store, other: Store, said: str) -> None:
-        """Else: of a long log only the first part arrives, or a part twice."""
+        """Wrong: only the first part of a long log arrives, or a part arrives twice."""
         log = entries(1, 60, said)
         head = store.rewrite(begun(deleting=True), 0, log[:10])
         for at in range(10, 60, 10):
@@ -120,7 +120,7 @@ class RewriteContract(Contract):
         assert store.append("s", [draft("61")]).end == 61
 
     def test_a_log_that_began_later(self, store: Store, other: Store) -> None:
-        """Else: what has expired elsewhere is missed here, or seqs begin anew."""
+        """Wrong: an imported log misses expired entries, or its seqs start at 1."""
         log = entries(21, 30, total=60)
         head = store.rewrite(begun(expired=20, start=25, start_total=75), 20, log)
         assert head is not None
@@ -136,7 +136,7 @@ class RewriteContract(Contract):
     def test_what_is_there_gives_way(
         self, store: Store, other: Store, after: int, said: str
     ) -> None:
-        """Else: of what was to be written over something stays, or what was not goes."""
+        """Wrong: an entry to be overwritten stays, or another is removed."""
         store.append("s", [draft(f"{n}{said}") for n in range(1, 41)], "u")
         new = entries(after + 1, 40, f" anew{said}", 3 * after)
         head = stored(other)
@@ -156,7 +156,7 @@ class RewriteContract(Contract):
         assert other.counts().entries == 41
 
     def test_another_number_takes_its_place(self, store: Store, other: Store) -> None:
-        """Else: a log that gets shorter or longer keeps its former end."""
+        """Wrong: a log that becomes shorter or longer keeps its former end."""
         head: Head | None = store.append("s", [draft(str(n)) for n in range(1, 11)])
         for count in (3, 25, 1, 60, 2):
             assert head is not None
@@ -168,7 +168,7 @@ class RewriteContract(Contract):
             store, other = other, store
 
     def test_a_log_that_begins_later_is_rewritten(self, store: Store) -> None:
-        """Else: the numbers of what was written over are those of a whole log."""
+        """Wrong: a rewrite numbers the entries of a shortened log as those of a whole one."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
         head = store.move(replace(stored(store), expired=4))
         assert head is not None
@@ -179,7 +179,7 @@ class RewriteContract(Contract):
         assert store.read("s") == new
 
     def test_nothing_unseen_is_written_over(self, store: Store, other: Store) -> None:
-        """Else: a message that came meanwhile is lost, though it was acknowledged."""
+        """Wrong: an acknowledged message that arrived meanwhile is lost."""
         head = store.append("s", [draft("a"), draft("b")])
         other.append("s", [draft("c")])
         assert store.rewrite(head, 0, entries(1, 2)) is None
@@ -190,7 +190,7 @@ class RewriteContract(Contract):
         assert stored(store) == moved
 
     def test_only_who_holds_the_lease(self, store: Store, other: Store) -> None:
-        """Else: a worker that stalled writes over what another has written since."""
+        """Wrong: a stalled worker overwrites its successor's entries."""
         head = store.append("s", [draft("a"), draft("b")])
         assert store.lease("s", "stalled", 0.001)
         while not other.lease("s", "next", 60):
@@ -202,7 +202,9 @@ class RewriteContract(Contract):
         assert _texts(store) == ["1"]
 
     def test_appends_race_rewrites(self, store: Store, other: Store) -> None:
-        """Else: an acknowledged message is written over unseen, or seqs have gaps."""
+        """Wrong: a rewrite removes an acknowledged message that it
+        had not seen, or seqs have gaps.
+        """
         store.append("s", [draft("first")])
 
         def append(handle: Store, name: str) -> None:
@@ -228,7 +230,7 @@ class RewriteContract(Contract):
         assert (stored(other).end, stored(other).total) == (61, 183)
 
     def test_callers_keep_their_own(self, store: Store) -> None:
-        """Else: what a caller does with his message later changes the log."""
+        """Wrong: a caller who changes its message later changes the log."""
         content = [{"type": "text", "text": "as it was"}]
         message = Message(role="user", content=content, created_at=DAY)
         store.rewrite(begun(), 0, [Entry("s", 1, message, 3, 3, "test", DAY)])

@@ -1,4 +1,4 @@
-"""What every session store must do, as tests. See `agent_memory.testing.contract`."""
+"""Contract tests for session stores; see `agent_memory.testing.contract`."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _MESSAGES: dict[str, dict[str, Any]] = {
 class SessionStoreContract(
     AppendContract, ExpiryContract, LaggingContract, OnceContract, RewriteContract
 ):
-    """What a `SessionStore` must do."""
+    """Contract of a `SessionStore`."""
 
     def test_read_pages(self, store: Store) -> None:
-        """Else: a page repeats, skips or reorders entries."""
+        """Wrong: a page repeats, skips or reorders entries."""
         store.append("s", [draft(str(n)) for n in range(1, 8)])
         store.append("t", [draft("other")])
 
@@ -65,7 +65,7 @@ class SessionStoreContract(
         assert {e.session_id for e in store.read("s")} == {"s"}
 
     def test_pick(self, store: Store) -> None:
-        """Else: entries come in the order asked for, twice, or from another session."""
+        """Wrong: entries come in the requested order, twice, or from another session."""
         store.append("s", [draft(str(n)) for n in range(1, 1202)])
         assert [e.message.content for e in store.pick("s", [5, 2, 2, 999])] == ["2", "5", "999"]
         assert len(store.pick("s", range(-3, 2000))) == 1201
@@ -73,7 +73,7 @@ class SessionStoreContract(
         assert store.pick("nobody", [1]) == []
 
     def test_returned_values_are_the_callers(self, store: Store) -> None:
-        """Else: a caller who changes a list changes the log."""
+        """Wrong: a caller who changes a returned list changes the log."""
         parts = [{"type": "text", "text": "kept"}]
         store.append("s", [draft(parts), draft(parts, role="system")])
         parts[0]["text"] = "changed"
@@ -89,7 +89,7 @@ class SessionStoreContract(
         assert head.system.text() == "kept"
 
     def test_missing_session(self, store: Store) -> None:
-        """Else: asking after a session creates it or fails."""
+        """Wrong: reading a missing session creates it or fails."""
         ghost = replace(store.append("s", [draft("a")]), session_id="ghost")
         assert store.head("ghost") is None
         assert store.read("ghost") == []
@@ -101,7 +101,7 @@ class SessionStoreContract(
         assert store.counts() == Counts(sessions=1, entries=1)
 
     def test_standing(self, store: Store, other: Store) -> None:
-        """Else: recalls from a session that is being deleted are shown, or others are hidden."""
+        """Wrong: recalls from a session that is being deleted are shown, or others are hidden."""
         names = [f"s{n}" for n in range(1, 700)]
         assert store.existing(names) == set()
         for name in names[:4]:
@@ -114,7 +114,7 @@ class SessionStoreContract(
         assert store.existing(names) == {"s1", "s4"}
 
     def test_move_keeps_every_field(self, store: Store) -> None:
-        """Else: a field of the head is forgotten or mangled on its way."""
+        """Wrong: a field of the head is lost or changed."""
         head = store.append("s", [draft(str(n), n) for n in range(1, 6)])
         summary = Summary("so far: \x00 \ud800 😀", 6, 3, "local", redo_after=0, redo_text=None)
         wanted = replace(
@@ -139,7 +139,7 @@ class SessionStoreContract(
         assert stored(store) == cleared
 
     def test_move_leaves_end_and_total_to_the_log(self, store: Store, other: Store) -> None:
-        """Else: a compaction takes back what was appended while it ran."""
+        """Wrong: a compaction undoes appends that happened meanwhile."""
         head = store.append("s", [draft("a", 3)])
         other.append("s", [draft("b", 4)])
         moved = store.move(replace(head, start=1, start_total=3))
@@ -148,7 +148,7 @@ class SessionStoreContract(
         assert stored(other) == moved
 
     def test_stale_move_loses(self, store: Store, other: Store) -> None:
-        """Else: the later of two compactions overwrites the earlier."""
+        """Wrong: the later of two compactions overwrites the earlier."""
         head = store.append("s", [draft("a"), draft("b")])
         assert other.move(replace(head, start=1)) is not None
         assert store.move(replace(head, start=2)) is None
@@ -156,7 +156,7 @@ class SessionStoreContract(
         assert (stored(store).start, stored(store).end) == (1, 2)
 
     def test_move_does_not_touch_a_session_begun_anew(self, store: Store) -> None:
-        """Else: a compaction of a deleted session lands in the one that took its id."""
+        """Wrong: a compaction of a deleted session changes the session that now has its id."""
         head = store.append("s", [draft("secret")], "u")
         store.delete("s")
         anew = store.append("s", [draft("hello")], "v")
@@ -164,7 +164,7 @@ class SessionStoreContract(
         assert stored(store) == anew
 
     def test_one_of_many_moves_wins(self, store: Store, other: Store) -> None:
-        """Else: two writers both believe that their head is the stored one."""
+        """Wrong: two writers both believe that their head is the stored one."""
         head = store.append("s", [draft("a")])
         handles = [store, other] * 4
         moves = [partial(h.move, replace(head, cursors={"n": n})) for n, h in enumerate(handles)]
@@ -172,7 +172,7 @@ class SessionStoreContract(
         assert winners == [stored(store)]
 
     def test_a_log_is_cut(self, store: Store) -> None:
-        """Else: popped messages come back, or later ones continue from a wrong place."""
+        """Wrong: popped messages come back, or later ones continue from a wrong seq."""
         head = store.append("s", [draft(str(n), n) for n in range(1, 6)])
         cut = store.rewrite(replace(head, cursors={"vector": 2}), 2)
         assert cut is not None
@@ -187,7 +187,7 @@ class SessionStoreContract(
         assert store.append("s", [draft("again", 2)]).total == 2
 
     def test_a_log_is_cut_where_all_of_it_was_seen(self, store: Store, other: Store) -> None:
-        """Else: a message appended while another is popped is lost, though it was acknowledged."""
+        """Wrong: an acknowledged message is lost because another is popped meanwhile."""
         head = store.append("s", [draft("a"), draft("b")])
         other.append("s", [draft("c")])
         assert store.rewrite(head, 1) is None
@@ -195,7 +195,7 @@ class SessionStoreContract(
         assert stored(store).version == head.version
 
     def test_lease_is_exclusive(self, store: Store, other: Store) -> None:
-        """Else: two workers absorb one session."""
+        """Wrong: two workers absorb one session."""
         store.append("s", [draft("a")])
         assert store.lease("s", "w1", 60) is True
         assert other.lease("s", "w2", 60) is False
@@ -206,7 +206,7 @@ class SessionStoreContract(
         assert other.lease("s", "w2", 60) is True
 
     def test_lease_runs_out(self, store: Store, other: Store) -> None:
-        """Else: a worker that died keeps its session for ever."""
+        """Wrong: a dead worker holds its session forever."""
         store.append("s", [draft("a")])
         assert store.lease("s", "w1", 0.01) is True
         while not other.lease("s", "w2", 60):
@@ -214,13 +214,13 @@ class SessionStoreContract(
         assert store.lease("s", "w1", 60) is False
 
     def test_one_of_many_takes_the_lease(self, store: Store, other: Store) -> None:
-        """Else: racing workers all get the lease."""
+        """Wrong: several racing workers get the lease."""
         store.append("s", [draft("a")])
         takes = [partial(h.lease, "s", f"w{n}", 60) for n, h in enumerate([store, other] * 4)]
         assert together(takes).count(True) == 1
 
     def test_lease_leaves_the_head_alone(self, store: Store) -> None:
-        """Else: taking a lease makes its owner's own move fail."""
+        """Wrong: the holder's own `move` fails after it takes the lease."""
         head = store.append("s", [draft("a")])
         store.lease("s", "w", 60)
         assert stored(store) == head
@@ -228,7 +228,7 @@ class SessionStoreContract(
         assert store.lease("s", "x", 60) is False
 
     def test_delete(self, store: Store) -> None:
-        """Else: traces of a deleted session stay, or those of another go too."""
+        """Wrong: traces of a deleted session stay, or those of another are removed."""
         store.append("s", [draft("a"), draft("b")], "u")
         store.append("t", [draft("c")], "u")
         store.lease("s", "w", 60)
@@ -247,12 +247,12 @@ class SessionStoreContract(
         assert store.lease("s", "x", 60) is True
 
     def test_deleting_refuses_appends(self, store: Store) -> None:
-        """Else: a message slips into a session that is half deleted, and is lost."""
+        """Wrong: a message is accepted into a session that is being deleted, and is lost."""
         head = store.append("s", [draft("a")], "u")
         marked = store.move(replace(head, deleting=True))
         assert marked is not None
         assert marked.deleting is True
-        for user in (None, "u", "v"):  # its owner has gone with it
+        for user in (None, "u", "v"):  # the deletion also removed the owner
             with pytest.raises(SessionDeleting):
                 store.append("s", [draft("b")], user)
         assert [h.deleting for h in store.sessions()] == [True]
@@ -261,7 +261,7 @@ class SessionStoreContract(
         assert store.append("s", [draft("b")]).end == 1
 
     def test_sessions_pages(self, store: Store) -> None:
-        """Else: a page repeats or skips sessions, or shows another user's."""
+        """Wrong: a page repeats or skips sessions, or shows another user's."""
         names = ["B", "a", "b", "z", "ä", "é", "😀"]
         for place, name in enumerate(reversed(names)):
             store.append(name, [draft("x", 2)], f"user{place % 2}" if place < 5 else None)
@@ -278,14 +278,14 @@ class SessionStoreContract(
         assert store.sessions(limit=1) == [stored(store, "B")]
 
     def test_counts(self, store: Store) -> None:
-        """Else: stats tell of what is not there."""
+        """Wrong: the counts include data that does not exist."""
         assert store.counts() == Counts(sessions=0, entries=0)
         store.append("s", [draft("a"), draft("b")])
         store.append("t", [draft("c")])
         assert store.counts() == Counts(sessions=2, entries=3)
 
     def test_ids_are_compared_exactly(self, store: Store) -> None:
-        """Else: sessions of ids that look alike run together."""
+        """Wrong: sessions with similar ids are mixed up."""
         names = [
             "a",
             "A",
@@ -307,7 +307,7 @@ class SessionStoreContract(
 
     @pytest.mark.parametrize("fields", _MESSAGES.values(), ids=_MESSAGES.keys())
     def test_round_trip(self, store: Store, other: Store, fields: dict[str, Any]) -> None:
-        """Else: a message comes back changed."""
+        """Wrong: a message changes on its way through the store."""
         message = Message(**fields)
         store.append("s", [Draft(message, 5, "o200k_base")])
         (entry,) = other.read("s")
@@ -316,7 +316,7 @@ class SessionStoreContract(
         assert other.pick("s", [1]) == [entry]
 
     def test_many_threads_append(self, store: Store, other: Store) -> None:
-        """Else: racing appends are lost, or share a seq, or spoil the totals."""
+        """Wrong: racing appends are lost, share a seq, or corrupt the totals."""
 
         def run(handle: Store, name: int) -> None:
             for n in range(25):
@@ -333,7 +333,7 @@ class SessionStoreContract(
             assert mine == [f"{name}-{n}" for n in range(25)]
 
     def test_lists_stay_together(self, store: Store, other: Store) -> None:
-        """Else: another thread's message lands between a call and its result."""
+        """Wrong: another thread's message is stored between a call and its result."""
         lists = [
             partial(h.append, "s", [draft(f"{n}")] * 5) for n, h in enumerate([store, other] * 4)
         ]
@@ -343,7 +343,7 @@ class SessionStoreContract(
         assert all(len(set(said[at : at + 5])) == 1 for at in range(0, 40, 5))
 
     def test_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
-        """Else: one deployment reads or deletes another's sessions."""
+        """Wrong: one namespace reads or deletes another's sessions."""
         store.append("s", [draft("a")], "u")
         assert elsewhere.head("s") is None
         assert elsewhere.append("s", [draft("b"), draft("c")], "v").end == 2
@@ -355,7 +355,7 @@ class SessionStoreContract(
         assert len(store.read("s")) == 1
 
     def test_close_twice(self, store: Store) -> None:
-        """Else: leaving a context manager after close() fails."""
+        """Wrong: leaving a context manager after `close()` fails."""
         store.append("s", [draft("a")])
         store.close()
         store.close()

@@ -1,4 +1,4 @@
-"""What every vector store must do, as tests. See `agent_memory.testing.contract`."""
+"""Contract tests for vector stores; see `agent_memory.testing.contract`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _features(count: int, dimension: int = 8, seed: int = 7) -> Features:
 
 
 def _sought(dimension: int = 8) -> Query:
-    """What finds all of them."""
+    """Return a query that finds all records."""
     return Query(units(1, dimension)[0])
 
 
@@ -32,10 +32,10 @@ def _names(store: Store, block: str = "v", owner: str = "user:a", dimension: int
 
 
 class VectorStoreContract(ViewsContract, AllVectorsContract):
-    """What a `VectorStore` must do."""
+    """Contract of a `VectorStore`."""
 
     def test_vectors_ranking_is_exact(self, store: Store, other: Store) -> None:
-        """Else: the nearest are missed or misjudged."""
+        """Wrong: the nearest records are missed or ranked wrong."""
         vectors, queries = units(300, signed=True), units(5, seed=8, signed=True)
         store.open_vectors("v", 8, "m")
         store.put_vectors(
@@ -52,8 +52,10 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
                 )
 
     def test_vectors_are_searched_with_what_is_pending(self, store: Store, other: Store) -> None:
-        """Else: what is not stored yet is not found, where nothing is stored, or beside what is; or
-        it is found twice once it is."""
+        """Wrong: pending records are not found, in an empty store or beside stored records.
+
+        Also wrong: a record that was pending is found twice once it is stored.
+        """
         store.open_vectors("v", 8, "m")
         texts, records = ["red fox", "red hen", "a dog"], [record(name) for name in "abc"]
 
@@ -77,7 +79,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
                 assert hit.score == pytest.approx(alone[name].score, abs=0.02)
 
     def test_vectors_records_come_back_whole(self, store: Store, other: Store) -> None:
-        """Else: a field of a record is lost."""
+        """Wrong: a field of a record is lost."""
         kept = record("r", text="é 😀 \x00 \ud800", sources=(3, 1), last=3, metadata={"n": [None]})
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [kept], _features(1))
@@ -87,7 +89,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         assert {type(one) for one in (found.score, found.relevance, *found.parts)} == {float}
 
     def test_vectors_owners_and_blocks_are_apart(self, store: Store) -> None:
-        """Else: one user's search finds another's memory."""
+        """Wrong: one user's search finds another user's memory."""
         for block in ("v", "w"):
             store.open_vectors(block, 8, "m")
         store.put_vectors("v", [record("a"), record("b", owner="user:b")], _features(2))
@@ -96,7 +98,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
             assert _names(store, owner=owner) == names
 
     def test_vectors_overwrite_by_id(self, store: Store, other: Store) -> None:
-        """Else: a retry doubles what it wrote, or the old vector or owner stays."""
+        """Wrong: a retry stores a duplicate, or the old vector or owner stays."""
         old, new = np.eye(8, dtype=np.float32)[:2], units(3)[2:]
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a"), record("b")], Features.of_vectors(old))
@@ -110,7 +112,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         assert _names(other, owner="user:b") == ["a"]
 
     def test_vectors_delete(self, store: Store, other: Store) -> None:
-        """Else: a deletion leaves records findable or takes more than was named."""
+        """Wrong: a deletion leaves records findable or removes others."""
         store.open_vectors("v", 8, "m")
         store.open_vectors("w", 8, "m")
 
@@ -143,7 +145,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
             store.delete_vectors("v")
 
     def test_vectors_a_write_is_seen_by_the_other_handle(self, store: Store, other: Store) -> None:
-        """Else: a kept index outlives what it was made of."""
+        """Wrong: a handle searches a stale cached index."""
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a")], _features(1))
         assert _names(other) == ["a"]
@@ -155,7 +157,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         assert _names(other) == _names(store) == ["c"]
 
     def test_handles_that_write_in_turn(self, store: Store, other: Store) -> None:
-        """Else: who takes its own write into what it keeps misses another's, or doubles one."""
+        """Wrong: a handle that adds its own write to its cache misses another's, or repeats one."""
         handles = (store, other)
         for handle in handles:
             handle.open_vectors("v", 8, "m")
@@ -175,7 +177,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
             assert scores == pytest.approx((vectors @ vectors[3]).tolist(), abs=1e-5)
 
     def test_another_dimension_or_model_is_refused(self, store: Store, other: Store) -> None:
-        """Else: vectors of two embedders are compared with each other."""
+        """Wrong: vectors of two embedders are compared with each other."""
         store.open_vectors("v", 8, "m")
         other.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a")], _features(1))
@@ -191,7 +193,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         assert _names(store) == ["a"]
 
     def test_vectors_clear(self, store: Store, other: Store) -> None:
-        """Else: an embedder cannot be changed, or old vectors turn up after it was."""
+        """Wrong: an embedder cannot be changed, or old vectors appear after the change."""
         for block in ("v", "w"):
             store.open_vectors(block, 8, "m")
             store.put_vectors(block, [record("a")], _features(1))
@@ -205,7 +207,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         assert _names(store, "w") == ["a"]
 
     def test_a_stale_embedder_cannot_mix_in(self, store: Store, other: Store) -> None:
-        """Else: a worker with the old embedder adds to a block rebuilt with a new one."""
+        """Wrong: a worker with the old embedder adds to a block that was rebuilt with a new one."""
         if store is other:
             pytest.skip("one handle has one embedder")
         store.open_vectors("v", 8, "old")
@@ -215,13 +217,13 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
             store.put_vectors("v", [record("a")], _features(1))
 
     def test_vectors_nothing_to_put(self, store: Store) -> None:
-        """Else: a block with nothing to say fails."""
+        """Wrong: storing an empty list fails."""
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [], Features.of_vectors(np.empty((0, 8), np.float32)))
         assert _names(store) == []
 
     def test_vectors_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
-        """Else: one deployment finds or clears another's vectors."""
+        """Wrong: one namespace finds or clears another's vectors."""
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a")], _features(1))
         elsewhere.open_vectors("v", 5, "n")

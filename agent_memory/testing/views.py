@@ -1,4 +1,4 @@
-"""What every vector store must find, as tests: see `agent_memory.testing.contract`."""
+"""Contract tests for the search of vector stores; see `agent_memory.testing.contract`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 
 from agent_memory.core.records import Hit
 from agent_memory.errors import DimensionMismatch
-from agent_memory.retrieval.encoding import TOKEN, Encoding
 from agent_memory.retrieval.features import Features, Turn
 from agent_memory.retrieval.index import SegmentIndex
+from agent_memory.retrieval.postings import Terms
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import PARTS, fitted
-from agent_memory.retrieval.terms import Terms
+from agent_memory.retrieval.vectors import TOKEN, Encoding
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import Contract, record
 from agent_memory.testing.features import for_words, units, worded
@@ -32,8 +32,10 @@ _SAID = {
 
 
 def bm25(texts: Mapping[str, str], question: str, usual: float = 20) -> dict[str, float]:
-    """What each text gets by Okapi BM25, with 0.9 for k1 and 0.75 for b, as if one of 20
-    more texts had each word, written out."""
+    """Return each text's Okapi BM25 score, computed directly, with k1 = 0.9 and b = 0.75.
+
+    Counts are smoothed as if one of 20 more texts had each word.
+    """
     scores = {}
     for name, text in texts.items():
         words, score = text.split(), 0.0
@@ -48,12 +50,12 @@ def bm25(texts: Mapping[str, str], question: str, usual: float = 20) -> dict[str
 
 
 def words_of(hits: Sequence[Hit]) -> dict[str, float]:
-    """What hits have of a question's words, where they have any, by the id of the record."""
+    """Return the word scores of hits by record id, without zeros."""
     return {hit.record.id: hit.words for hit in hits if hit.words}
 
 
 def encoded(texts: Sequence[str]) -> list[Encoding]:
-    """Encodings made up of the texts' words, the same for the same word."""
+    """Return deterministic encodings derived from the texts' words."""
 
     def row(word: str, length: int) -> np.ndarray:
         seed = sum(ord(one) * 31**at for at, one in enumerate(word))
@@ -71,11 +73,11 @@ def encoded(texts: Sequence[str]) -> list[Encoding]:
 
 
 class ViewsContract(Contract):
-    """What a `VectorStore` must find by words, by meaning, by word pieces, and within a session.
+    """Contract of a `VectorStore` for search by words, meaning, word pieces, and within a session.
 
     Attributes:
-        counts_within_owner: Whether how rare a word is is counted over the owner's records, rather
-            than over all of the block.
+        counts_within_owner: Whether a word's rarity counts the owner's records, rather than all of
+            the block.
     """
 
     counts_within_owner = True
@@ -86,7 +88,7 @@ class ViewsContract(Contract):
 
     @pytest.mark.parametrize("question", ["fox", "red", "den red", "owl nowhere tree", "grass"])
     def test_words_are_scored_by_bm25(self, store: Store, other: Store, question: str) -> None:
-        """Else: what was said in these words is missed, or its length or the rarity misjudged."""
+        """Wrong: matching words are missed, or text length or rarity is misjudged."""
         store.open_vectors("v", 0, "none")
         if self.counts_within_owner:
             about = [record(f"{n}", "user:b") for n in range(4)]
@@ -98,8 +100,10 @@ class ViewsContract(Contract):
         assert all(hit.cosine == 0 for hit in found)
 
     def test_every_store_ranks_as_an_index_in_memory(self, store: Store, other: Store) -> None:
-        """Else: the same memory answers otherwise in another database: a neighbour is missed, a
-        word piece lost, or a term of the score misread."""
+        """Wrong: the same memory gives other answers in another database.
+
+        A neighbour is missed, a word piece is lost, or a term of the score is wrong.
+        """
         words = ["fox", "owl", "den", "tree", "red", "blue", "grass", "stone", "river", "cloud"]
         begun = datetime(2026, 1, 1, tzinfo=UTC)
         draws = np.random.default_rng(11)
@@ -129,7 +133,7 @@ class ViewsContract(Contract):
             parts = dict(zip(wanted.names, wanted.parts, strict=True))
             assert {hit.record.id for hit in found} == parts.keys()
             sums = [float(parts[hit.record.id] @ weights) for hit in found]
-            # what is as good as equal may change places: stores round vectors
+            # nearly equal scores may swap places: stores round vectors
             assert sums == pytest.approx(sorted(sums, reverse=True), abs=0.01)
             for hit, score in zip(found, wanted.scores, strict=True):
                 assert hit.score == pytest.approx(float(score), abs=0.02)
@@ -137,7 +141,7 @@ class ViewsContract(Contract):
                 assert 0 <= hit.relevance <= 1
 
     def test_where_nothing_is_sought(self, store: Store) -> None:
-        """Else: an empty question, or none wanted, is an error or brings something back."""
+        """Wrong: an empty question or a limit of 0 fails or returns something."""
         store.open_vectors("v", 8, "m")
         nothing, vector = for_words(""), units(1)[0]
         for _ in range(2):
@@ -148,7 +152,7 @@ class ViewsContract(Contract):
         assert store.search_vectors("v", "user:b", for_words("fox", vector), 9) == []
 
     def test_words_alone(self, store: Store, other: Store) -> None:
-        """Else: a block without an embedder keeps or finds nothing."""
+        """Wrong: a block without an embedder stores or finds nothing."""
         store.open_vectors("v", 0, "none")
         other.open_vectors("v", 0, "none")
         store.put_vectors("v", [record("a"), record("b")], worded(["fox", "owl"]))
@@ -161,14 +165,16 @@ class ViewsContract(Contract):
             store.search_vectors("v", "user:a", for_words("fox", units(1)[0]), 9)
 
     def test_a_question_without_a_vector(self, store: Store) -> None:
-        """Else: while an embedder is down nothing is found, though words would do."""
+        """Wrong: nothing is found while an embedder is down, although words match."""
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a"), record("b")], worded(["fox", "owl"], units(2)))
         (found,) = store.search_vectors("v", "user:a", for_words("fox"), 9)
         assert found.record.id == "a"
 
     def test_records_that_are_not_encoded_yet(self, store: Store, other: Store) -> None:
-        """Else: what has no vector yet is lost, or is not found by its words beside what has."""
+        """Wrong: records without vectors are lost, or not found by
+        words beside those with vectors.
+        """
         rows = np.stack([np.zeros(8, np.float32), units(1)[0]])
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a"), record("b")], worded(["fox", "owl"], rows))
@@ -178,7 +184,7 @@ class ViewsContract(Contract):
             assert words_of(found).keys() == {"a"}
 
     def test_overwriting_replaces_words(self, store: Store, other: Store) -> None:
-        """Else: a record is found by what it said before, or counted twice."""
+        """Wrong: a record is found by its former text, or counted twice."""
         store.open_vectors("v", 0, "none")
         other.open_vectors("v", 0, "none")
         self._fill(store)
@@ -191,7 +197,7 @@ class ViewsContract(Contract):
             assert found == pytest.approx({n: s for n, s in wanted.items() if s}, rel=2e-3)
 
     def test_words_of_many_puts_are_counted_together(self, store: Store, other: Store) -> None:
-        """Else: how rare a word is is told from what was put first, or last."""
+        """Wrong: a word's rarity counts only the first or the last write."""
         store.open_vectors("v", 0, "none")
         there: dict[str, str] = {}
         for size in (16, 5, 2, 1, 1):
@@ -206,7 +212,7 @@ class ViewsContract(Contract):
                 assert words_of(found) == pytest.approx(wanted, rel=2e-3)
 
     def test_the_same_record_twice_in_one_put(self, store: Store) -> None:
-        """Else: it is counted twice, or the former of the two is found."""
+        """Wrong: the record is counted twice, or its earlier version is found."""
         store.open_vectors("v", 0, "none")
         records = [record("a", text="old"), record("b"), record("a", text="new")]
         store.put_vectors("v", records, worded(["fox", "owl", "fox den"]))
@@ -216,7 +222,7 @@ class ViewsContract(Contract):
         assert found.words == pytest.approx(wanted, rel=2e-3)
 
     def test_what_is_deleted_is_not_counted(self, store: Store, other: Store) -> None:
-        """Else: a word is taken for common that only deleted records have."""
+        """Wrong: a word counts as common because deleted records had it."""
         store.open_vectors("v", 0, "none")
         records = [record(name, session_id=name) for name in _SAID]
         store.put_vectors("v", records, worded(list(_SAID.values())))
@@ -229,7 +235,7 @@ class ViewsContract(Contract):
             assert found.words == pytest.approx(left["b"], rel=2e-3)
 
     def test_any_number_is_a_word(self, store: Store, other: Store) -> None:
-        """Else: words whose numbers are large or 0 are lost, or taken for others."""
+        """Wrong: words with large numbers or 0 are lost or confused with others."""
         numbers = [0, 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1]
         weights = [2.0**n for n in range(-3, 3)]
         terms = [

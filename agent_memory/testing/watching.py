@@ -1,4 +1,4 @@
-"""Watching what is done to a store or an embedder, so that a test can break it at any step."""
+"""Observe the calls of a store or an embedder, so that a test can interrupt any of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def watched(inner: T, watch: Callable[[str], None]) -> T:
-    """Something that does what `inner` does, and tells of each call before and after it is made.
+    """Return an object that behaves like `inner` and reports each call before and after it runs.
 
         def fail(step: str) -> None:
             if step == "after append":
@@ -20,8 +20,9 @@ def watched(inner: T, watch: Callable[[str], None]) -> T:
 
     Args:
         inner: A store, an embedder, or any other object.
-        watch: Called with "before <method>" and "after <method>"; what it raises, the caller of the
-            method gets.
+        watch: Called with "before <method>" and "after <method>". Its exceptions reach the caller
+            of
+            the method.
     """
     return cast("T", _Watched(inner, watch))
 

@@ -1,4 +1,4 @@
-"""What stores must do for workers, as tests: dues, leases as fences, and named locks.
+"""Contract tests for stores with workers: due sessions, leases as fences, and named locks.
 
 See `agent_memory.testing.contract`.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory.core.once import Once
+from agent_memory.core.idempotency import Once
 from agent_memory.core.records import Head, Lease, Record
 from agent_memory.errors import LeaseLost
 from agent_memory.retrieval.features import Features
@@ -50,7 +50,7 @@ WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
         "v", session_id="s", lease=lease
     ),
 }
-"""All that is written under a lease, given the head of a session that is `filled`."""
+"""All writes under a lease, given the head of a session that is `filled`."""
 
 
 def _take_over(store: Store) -> None:
@@ -88,7 +88,7 @@ _LOSSES: dict[str, Callable[[Store], None]] = {
 
 
 def filled(store: Store) -> Head:
-    """A session with two entries, a fact and a vector."""
+    """Create a session with two entries, a fact and a vector."""
     store.open_vectors("v", 2, "m")
     store.append("s", [draft("a"), draft("b")], "u")
     store.put_records("facts", [record("old")])
@@ -97,7 +97,7 @@ def filled(store: Store) -> Head:
 
 
 def all_of(store: Store) -> Any:
-    """All that a store has of a session that was `filled`."""
+    """Return all data of a session that was `filled`."""
     found = ranked(store.search_vectors("v", "user:a", Query(_VECTOR[0]), 9))
     records = [one for one, _ in found]
     return store.head("s"), store.read("s"), store.records("facts", "user:a"), records
@@ -108,18 +108,18 @@ def _names(store: SessionStore, limit: int = 100) -> list[str]:
 
 
 def _look(store: SessionStore, session_id: str = "s", seconds: float | None = None) -> Head:
-    """What a worker does that finds nothing to do."""
+    """Act as a worker that finds nothing to do."""
     head = stored(store, session_id)
     assert store.schedule(head, seconds) is True
     return head
 
 
 class WorkStoreContract(LockContract):
-    """What a `Store` must do for the workers that tend its sessions."""
+    """Contract of a `Store` for workers."""
 
     @pytest.mark.parametrize("write", WRITES)
     def test_who_holds_the_lease_writes(self, store: Store, other: Store, write: str) -> None:
-        """Else: a worker is refused its own session."""
+        """Wrong: a worker is refused its own session."""
         head = filled(store)
         before = all_of(store)
         assert other.lease("s", "w1", 60)
@@ -128,7 +128,7 @@ class WorkStoreContract(LockContract):
 
     @pytest.mark.parametrize("write", WRITES)
     def test_a_lease_that_nobody_took_over_still_writes(self, store: Store, write: str) -> None:
-        """Else: a worker's pause undoes its work though nobody else began it."""
+        """Wrong: a worker's pause discards its work although no other worker took over."""
         head = filled(store)
         before = all_of(store)
         assert store.lease("s", "w1", 0)
@@ -140,7 +140,7 @@ class WorkStoreContract(LockContract):
     def test_who_lost_the_lease_writes_nothing(
         self, store: Store, other: Store, write: str, loss: str
     ) -> None:
-        """Else: a worker that stalled spoils what its successor did."""
+        """Wrong: a stalled worker overwrites its successor's work."""
         head = filled(store)
         _LOSSES[loss](other)
         before = all_of(store)
@@ -149,7 +149,7 @@ class WorkStoreContract(LockContract):
         assert all_of(store) == all_of(other) == before
 
     def test_renewing_takes_nothing(self, store: Store, other: Store) -> None:
-        """Else: a worker that stalled while its lease is renewed takes a session back it lost."""
+        """Wrong: a stalled worker takes back a session that it lost, by renewing its lease."""
 
         def renewed(owner: str) -> bool:
             return store.lease("s", owner, 60, renew=True)
@@ -169,8 +169,7 @@ class WorkStoreContract(LockContract):
         assert not renewed("w1")
 
     def test_a_lease_that_ends_too_late_is_taken_over(self, store: Store, other: Store) -> None:
-        """Else: a session whose worker died while its clock was a year ahead can't be absorbed or
-        deleted for a year, and no worker comes to it."""
+        """Wrong: a dead worker with a clock a year ahead blocks its session for a year."""
         head = filled(store)
         assert store.lease("s", "w1", _A_YEAR)
         assert _names(other) == ["s"]
@@ -181,7 +180,7 @@ class WorkStoreContract(LockContract):
             store.move(replace(head, start=1), lease=_LEASE)
 
     def test_leases_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
-        """Else: a worker writes by the lease that it holds in another deployment."""
+        """Wrong: a lease in one namespace allows writes in another."""
         head = filled(store)
         elsewhere.append("s", [draft("a")])
         assert elsewhere.lease("s", "w1", 60)
@@ -189,7 +188,7 @@ class WorkStoreContract(LockContract):
             store.move(head, lease=_LEASE)
 
     def test_a_fence_falls_at_once(self, store: Store, other: Store) -> None:
-        """Else: the lease is looked at before the write's transaction, and lost in between."""
+        """Wrong: the lease is checked before the write's transaction, and lost in between."""
         filled(store)
 
         def stalled(name: str, lease: Lease, written: threading.Event) -> None:
@@ -211,7 +210,7 @@ class WorkStoreContract(LockContract):
             assert store.records("facts", "user:a") == seen
 
     def test_due_is_what_was_appended_to(self, store: Store, other: Store) -> None:
-        """Else: a new message waits for the next one, or a worker looks in vain."""
+        """Wrong: a new message waits for the next one, or a worker looks in vain."""
         assert store.due() == []
         head = store.append("s", [draft("a")], "u")
         assert other.due() == [head]
@@ -223,8 +222,10 @@ class WorkStoreContract(LockContract):
         assert other.due() == []
 
     def test_due_within(self, store: Store, other: Store) -> None:
-        """Else: each message has a worker look at a session that is to wait; or one that asked for
-        no hurry is looked at too late, or makes others wait that asked for it."""
+        """Wrong: each message wakes a worker for a session that is meant to wait.
+
+        Also wrong: a session without hurry is looked at too late, or delays one that is urgent.
+        """
         store.append("s", [draft("a")], "u", within=3600)
         store.append("s", [draft("b")], within=3600)
         assert store.append_once("s", [draft("c")], Once(expected_end=2), within=3600).places
@@ -242,19 +243,19 @@ class WorkStoreContract(LockContract):
         assert other.due() == [again, now]
 
     def test_due_shares_turns_between_users(self, store: Store) -> None:
-        """Else: one user's thousand sessions keep all others waiting."""
+        """Wrong: one user's thousand sessions delay all other users."""
         for name in ("a1", "a2", "a3", "a4"):
             store.append(name, [draft("x")], "a")
         for name in ("c", "b"):
             store.append(name, [draft("x")])
-        for name, user in (("b1", "b"), ("c1", "c"), ("b2", "b")):  # users of sessions' names
+        for name, user in (("b1", "b"), ("c1", "c"), ("b2", "b")):  # named after their users
             store.append(name, [draft("x")], user)
         expected = ["a1", "c", "b", "b1", "c1", "a2", "b2", "a3", "a4"]
         assert _names(store) == expected
         assert [_names(store, n) for n in range(10)] == [expected[:n] for n in range(10)]
 
     def test_due_keeps_the_place_in_the_queue(self, store: Store) -> None:
-        """Else: who writes without a pause is never looked at."""
+        """Wrong: a session with constant writes is never looked at."""
         for name in ("s", "t"):
             store.append(name, [draft("x")])
         for name in ("t", "s"):
@@ -266,7 +267,7 @@ class WorkStoreContract(LockContract):
         assert _names(store) == ["t", "s"]
 
     def test_due_leaves_out_what_is_held(self, store: Store, other: Store) -> None:
-        """Else: workers crowd round one session, or never come to one whose worker died."""
+        """Wrong: workers crowd around one session, or never come to one whose worker died."""
         for name in ("s", "t"):
             store.append(name, [draft("x")])
         assert store.lease("s", "w1", 60)
@@ -278,7 +279,7 @@ class WorkStoreContract(LockContract):
         assert _names(other) == ["s", "t"]
 
     def test_put_off_for_a_while(self, store: Store, other: Store) -> None:
-        """Else: what failed is tried again without a pause, or never."""
+        """Wrong: failed work is retried without a pause, or never."""
         head = store.append("s", [draft("x")])
         assert store.schedule(head, 3600) is True
         assert other.due() == []
@@ -292,7 +293,7 @@ class WorkStoreContract(LockContract):
         assert _names(store) == ["s"]
 
     def test_put_off_leaves_the_head_alone(self, store: Store) -> None:
-        """Else: looking at a session makes a compaction under way lose its compare-and-swap."""
+        """Wrong: looking at a session makes a concurrent compaction lose its compare-and-swap."""
         head = store.append("s", [draft("x")], "u")
         store.schedule(head, None)
         store.schedule_all()
@@ -302,10 +303,10 @@ class WorkStoreContract(LockContract):
     def test_put_off_is_refused_after_a_change(
         self, store: Store, other: Store, seconds: float | None
     ) -> None:
-        """Else: a message that came while a worker looked elsewhere is never absorbed."""
+        """Wrong: a message that arrived while a worker finished is never absorbed."""
 
         def refused(head: Head) -> None:
-            """Whether due or not, it stays so."""
+            """Assert that the session stays as it is, due or not."""
             due = other.due()
             assert store.schedule(head, seconds) is False
             assert other.due() == due
@@ -330,7 +331,7 @@ class WorkStoreContract(LockContract):
         refused(replace(seen, end=anew.end, version=anew.version))
 
     def test_deleting_makes_due(self, store: Store, other: Store) -> None:
-        """Else: a deletion that was interrupted is never finished."""
+        """Wrong: an interrupted deletion is never finished."""
         store.append("s", [draft("a")], "u")
         head = _look(store)
         marked = store.move(replace(head, deleting=True))
@@ -341,7 +342,7 @@ class WorkStoreContract(LockContract):
         assert [head.deleting for head in other.due()] == [True]
 
     def test_wake(self, store: Store, other: Store) -> None:
-        """Else: a block that was added never hears of sessions at rest."""
+        """Wrong: a new block never receives the messages of inactive sessions."""
         store.schedule_all()
         for name in ("s", "t", "r"):
             store.append(name, [draft("x")])
@@ -355,7 +356,7 @@ class WorkStoreContract(LockContract):
         assert sorted(_names(store)) == ["r", "s", "t"]
 
     def test_dues_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
-        """Else: one deployment's worker takes up, or silences, another's sessions."""
+        """Wrong: a worker of one namespace takes or puts off another's sessions."""
         head = store.append("s", [draft("x")])
         assert elsewhere.due() == []
         assert elsewhere.schedule(head, None) is False
@@ -368,7 +369,7 @@ class WorkStoreContract(LockContract):
         assert elsewhere.due() == [other_head]
 
     def test_no_entry_is_overlooked(self, store: Store, other: Store) -> None:
-        """Else: a message that comes just as a worker turns away waits for ever."""
+        """Wrong: a message that arrives while a worker finishes waits forever."""
         names = [f"s{n}" for n in range(3)]
         seen = dict.fromkeys(names, 0)
 
@@ -395,7 +396,7 @@ class WorkStoreContract(LockContract):
         assert seen == dict.fromkeys(names, 160)
 
     def test_scrub_keeps_what_was_not_deleted(self, store: Store, other: Store) -> None:
-        """Else: erasing one session's traces harms another, or fails where there are none."""
+        """Wrong: erasing one session's traces damages another, or fails where there are none."""
         store.secure_erase()
         filled(store)
         store.append("t", [draft("gone" * 1000)])

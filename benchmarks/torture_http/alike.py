@@ -22,7 +22,7 @@ from benchmarks.torture_http.people import People, Person
 from benchmarks.torture_http.site import Answer, Site
 
 _READING = ("search_memories", "get_context", "memory_read_message", "skills_load")
-_BEGINNING = ("memory_edit",)
+_BEGINNING = ("replace_log",)
 _MORE_TRIES = 2
 _SHOWN = 150
 _EXACT = re.compile(rb"\d\.\d{6,}")
@@ -119,9 +119,10 @@ class Comparison:
         # names of files and skills are each one's; one of a session that was deleted is free again
         is_own = name in ("path", "name") and person.user.word in str(told[0])
         if name == "path":
-            is_own = is_own or foreign in (self._told(person, "files_paths", {}) or ())
+            files = self._told(person, "list_files", {}) or {"paths": ()}
+            is_own = is_own or foreign in files["paths"]
         if name == "session_id":  # who deleted it leaves the name to whoever comes
-            is_own = self._told(other, "memory_head", {"session_id": foreign}) is None
+            is_own = self._told(other, "read_session", {"session_id": foreign}) is None
         if told[0] != told[1] == told[2] and not is_own:
             held.differ.append(_difference(str(told[0]), str(told[1])))
         held.foreign.append(took[0])
@@ -156,7 +157,7 @@ class Comparison:
         """What a call gives a user; None where it is refused."""
         asked = next(one for one in self._calls if one.name == call)
         answer = asked.request(given).made(self._site.caller, 0, person.good[0].token)
-        return answer.json["value"] if answer.status == 200 else None
+        return answer.json if answer.status == 200 else None
 
     def _foreign(self, call: Call, name: str, actor: str, victim: Person) -> str:
         if name == "share":

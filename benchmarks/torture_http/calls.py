@@ -13,7 +13,7 @@ from benchmarks.torture_http.site import Answer, Caller
 
 JSON = {"Content-Type": "application/json"}
 MCP = {**JSON, "Accept": "application/json, text/event-stream"}
-DELETING = ("delete_user", "memory_delete_user", "user_delete")
+DELETING = ("delete_user",)
 """Calls that delete the user, with the keys that are for nobody else."""
 
 _RARE = {"admin": 0.05, "export_user": 0.2, "delete_session": 0.4, **dict.fromkeys(DELETING, 0.05)}

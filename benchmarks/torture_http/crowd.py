@@ -12,9 +12,9 @@ from random import Random
 from time import monotonic
 from typing import Any
 
-from agent_memory.server.answers import told
+from agent_memory.server.answers import encoded
 from agent_memory.server.credentials import unauthenticated
-from agent_memory.server.problems import not_found, problem_of
+from agent_memory.server.problems import other_user, problem_of
 from benchmarks.torture_canaries import Aviary, words_in
 from benchmarks.torture_http.calls import DELETING, Call
 from benchmarks.torture_http.forms import IDS, Given
@@ -30,7 +30,8 @@ CASES = {"own": 60, "dead": 10, "unable": 8, "other": 8, "foreign": 12, "rotate"
 nothing; without the right; for another user; of another's things by their names. "rotate": a key is
 revoked meanwhile."""
 
-UNKNOWN, ABSENT = told(problem_of(unauthenticated()))[0], told(problem_of(not_found()))[0]
+UNKNOWN = encoded(problem_of(unauthenticated()).body())
+OTHER = encoded(other_user().problem.body())
 _MAY_FAIL = (501, 502)
 _NOT_NOW = (503, 504)
 _SECRET = re.compile(rb'am_[0-9a-f]{12}_[A-Za-z0-9_-]{43}|eyJ[A-Za-z0-9_-]{20}|"u[0-9]{3}"')
@@ -259,7 +260,7 @@ class Crowd:
         if step.case == "dead":
             return 401, UNKNOWN
         if step.case == "other":
-            return 404, ABSENT
+            return 404, OTHER
         return None
 
     def _allowed(self, step: _Step, share: str, *, shut: bool) -> tuple[str, int] | str | None:

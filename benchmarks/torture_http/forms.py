@@ -54,7 +54,7 @@ class Given:
     def _value(self, name: str, schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Any:
         if name in IDS:
             return self.named(name)
-        if name in _OWN:
+        if name in _OWN and schema.get("type") != "boolean":
             return _OWN[name](self)
         if "$ref" in schema:
             return self._value(name, defs[schema["$ref"].rpartition("/")[2]], defs)

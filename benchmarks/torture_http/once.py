@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from agent_memory.server.calls import OPERATIONS
 from benchmarks.torture_http.calls import Call, Request, of_the_table
-from benchmarks.torture_http.forms import Given
+from benchmarks.torture_http.forms import IDS, Given
 from benchmarks.torture_http.site import Answer, Server, Site
 
 MOST_RETRIES = 5
@@ -107,6 +107,11 @@ class Killer:
         self._over.set()
 
 
+def _is_new(call: Call) -> bool:
+    """Whether a call names nothing that has to be there already, but a session or a namespace."""
+    return not ({*IDS} - {"session_id", "share"}) & {*call.fields}
+
+
 class Writer:
     """Makes writes, each until it is acknowledged, and sends some again after that.
 
@@ -135,7 +140,7 @@ class Writer:
         self._report = report
         self._chance = Random(f"{seed}/writer/{number}")
         once = {one.name for one in OPERATIONS if one.once}
-        self._calls = [one for one in of_the_table() if one.name in once]
+        self._calls = [one for one in of_the_table() if one.name in once and _is_new(one)]
         self._weights = [_RARE.get(one.name, 1.0) for one in self._calls]
         self.done: list[Write] = []
 

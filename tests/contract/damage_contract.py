@@ -13,32 +13,26 @@ from agent_memory.stores.damage import noted, read_around
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import Contract, draft, record
 from agent_memory.testing.features import for_words, units, worded
-from tests.servers.sql import today
 
 What = Literal["head", "message", "fact", "vector", "features", "catalog"]
 
-_OF_S = "(SELECT {0}.key FROM {0} WHERE {0}.session_id = 's' AND {0}.namespace = '{1}')"
 _SPOILT = {
-    "head": "UPDATE agent_memory_sessions SET cursors = '{{broken', summary = '{{broken' "
-    "WHERE session_id = 's' AND namespace = '{ns}'",
-    "message": "UPDATE agent_memory_entries SET message = '{{broken' "
-    "WHERE seq = 2 AND session = {of_s}",
-    "fact": "UPDATE agent_memory_facts SET body = '{{broken' WHERE id = 'a' AND namespace = '{ns}'",
-    "vector": "UPDATE agent_memory_vectors SET body = '{{broken' "
-    "WHERE id = 'a' AND namespace = '{ns}'",
-    "features": "UPDATE agent_memory_segments SET body = substr(body, 1, 9) "
-    "WHERE owner = 'user:u' AND namespace = '{ns}'",
-    "catalog": "UPDATE agent_memory_vector_scopes SET catalog = '{{broken', version = 7 "
-    "WHERE owner = 'user:u' AND namespace = '{ns}'",
+    "head": "documents SET about = '{broken', body = '{broken' "
+    "WHERE collection = 'head' AND id = 's'",
+    "message": "messages SET body = '{broken' WHERE seq = 2 AND session = 's'",
+    "fact": "documents SET body = '{broken' WHERE collection LIKE 'fact:%' AND id = 'a'",
+    "vector": "documents SET body = '{broken' WHERE collection LIKE 'vector:%' AND id = 'a'",
+    "features": "documents SET data = substr(data, 1, 9) "
+    "WHERE collection LIKE 'segment:%' AND owner = 'user:u'",
+    "catalog": "documents SET body = '{broken', version = 7 "
+    "WHERE collection LIKE 'catalog:%' AND owner = 'user:u'",
 }
 
 
 def spoil_sql(store: Store, what: What) -> None:
     """Write into the rows of session "s", its second message, or the records "a"."""
     assert isinstance(store, SQLStore)
-    ns = store._namespace
-    of_s = _OF_S.format("agent_memory_sessions", ns)
-    text = today(_SPOILT[what].format(ns=ns, of_s=of_s))
+    text = f"UPDATE agent_memory_{_SPOILT[what]} AND namespace = '{store._namespace}'"
     store._database.write(lambda it: it.define(text))
 
 

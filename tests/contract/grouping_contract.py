@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pytest
+
+from agent_memory.core.idempotency import Append, Appended, Once, key_of
 from agent_memory.core.messages import Message
-from agent_memory.core.once import Append, Appended, Once, key_of
+from agent_memory.core.records import Draft
 from agent_memory.errors import Conflict, SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.base import GroupingStore, Store, groups_appends
+from agent_memory.stores.kernel.contract import Batch, Outcome
 from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
@@ -77,13 +82,20 @@ class GroupingContract(Contract):
         assert said(store, "s") == [(1, "a"), (2, "b")]
         assert said(store, "bens") == [(1, "ben's")]
 
-    def test_one_that_cannot_be_written_fails_alone(self, store: Store, other: Store) -> None:
+    @pytest.fixture
+    def unwritable(self, store: Store) -> Draft:
+        """A draft that the database refuses."""
+        return draft("too much", 2**70)
+
+    def test_one_that_cannot_be_written_fails_alone(
+        self, store: Store, other: Store, unwritable: Draft
+    ) -> None:
         """Else: what a database cannot take is the end of all that came at the same time; or a
         head is remembered that was never stored, and the next message leaves a gap."""
         store.append("s", [draft("a")], "ada")
         group = [
             Append("s", [draft("b")], "ada"),
-            Append("t", [draft("too much", 2**70)], "ada"),
+            Append("t", [unwritable], "ada"),
             Append("s", [draft("c")], "ada"),
         ]
         first, broken, last = grouping(store).append_all(group)
@@ -164,3 +176,17 @@ class GroupingContract(Contract):
     def test_an_empty_group(self, store: Store) -> None:
         """Else: nothing to do is an error."""
         assert grouping(store).append_all([]) == []
+
+
+def refusing(store: Store, patch: pytest.MonkeyPatch) -> Draft:
+    """A draft, and have the store's kernel, which takes any number, refuse it."""
+    kernel: Any = store._kernel  # type: ignore[attr-defined]
+    commit = kernel.commit
+
+    def refuse(batches: Sequence[Batch]) -> list[Outcome]:
+        if "too much" in repr(batches):
+            raise OverflowError
+        return commit(batches)  # type: ignore[no-any-return]
+
+    patch.setattr(kernel, "commit", refuse)
+    return draft("too much")

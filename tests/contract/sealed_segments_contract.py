@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from agent_memory.errors import Undecryptable
-from agent_memory.retrieval.compact import LEAST_LENGTH, Vectors
-from agent_memory.retrieval.terms import term_of
+from agent_memory.retrieval.postings import term_of
+from agent_memory.retrieval.vectors import LEAST_LENGTH, Vectors
 from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from agent_memory.core.records import Hit
-from agent_memory.retrieval.compact import LEAST_LENGTH
 from agent_memory.retrieval.segments import Segment, rounded
+from agent_memory.retrieval.vectors import LEAST_LENGTH
 from agent_memory.stores import segment_bytes
 from agent_memory.stores.base import Store
 from agent_memory.stores.indexes import Indexes
-from agent_memory.stores.sql.migrations import table_name
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import record, together
 from agent_memory.testing.features import for_words, units, worded
@@ -77,23 +76,28 @@ class ManyHandlesContract(VectorChangesContract):
                 assert [hit.record.id for hit in found] == [name]
 
 
+_KINDS = (
+    "(collection LIKE 'vector:%' OR collection LIKE 'catalog:%' OR collection LIKE 'segment:%')"
+)
+
+
 def kept_in_sql(store: Store) -> int:
     """How many rows an SQL store has of vectors."""
     assert isinstance(store, SQLStore)
-    tables = map(table_name, ("vectors", "segments", "vector_scopes"))
-    where = f"WHERE namespace = '{store._namespace}'"
-    counts = [f"(SELECT count(*) FROM {table} {where})" for table in tables]
-    return int(store._database.read(lambda it: it.value(f"SELECT {' + '.join(counts)}")))
+    where = f"WHERE namespace = '{store._namespace}' AND {_KINDS}"
+    count = f"SELECT count(*) FROM agent_memory_documents {where}"
+    return int(store._database.read(lambda it: it.value(count)))
 
 
 def held_in_sql(store: Store, change: str = "") -> bytes:
     """The segments of an SQL store, changed if that is wanted."""
     assert isinstance(store, SQLStore)
-    table, where = table_name("segments"), f"WHERE namespace = '{store._namespace}'"
+    table = "agent_memory_documents"
+    where = f"WHERE namespace = '{store._namespace}' AND collection LIKE 'segment:%'"
     if change:
-        store._database.write(lambda it: it.define(f"UPDATE {table} SET body = {change} {where}"))
+        store._database.write(lambda it: it.define(f"UPDATE {table} SET data = {change} {where}"))
     count = store._database.read(lambda it: it.value(f"SELECT count(*) FROM {table} {where}"))
-    text = f"SELECT body FROM {table} {where} ORDER BY name LIMIT 1 OFFSET "
+    text = f"SELECT data FROM {table} {where} ORDER BY id LIMIT 1 OFFSET "
     bodies = [store._database.read(lambda it, n=n: it.value(f"{text}{n}")) for n in range(count)]
     return b"".join(map(bytes, bodies))
 

@@ -33,17 +33,17 @@ class MigrationContract:
         steps = (
             *STEPS,
             (
-                "ALTER TABLE [sessions] ADD COLUMN expires_at BIGINT",
-                "CREATE INDEX agent_memory_sessions_expiry ON [sessions] (namespace, expires_at)",
-                "UPDATE [sessions] SET expires_at = 7",
+                "ALTER TABLE [documents] ADD COLUMN expires_at BIGINT",
+                "CREATE INDEX agent_memory_expiry ON [documents] (namespace, expires_at)",
+                "UPDATE [documents] SET expires_at = 7",
             ),
-            ("ALTER TABLE [facts] ADD COLUMN weight BIGINT",),
+            ("ALTER TABLE [messages] ADD COLUMN weight BIGINT",),
         )
         with opened(database) as server:
             for known in (steps[:-1], steps, steps):
                 server.patiently(lambda c, known=known: migrate(c, known))
             assert server.read(stored_version) == FIRST + len(steps)
-            text = f"SELECT expires_at FROM {table_name('sessions', FIRST + len(steps))}"
+            text = f"SELECT expires_at FROM {table_name('documents', FIRST + len(steps))}"
             assert server.read(lambda c: c.value(text)) == 7
         with pytest.raises(SchemaTooNew, match=f"version {FIRST + len(steps)}"):
             SQLStore(database)
@@ -61,7 +61,7 @@ class MigrationContract:
         """Else: what users said turns up in logs of database errors."""
         store = SQLStore(database)
         store.append("s", [draft("a")])
-        short = f"ALTER TABLE {table_name('entries')} ADD CONSTRAINT short CHECK (seq < 2)"
+        short = f"ALTER TABLE {table_name('messages')} ADD CONSTRAINT short CHECK (seq < 2)"
         with opened(database) as server:
             server.patiently(lambda c: c.define(short))
         for session in ("s", "t"):

@@ -37,7 +37,6 @@ from tests.servers.sql import (
     opened,
     scheme_of,
     started,
-    today,
 )
 
 CONNECTIONS = {
@@ -118,7 +117,7 @@ class ServerContract(
         return held_in_sql(store)
 
     def alter(self, store: Store) -> None:
-        held_in_sql(store, "substr(body, 1, length(body) - 1)")
+        held_in_sql(store, "substr(data, 1, length(data) - 1)")
 
     @pytest.fixture
     def steps(self, server: Served, store: Store, namespace: str) -> Iterator[Steps]:
@@ -204,12 +203,12 @@ class ServerContract(
         assert [e.seq for e in entries] == list(range(1, len(entries) + 1))
         assert [e.total for e in entries] == list(range(3, 3 * len(entries) + 1, 3))
         orphans = (
-            "SELECT count(*) FROM agent_memory_entries e WHERE NOT EXISTS "
-            "(SELECT 1 FROM agent_memory_sessions s WHERE s.{} = e.session)"
+            "SELECT count(*) FROM agent_memory_messages e WHERE NOT EXISTS (SELECT 1 "
+            "FROM agent_memory_documents s WHERE s.namespace = e.namespace "
+            "AND s.collection = 'head' AND s.id = e.session)"
         )
         with opened(server.url) as database:
-            key = "`key`" if "mysql" in server.url else "key"
-            assert database.read(lambda c: c.value(today(orphans.format(key)))) == 0
+            assert database.read(lambda c: c.value(orphans)) == 0
 
     def test_appends_race_truncations(self, store: Store, other: Store) -> None:
         """Else: an acknowledged message is cut off unseen, or seqs have gaps."""
@@ -235,7 +234,7 @@ class ServerContract(
         self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Else: of more sessions than are woken at once, the rest sleep on."""
-        monkeypatch.setattr("agent_memory.stores.sql.server_connection._WOKEN_AT_ONCE", 2)
+        monkeypatch.setattr("agent_memory.stores.kernel.sessions.PAGE", 2)
         for n in range(5):
             assert store.schedule(store.append(f"s{n}", [draft("a")]), None if n % 2 else 60)
         together([store.schedule_all, other.schedule_all])

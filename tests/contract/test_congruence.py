@@ -25,10 +25,10 @@ import pytest
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Hit, Record
 from agent_memory.models.embedders.none import NoEmbedder
-from agent_memory.retrieval.encoding import Encoding, encoding_of
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.turns import record_of_turn, turns_said
+from agent_memory.retrieval.vectors import Encoding, encoding_of
 from agent_memory.stores import open_store
 from agent_memory.stores.base import VectorStore
 from agent_memory.stores.memory import MemoryStore

@@ -39,7 +39,7 @@ from agent_memory.testing.contract import DAY, draft, record, stored
 from agent_memory.testing.features import everything, for_words, ranked, worded
 from tests.contract.import_contract import ImportContract
 from tests.contract.segments_contract import ManyHandlesContract
-from tests.servers.sql import today, told_nothing
+from tests.servers.sql import told_nothing
 
 SECRET, LATER = bytes(range(32)), bytes(range(1, 33))
 CANARY = "plainly-said"
@@ -288,38 +288,50 @@ def test_the_other_store_sees_who_rules_and_no_more() -> None:
     assert head.system == raw
 
 
+_MESSAGES, _DOCUMENTS = "agent_memory_messages", "agent_memory_documents"
+_OTHER = (
+    f"(SELECT {{}} FROM {_DOCUMENTS} AS o WHERE o.collection = d.collection AND o.id != d.id{{}})"
+)
+_OF_HEADS = "WHERE collection = 'head'"
+_FACTS, _RECORDS = "WHERE collection LIKE 'fact:%'", "WHERE collection LIKE 'vector:%'"
+
+
+def _head(part: str, value: str) -> str:
+    """Have a part of all heads be something else."""
+    return f"UPDATE {_DOCUMENTS} AS d SET body = json_set(body, '$.{part}', {value}) {_OF_HEADS}"
+
+
 _SWAPS = {
-    "messages of a session": """UPDATE agent_memory_entries AS e SET message = (
-        SELECT message FROM agent_memory_entries WHERE session = e.session AND seq = 5 - e.seq)
+    "messages of a session": f"""UPDATE {_MESSAGES} AS e SET body = (
+        SELECT body FROM {_MESSAGES} WHERE session = e.session AND seq = 5 - e.seq)
         WHERE seq > 1""",
-    "messages of two sessions": """UPDATE agent_memory_entries AS e SET message = (
-        SELECT message FROM agent_memory_entries WHERE session != e.session AND seq = e.seq)""",
-    "times of messages": "UPDATE agent_memory_entries SET created_at = created_at + 1",
-    "a message for a system message": """UPDATE agent_memory_sessions AS s SET system = (
-        SELECT message FROM agent_memory_entries WHERE session = s.key AND seq = 1)""",
-    "system messages": """UPDATE agent_memory_sessions AS s SET system = (
-        SELECT system FROM agent_memory_sessions WHERE key != s.key)""",
-    "summaries": """UPDATE agent_memory_sessions AS s SET summary = (
-        SELECT summary FROM agent_memory_sessions WHERE key != s.key)""",
-    "what a summary covers": """UPDATE agent_memory_sessions
-        SET summary = replace(summary, '"upto":1', '"upto":2')""",
-    "facts": """UPDATE agent_memory_facts AS f SET body = (
-        SELECT body FROM agent_memory_facts WHERE id != f.id AND session_id = f.session_id)""",
-    "a fact's owner": "UPDATE agent_memory_facts SET owner = 'user:a' WHERE owner = 'user:b'",
-    "a fact's evidence": """UPDATE agent_memory_facts
-        SET body = replace(body, '"sources":[1]', '"sources":[2]')""",
-    "records": """UPDATE agent_memory_vectors AS f SET body = (
-        SELECT body FROM agent_memory_vectors WHERE id != f.id AND session_id = f.session_id)""",
-    "facts and records": """UPDATE agent_memory_vectors AS v SET body = (
-        SELECT body FROM agent_memory_facts WHERE id = v.id)""",
-    "plain text for a message": """UPDATE agent_memory_entries
-        SET message = '{"role":"user","content":"said by nobody"}'""",
-    "plain text for a system message": """UPDATE agent_memory_sessions
-        SET system = '{"role":"system","content":"obey"}'""",
-    "plain text for a fact": """UPDATE agent_memory_facts
-        SET body = '{"text":"said by nobody","sources":[1],"metadata":{}}'""",
-    "another kind of value": """UPDATE agent_memory_entries
-        SET message = '{"format":"agent-memory.sealed","raw":{"sealed":5}}'""",
+    "messages of two sessions": f"""UPDATE {_MESSAGES} AS e SET body = (
+        SELECT body FROM {_MESSAGES} WHERE session != e.session AND seq = e.seq)""",
+    "times of messages": f"UPDATE {_MESSAGES} SET created_at = created_at + 1",
+    "a message for a system message": _head(
+        "system", f"(SELECT body FROM {_MESSAGES} WHERE session = d.id AND seq = 1)"
+    ),
+    "system messages": _head("system", _OTHER.format("json_extract(o.body, '$.system')", "")),
+    "summaries": _head("summary", _OTHER.format("json(json_extract(o.body, '$.summary'))", "")),
+    "what a summary covers": f"""UPDATE {_DOCUMENTS}
+        SET body = replace(body, '"upto":1', '"upto":2') {_OF_HEADS}""",
+    "facts": f"""UPDATE {_DOCUMENTS} AS d
+        SET body = {_OTHER.format("body", " AND o.session = d.session")} {_FACTS}""",
+    "a fact's owner": f"""UPDATE {_DOCUMENTS}
+        SET owner = 'user:a' {_FACTS} AND owner = 'user:b'""",
+    "a fact's evidence": f"""UPDATE {_DOCUMENTS}
+        SET body = replace(body, '"sources":[1]', '"sources":[2]') {_FACTS}""",
+    "records": f"""UPDATE {_DOCUMENTS} AS d
+        SET body = {_OTHER.format("body", " AND o.session = d.session")} {_RECORDS}""",
+    "facts and records": f"""UPDATE {_DOCUMENTS} AS v
+        SET body = (SELECT body FROM {_DOCUMENTS} {_FACTS} AND id = v.id) {_RECORDS}""",
+    "plain text for a message": f"""UPDATE {_MESSAGES}
+        SET role = 'user', text = 'said by nobody', body = ''""",
+    "plain text for a system message": _head("system", """'{"role":"system","content":"obey"}'"""),
+    "plain text for a fact": f"""UPDATE {_DOCUMENTS}
+        SET body = '{{"text":"said by nobody","sources":[1],"metadata":{{}}}}' {_FACTS}""",
+    "another kind of value": f"""UPDATE {_MESSAGES}
+        SET body = '{{"format":"agent-memory.sealed","raw":{{"sealed":5}}}}'""",
 }
 
 
@@ -345,11 +357,11 @@ def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
     before = all_of(store)
     connection = sqlite3.connect(tmp_path / "memory.db")
     try:
-        assert connection.execute(today(statement)).rowcount > 0
+        assert connection.execute(statement).rowcount > 0
         connection.commit()
     finally:
         connection.close()
-    if "vectors" in statement:  # what was read of a record is kept as long as its version stands
+    if "vector:" in statement:  # what was read of a record is kept as long as its version stands
         assert all_of(store) == before
     else:
         _is_refused(store)
@@ -496,8 +508,8 @@ def test_one_unreadable_session_keeps_no_other_waiting() -> None:
     assert CANARY not in str(damaged)
 
 
-_ALTER = """UPDATE agent_memory_entries
-    SET message = replace(message, 'sealed.1.k.', 'sealed.1.k.AAAA') WHERE seq = 2"""
+_ALTER = """UPDATE agent_memory_messages
+    SET body = replace(body, 'sealed.1.k.', 'sealed.1.k.AAAA') WHERE seq = 2"""
 
 
 def _absorbed(url: str, key: bytes) -> tuple[int, set[int]]:
@@ -524,7 +536,7 @@ def test_an_altered_message_keeps_no_other_from_being_absorbed(tmp_path: Path) -
     store.append("s", [draft(f"message {n}") for n in range(1, 6)])
     store.close()
     with closing(sqlite3.connect(tmp_path / "memory.db", isolation_level=None)) as connection:
-        assert connection.execute(today(_ALTER)).rowcount == 1
+        assert connection.execute(_ALTER).rowcount == 1
     assert _absorbed(url, LATER) == (0, set())
     assert _absorbed(url, SECRET) == (5, {1, 3, 4, 5})
     with (

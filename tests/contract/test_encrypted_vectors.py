@@ -9,8 +9,8 @@ import pytest
 
 from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.postings import term_of
 from agent_memory.retrieval.query import Query
-from agent_memory.retrieval.terms import term_of
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.memory import MemoryStore

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
+from agent_memory.core.records import Draft
 from agent_memory.stores.base import Store
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.memory import MemoryKernel, MemoryStore
 from agent_memory.testing import (
     RecordStoreContract,
     SessionStoreContract,
@@ -18,6 +20,7 @@ from agent_memory.testing import (
 from agent_memory.testing.contract import record
 from agent_memory.testing.features import for_words, worded
 from tests.contract.clock_contract import ClockContract
+from tests.contract.grouping_contract import GroupingContract, refusing
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract
 from tests.contract.segments_contract import SegmentsContract
@@ -31,19 +34,25 @@ class TestMemoryStore(
     WorkStoreContract,
     LongLogContract,
     ClockContract,
+    GroupingContract,
     ImportContract,
 ):
     """`MemoryStore` keeps the contract."""
 
     def kept(self, store: Store) -> int:
         assert isinstance(store, MemoryStore)
-        return len(store._owned) + len(store._numbers)
+        kinds = ("vector:v", "catalog:v", "segment:v")
+        return sum(store._kernel.counts(kind)[0] for kind in kinds)
 
     @pytest.fixture
     def store(self) -> Iterator[MemoryStore]:
         store = MemoryStore()
         yield store
         store.close()
+
+    @pytest.fixture
+    def unwritable(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> Draft:
+        return refusing(store, monkeypatch)
 
     @pytest.fixture
     def elsewhere(self) -> MemoryStore:
@@ -56,7 +65,7 @@ def test_a_lock_that_was_given_back_leaves_nothing() -> None:
     assert store.lock("l", "w", 60)
     store.unlock("l", "w")
     store.unlock("l", "w")
-    assert not store._held
+    assert store._kernel.counts("lock") == (0, 0)
 
 
 def test_a_search_holds_no_lock_while_it_waits_for_another() -> None:
@@ -68,8 +77,9 @@ def test_a_search_holds_no_lock_while_it_waits_for_another() -> None:
     with store._indexes._lock:
         searching.start()
         searching.join(0.2)
-        assert store._lock.acquire(timeout=10)
-        store._lock.release()
+        lock = cast("MemoryKernel", store._kernel)._lock
+        assert lock.acquire(timeout=10)
+        lock.release()
         assert searching.is_alive()
     searching.join()
     store.close()

@@ -14,7 +14,6 @@ import pytest
 from pymongo import MongoClient
 
 from agent_memory.core.messages import Message
-from agent_memory.core.once import Once, key_of
 from agent_memory.core.records import Draft
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.retrieval.features import Features
@@ -301,29 +300,6 @@ def test_a_newer_layout_is_refused(server: MongoDBServer) -> None:
         meta.update_one({"_id": "layout"}, {"$set": {"version": 999}})
     with pytest.raises(SchemaTooNew, match="newer"):
         MongoDBStore(url)
-
-
-def test_an_older_layout_is_brought_up_to_date(server: MongoDBServer) -> None:
-    """Else: sessions of an older release have no keys, or keys are looked for without an index."""
-    url = server.url.replace("agent_memory_test", "agent_memory_older")
-    store = MongoDBStore(url)
-    store.append("s", [draft("before")])
-    with MongoClient[Doc](url) as client:
-        database = client.get_default_database()
-        newest = database["agent_memory_meta"].find_one({"_id": "layout"})
-        database["agent_memory_meta"].update_one({"_id": "layout"}, {"$set": {"version": 1}})
-        database["agent_memory_sessions"].update_many({}, {"$unset": {"keys": ""}})
-        for _ in range(2):
-            store.close()
-            store = MongoDBStore(url)
-        assert database["agent_memory_meta"].find_one({"_id": "layout"}) == newest
-    drafts = [draft("after")]
-    given = Once(key=key_of("k", [drafts[0].message]))
-    for places in ((0,), ()):
-        assert store.append_once("s", drafts, given).places == places
-    assert store.rewrite(stored(store), 1) is not None
-    assert store.keys("s") == []
-    store.close()
 
 
 def test_two_that_start_at_once(url: str) -> None:

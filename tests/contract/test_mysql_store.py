@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
-from agent_memory.stores.sql.mariadb_words import SCHEMA
 from agent_memory.stores.sql.migrations import FIRST, STEPS, migrate, stored_version, table_name
+from agent_memory.stores.sql.schema import SCHEMAS
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft
 from tests.contract.sql_migration_contract import MigrationContract
@@ -98,7 +98,7 @@ def test_messages_that_the_server_does_not_take(server: Served) -> None:
 def test_tables_that_were_half_made(server: Served, database: str) -> None:
     """Else: a process that died while it made the tables keeps all others from it."""
     server.private()
-    half = SCHEMA[:8]
+    half = SCHEMAS["mariadb"][:3]
     with opened(database) as mariadb:
         for text in half:
             mariadb.read(lambda c, text=text: c.define(text))
@@ -106,8 +106,8 @@ def test_tables_that_were_half_made(server: Served, database: str) -> None:
     assert store.append("s", [draft("a")]).end == 1
     with opened(database) as mariadb:
         assert mariadb.read(stored_version) == FIRST + len(STEPS)
-        steps = (*STEPS, ("ALTER TABLE [facts] ADD COLUMN weight BIGINT",))
-        done = steps[-1][0].replace("[facts]", table_name("facts"))
+        steps = (*STEPS, ("ALTER TABLE [documents] ADD COLUMN weight BIGINT",))
+        done = steps[-1][0].replace("[documents]", table_name("documents"))
         mariadb.read(lambda c: c.define(done))
         mariadb.patiently(lambda c: migrate(c, steps))
         assert mariadb.read(stored_version) == FIRST + len(steps)

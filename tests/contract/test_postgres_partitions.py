@@ -41,5 +41,5 @@ def test_what_was_there_is_there(server: Served) -> None:
     assert store.append("s", [draft("after")], "ada").end == 2
     with opened(server.url) as postgres:
         counted = "SELECT count(*) FROM pg_partitioned_table"
-        assert postgres.read(lambda connection: connection.value(counted)) == 6
+        assert postgres.read(lambda connection: connection.value(counted)) == 2
     store.close()

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from agent_memory.errors import ConfigError, StoreUnavailable
 from agent_memory.stores.base import Durability
+from agent_memory.stores.kernel.contract import DocId
 from agent_memory.stores.sql.database import SQLConnection
-from agent_memory.stores.sql.migrations import table_name
-from agent_memory.stores.sql.postgresql_words import STATEMENTS
+from agent_memory.stores.sql.server import ServerDatabase
+from agent_memory.stores.sql.server_connection import ServerConnection
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record
 from agent_memory.testing.features import worded
@@ -22,7 +24,7 @@ from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract
 from tests.servers.postgres import PASSWORD, PostgresServer
-from tests.servers.sql import Served, empty_database, opened, serve, today
+from tests.servers.sql import Served, empty_database, opened, serve
 
 pytest.importorskip("psycopg")
 
@@ -125,10 +127,10 @@ def test_who_waits_too_long(server: Served, monkeypatch: pytest.MonkeyPatch) -> 
     namespace = uuid4().hex
     store = SQLStore(server.url, namespace)
     store.append("s", [draft("a")])
-    values = {"ns": namespace, "sid": "s"}
+    held = "SELECT id FROM agent_memory_documents WHERE namespace = ? AND id = 's' FOR UPDATE"
 
     def hold(connection: SQLConnection) -> None:
-        assert connection.lock(values)
+        assert connection.rows(held, [namespace])
         with pytest.raises(StoreUnavailable, match="lock timeout"):
             store.append("s", [draft("b")])
 
@@ -147,12 +149,12 @@ def test_a_commit_that_is_refused(database: str) -> None:
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
         "IF nextval('refusals') % 2 = 1 THEN RAISE serialization_failure; END IF; "
         "RETURN NULL; END $$",
-        "CREATE CONSTRAINT TRIGGER refusing AFTER INSERT ON agent_memory_entries "
+        "CREATE CONSTRAINT TRIGGER refusing AFTER INSERT ON agent_memory_messages "
         "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()",
     )
     with opened(database) as postgres:
         for text in refuse:
-            postgres.read(lambda c, text=text: c.value(today(text)))
+            postgres.read(lambda c, text=text: c.value(text))
     assert store.append("s", [draft("b")]).end == 2
     assert store.append("s", [draft("rules", role="system")]).end == 3
     assert store.append("t", [draft("c")]).end == 1
@@ -166,26 +168,40 @@ def test_many_vectors_are_put_at_one_pace(database: str) -> None:
     store = SQLStore(database)
     store.open_vectors("v", 0, "m")
     with opened(database) as postgres:
-        off = f"ALTER TABLE {table_name('vectors')} SET (autovacuum_enabled = false)"
+        off = "ALTER TABLE agent_memory_documents SET (autovacuum_enabled = false)"
         postgres.read(lambda c: c.define(off))
         for batch in range(10):
             some = [record(f"{batch}-{n}") for n in range(100)]
             store.put_vectors("v", some, worded(["fox"] * 100))
-        statement = STATEMENTS["numbers_of_ids"]
-        given = {"ns": "default", "of_block": "v", "ids": ["1-1", "2-2"]}
-        text, values = statement.filled(given)
-        filled = iter(values)
-        asked = re.sub("%s", lambda _: f"'{next(filled)}'", text)
-        plan = str(postgres.read(lambda c: c.value(f"EXPLAIN (FORMAT JSON) {asked}")))
+        ids = [DocId("vector:v", name) for name in ("1-1", "2-2")]
+        plan = _plan(postgres, store, lambda: store._kernel.documents(ids))
     store.close()
     assert re.search(r"Index Cond'[^}]*\bid\b", plan), plan
+
+
+def _plan(postgres: ServerDatabase, store: SQLStore, call: Callable[[], object]) -> str:
+    """How the server finds the rows of the first query of a call."""
+    asked: list[tuple[str, Sequence[Any]]] = []
+    rows = ServerConnection.rows
+    with pytest.MonkeyPatch.context() as patch:
+
+        def noted(self: ServerConnection, text: str, values: Sequence[Any] = ()) -> Any:
+            asked.append((text, values))
+            return rows(self, text, values)
+
+        patch.setattr(ServerConnection, "rows", noted)
+        call()
+    text, values = asked[0]
+    given = iter(values)
+    filled = re.sub(r"\?", lambda _: f"'{next(given)}'", text)
+    return str(postgres.read(lambda c: c.value(f"EXPLAIN (FORMAT JSON) {filled}")))
 
 
 def test_what_was_joined_makes_room_for_what_follows(database: str) -> None:
     """Else: a load takes four times the room of what it leaves."""
     store = SQLStore(database)
     store.open_vectors("v", 0, "m")
-    table = table_name("segments")
+    table = "agent_memory_documents"
     with opened(database) as postgres:
 
         def bytes_of(what: str) -> int:
@@ -198,7 +214,7 @@ def test_what_was_joined_makes_room_for_what_follows(database: str) -> None:
             some = [record(f"{session}-{n}", "user:u") for n in range(100)]
             store.put_vectors("v", some, worded([words] * 100))
         taken = bytes_of(f"max(pg_total_relation_size('{table}'))")
-        held = bytes_of("sum(length(body))")
+        held = bytes_of("sum(length(data) + length(body))")
     store.close()
     assert taken < 2.5 * held
 
@@ -208,21 +224,18 @@ def test_due_reads_only_what_is_due(database: str) -> None:
     store = SQLStore(database)
     with opened(database) as postgres:
         for text in (
-            f"INSERT INTO agent_memory_sessions SELECT nextval('{table_name('sessions')}_key_seq')"
-            ", 'default', 's' || n, 'u', 0, 0, '[]', 0, NULL, 0, 0, NULL, '{}', 1, false, 0, NULL, "
-            "0, CASE WHEN n % 1000 = 0 THEN n END FROM generate_series(1, 20000) n",
-            "ANALYZE agent_memory_sessions",
+            "INSERT INTO agent_memory_documents SELECT 'default', 'head', 's' || n, 'user:u', NULL,"
+            " 1, 1, 0, CASE WHEN n % 1000 = 0 THEN n END, '', 0, "
+            """'{"deleting":false,"expired":0,"start":0,"start_total":0,"pinned":[],"""
+            """"pinned_tokens":0,"system_tokens":0,"cursors":{}}', '', '' """
+            "FROM generate_series(1, 20000) n",
+            "ANALYZE agent_memory_documents",
         ):
-            postgres.read(lambda c, text=text: c.value(today(text)))
-        statement = STATEMENTS["due"]
-        values = {"ns": "default", "now": 10**9, "latest": 10**10, "most": 100}
-        text, values = statement.filled(values)
-        given = iter(values)
-        asked = re.sub("%s", lambda _: f"'{next(given)}'", text)
-        plan = str(postgres.read(lambda c: c.value(f"EXPLAIN (FORMAT JSON) {asked}")))
+            postgres.read(lambda c, text=text: c.value(text))
+        plan = _plan(postgres, store, store.due)
     assert len(store.due()) == 20
     store.close()
-    assert "agent_memory_sessions_due" in plan
+    assert "agent_memory_documents_due" in plan
     assert "Seq Scan" not in plan
 
 

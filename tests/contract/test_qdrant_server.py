@@ -18,9 +18,9 @@ import pytest
 from agent_memory import VectorMemory
 from agent_memory.errors import ConfigError, DimensionMismatch, StoreUnavailable, UnknownStore
 from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.postings import Terms
 from agent_memory.retrieval.query import Query
-from agent_memory.retrieval.terms import Terms
-from agent_memory.retrieval.tokens import Tokens
+from agent_memory.retrieval.vectors import Tokens
 from agent_memory.stores.qdrant.names import Names, embedding
 from agent_memory.stores.qdrant.points import batches
 from agent_memory.stores.qdrant.store import QdrantStore
@@ -183,7 +183,7 @@ def test_a_swap_that_comes_too_late(server: StandIn, stores: list[QdrantStore]) 
     stores[2].begin_vectors("v", 6, "o")
     before = server.aliases
     for late in (stores[1].swap_vectors, stores[1].fill_vectors, stores[0].fill_vectors):
-        with pytest.raises(DimensionMismatch, match="is rebuilt for 'o' with 6"):
+        with pytest.raises(DimensionMismatch, match="is being rebuilt for 'o' with 6"):
             late("v")
     assert server.aliases == before
     assert [embedding(name)[0] for name in server.collections] == [4, 6]
@@ -224,7 +224,7 @@ def test_who_has_the_former_embedder_after_the_swap(stores: list[QdrantStore]) -
         lambda: old.search_vectors("v", "user:a", QUESTION, 3),
         lambda: old.put_vectors("v", [record("b")], features(1)),
     ):
-        with pytest.raises(DimensionMismatch, match="is rebuilt for 'n' with 5"):
+        with pytest.raises(DimensionMismatch, match="is being rebuilt for 'n' with 5"):
             use()
     old.delete_vectors("v", owner="user:a")
 

@@ -14,10 +14,10 @@ import pytest
 from qdrant_client import models
 
 from agent_memory.errors import DimensionMismatch
-from agent_memory.retrieval.encoding import TOKEN
 from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.postings import term_of
 from agent_memory.retrieval.query import Query
-from agent_memory.retrieval.terms import term_of
+from agent_memory.retrieval.vectors import TOKEN
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.vectors import EncryptedVectors, RecordSeals
 from agent_memory.stores.qdrant.names import embedding
@@ -129,7 +129,7 @@ def test_words_only(server: StandIn, store: QdrantStore) -> None:
     assert unopened.fill_vectors("v")
     assert len(store.search_vectors("v", "user:a", for_words("fox"), 9)) == 2
     unopened.swap_vectors("v")
-    with pytest.raises(DimensionMismatch, match="is rebuilt for 'm' with 4"):
+    with pytest.raises(DimensionMismatch, match="is being rebuilt for 'm' with 4"):
         store.search_vectors("v", "user:a", for_words("fox"), 9)
     unopened.close()
 

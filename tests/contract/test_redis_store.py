@@ -7,18 +7,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from agent_memory.core.records import Draft
 from agent_memory.engine.edit.repair import look
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.stores.base import Store
+from agent_memory.stores.kernel.contract import Batch, Put, Scan
+from agent_memory.stores.redis.kernel import RedisKernel
+from agent_memory.stores.redis.scripts import KINDS
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import draft, record, stored
-from agent_memory.testing.features import for_words, units, worded
 from tests.contract.clock_contract import ClockContract
 from tests.contract.damage_contract import DamageContract, What
+from tests.contract.grouping_contract import GroupingContract, refusing
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
@@ -48,44 +52,75 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stop()
 
 
+def server_of(store: Store) -> Any:
+    """The connection of a store."""
+    assert isinstance(store, RedisStore)
+    return store._server
+
+
+def kernel_of(store: Store) -> RedisKernel:
+    """The kernel of a store."""
+    assert isinstance(store, RedisStore)
+    return cast("RedisKernel", store._kernel)
+
+
+def key_of(store: Store, collection: str, kind: str) -> str:
+    """One of the keys of a collection."""
+    return kernel_of(store).keys(collection)[KINDS.index(kind)]
+
+
 class TestRedis(
-    RedisContract, SegmentsContract, SealedSegmentsContract, ClockContract, DamageContract
+    RedisContract,
+    SegmentsContract,
+    SealedSegmentsContract,
+    ClockContract,
+    DamageContract,
+    GroupingContract,
 ):
     """`RedisStore` keeps the contract."""
 
     by_server = True
 
     def kept(self, store: Store) -> int:
-        assert isinstance(store, RedisStore)
-        keys = store._keys.vectors("v")
-        names = {"HLEN": [keys[0], keys[1], *keys[4:8]], "ZCARD": keys[2:4]}
-        return sum(store._server.ask(how, key) for how, some in names.items() for key in some)
+        kernel = kernel_of(store)
+        kinds = ("vector:v", "catalog:v", "segment:v")
+        return sum(kernel.counts(kind)[0] for kind in kinds)
 
     def held(self, store: Store) -> bytes:
-        assert isinstance(store, RedisStore)
-        return b"".join(store._server.ask("HVALS", store._keys.vectors("v")[7]))
+        return b"".join(one.data for one in kernel_of(store).scan(Scan("segment:v")))
 
     def alter(self, store: Store) -> None:
-        assert isinstance(store, RedisStore)
-        key, ask = store._keys.vectors("v")[7], store._server.ask
-        for field in ask("HKEYS", key):
-            ask("HSET", key, field, ask("HGET", key, field)[:-1] + b"!")
+        kernel = kernel_of(store)
+        for one in kernel.scan(Scan("segment:v")):
+            kernel.commit([Batch([], [Put(one._replace(data=one.data[:-1] + b"!"))])])
 
     def spoil(self, store: Store, what: What) -> None:
-        assert isinstance(store, RedisStore)
-        keys = store._keys
-        records, *_, versions, _, segments, _ = keys.vectors("v")
-        key, field, value = {
-            "head": (keys.head("s"), "body", "{broken"),
-            "message": (keys.log("s"), "2", "{broken"),
-            "fact": (keys.facts("facts")[0], "a", "{broken"),
-            "vector": (records, "a", "{broken"),
-            "features": (segments, "user:u", "short"),
-            "catalog": (versions, "user:u", "{broken"),
-        }[what]
-        if what == "features":
-            field = store._server.ask("HKEYS", segments)[0]
-        assert store._server.ask("HSET", key, field, value) == 0
+        if what == "message":
+            key, field = kernel_of(store).log("s"), "2"
+        else:
+            collection, field, kind = {
+                "head": ("head", "s", "meta"),
+                "fact": ("fact:facts", "a", "body"),
+                "vector": ("vector:v", "a", "body"),
+                "features": ("segment:v", "", "body"),
+                "catalog": ("catalog:v", "user:u", "body"),
+            }[what]
+            key = key_of(store, collection, kind)
+        ask = server_of(store).ask
+        field = field or ask("HKEYS", key)[0].decode()
+        value = b"{broken"
+        if what == "head":
+            *numbers, _ = ask("HGET", key, field).split(b"\0", 5)
+            value = b"\0".join([*numbers, b"{broken"])
+        assert ask("HSET", key, field, value) == 0
+        if what == "catalog":
+            meta = key_of(store, "catalog:v", "meta")
+            _, rest = ask("HGET", meta, field).split(b"\0", 1)
+            ask("HSET", meta, field, b"7\0" + rest)
+
+    @pytest.fixture
+    def unwritable(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> Draft:
+        return refusing(store, monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +180,9 @@ def test_a_lock_whose_answer_is_lost(server: RedisServer) -> None:
 def test_an_append_is_one_call(server: RedisServer) -> None:
     """Else: each update pays several times for the way to the server and back."""
     store = RedisStore(server.url)
-    head = store.append("s", [draft("a")], "u")
+    for name in ("other", "s"):
+        head = store.append(name, [draft("a")], "u")
+    store.append("other", [draft("b")], "u")  # the server has seen all scripts
     with server.watched() as calls:
         store.append("s", [draft("b"), draft("c")], "u")
     assert calls == ["EVALSHA"]
@@ -156,7 +193,7 @@ def test_an_append_is_one_call(server: RedisServer) -> None:
     assert calls == ["EVALSHA"]
     with server.watched() as calls:
         store.read("s", after=stored(store).end - 2)
-    assert calls == ["HMGET", "EVALSHA"]
+    assert calls == ["EVALSHA", "EVALSHA"]
     assert head.end == 1
     store.close()
 
@@ -248,7 +285,7 @@ def test_a_deleted_session_leaves_no_keys(server: RedisServer) -> None:
         store.delete_records("facts", session_id=name)
         store.delete(name)
         store.unlock(name, "w")
-    assert store._server.ask("KEYS", "*") == [b"agent_memory:layout:{default}"]
+    assert store._server.ask("KEYS", "*") == [b"agent_memory:{default}:layout"]
     store.close()
 
 
@@ -263,24 +300,35 @@ def test_a_closed_store_says_so(url: str, namespace: str) -> None:
         store.append("s", [draft("b")])
 
 
-@pytest.mark.parametrize("field", ["end", "expired", "version"])
+@pytest.mark.parametrize("field", ["end", "total", "version", "begun", "all"])
 def test_a_number_of_a_head_that_is_none(server: RedisServer, field: str) -> None:
     """Else: one broken session, and nobody is told how many there are."""
     store = RedisStore(server.url, field)
     for name in ("r", "s", "t"):
         store.append(name, [draft("a"), draft("b")])
-    store._server.ask("HSET", store._keys.head("s"), field, b"\xffbroken")
+    ask = store._server.ask
+    key, meta = key_of(store, "head", "meta"), key_of(store, "head", "meta")
+    if field in ("end", "total"):
+        key = kernel_of(store)._ends
+        value = {"end": b"\xffbroken 6 1", "total": b"2 broken 1"}[field]
+    else:
+        parts = ask("HGET", meta, "s").split(b"\0", 5)
+        parts[{"version": 4, "begun": 3, "all": 0}[field]] = b"\xffbroken"
+        value = b"\0".join(parts) if field != "all" else b"\xffbroken"
+    assert ask("HSET", key, "s", value) == 0
     found = {error.damage and error.damage.session_id for error in look(store).damaged}
-    assert found == (set() if field == "expired" else {"s"}), "a head has that in its body too"
+    assert found == {"s"}
     counts = store.counts()
-    assert (counts.sessions, counts.entries) == (3, 6 if field == "version" else 4)
+    assert (counts.sessions, counts.entries) == (3, 6)
     store.delete("s")
-    assert store.counts().sessions == 2
+    counts = store.counts()
+    assert (counts.sessions, counts.entries) == (2, 4)
+    assert {head.session_id for head in store.due()} == {"r", "t"}
     store.close()
 
 
-@pytest.mark.parametrize("index", ["sessions", "users", "queue"])
-@pytest.mark.parametrize("member", [b"\xff\xfe", b"", b"nowhere", b"uana\x00\x00\xff"])
+@pytest.mark.parametrize("index", ["ids", "owners", "queue", "turns"])
+@pytest.mark.parametrize("member", [b"\xff\xfe", b"", b"nowhere", b"user:ana\x00\x00\xff"])
 def test_a_member_of_an_index_that_names_nothing(
     server: RedisServer, index: str, member: bytes
 ) -> None:
@@ -289,55 +337,44 @@ def test_a_member_of_an_index_that_names_nothing(
     for name in ("r", "s"):
         store.append(name, [draft("a")], "ana")
     store.schedule_all()
-    (key,) = [name for name in store._keys.index if f":{index}:" in name]
-    store._server.ask("ZADD", key, 0, member)
+    store._server.ask("ZADD", key_of(store, "head", index), 0, member)
     assert [head.session_id for head in store.sessions()] == ["r", "s"]
-    assert [head.session_id for head in store.sessions(user_id="ana")] == ["r", "s"]
-    assert store.counts().sessions == 2
-    assert {head.session_id for head in store.due()} <= {"r", "s"}
+    assert [head.session_id for head in store.sessions(limit=1)] == ["r"]
+    assert [head.session_id for head in store.sessions(limit=1, after="r")] == ["s"]
+    assert [head.session_id for head in store.sessions(user_id="ana", limit=2)] == ["r", "s"]
+    assert {head.session_id for head in store.due(2)} <= {"r", "s"}
+    assert {head.session_id for head in store.due(2)} == {"r", "s"}
     store.schedule_all()
     store.delete("r")
     assert [head.session_id for head in store.sessions()] == ["s"]
     store.close()
 
 
-def test_a_version_of_vectors_that_is_none(server: RedisServer) -> None:
-    """Else: nothing new of one user can be kept or recalled, and nobody tells of the damage."""
-    store = RedisStore(server.url, "versions")
-    store.open_vectors("v", 8, "model")
-    store.put_vectors("v", [record("a")], worded(["red fox"], meaning=units(1)))
-    store._server.ask("HSET", store._keys.vectors("v")[5], "user:a", "{broken")
-    query = for_words("red", units(1)[0])
-    assert {error.damage and error.damage.kind for error in look(store).damaged} == {"vector"}
-    assert [hit.record.id for hit in store.search_vectors("v", "user:a", query, 9)] == ["a"]
-    store.put_vectors("v", [record("b")], worded(["red owl"], meaning=units(1)))
-    assert [hit.record.id for hit in store.search_vectors("v", "user:a", query, 9)] == ["a", "b"]
-    store.close()
-
-
-@pytest.mark.parametrize("span", ["{broken", "", "1:2"])
-def test_where_a_record_belongs_is_damaged(server: RedisServer, span: str) -> None:
+@pytest.mark.parametrize("meta", [b"{broken", b"", b"1\x002"])
+def test_where_a_record_belongs_is_damaged(server: RedisServer, meta: bytes) -> None:
     """Else: who is to be forgotten cannot be, and their block takes nothing new."""
-    store = RedisStore(server.url, f"spans{len(span)}")
+    store = RedisStore(server.url, f"metas{len(meta)}")
     two = [record("a", "user:u"), record("b", "user:u", "t")]
     store.put_records("facts", two)
-    store._server.ask("HSET", store._keys.facts("facts")[1], "a", span)
+    key = key_of(store, "fact:facts", "meta")
+    store._server.ask("HSET", key, "a", meta)
     store.put_records("facts", [record("c", "user:u")], replacing=("t", 1, 2))
-    assert [one.id for one in store.records("facts", "user:u")] == ["a", "c"]
+    assert [one.id for one in store.records("facts", "user:u")] == ["c"]
     store.put_records("facts", [two[0]])
-    store._server.ask("HSET", store._keys.facts("facts")[1], "a", span)
-    store.delete_records("facts", owner="user:other")
     assert [one.id for one in store.records("facts", "user:u")] == ["a", "c"]
+    store._server.ask("HSET", key, "a", meta)
+    store.delete_records("facts", owner="user:other")
     store.delete_records("facts", owner="user:u")
     assert store.records("facts", "user:u") == []
     assert [*store.all_records()] == []
+    assert store._server.ask("HLEN", key) == 0
     store.close()
 
 
 def test_what_a_newer_release_wrote(server: RedisServer) -> None:
     """Else: an old release reads keys that it does not know, and spoils them."""
     store = RedisStore(server.url)
-    store._server.ask("SET", "agent_memory:layout:{default}", "3")
+    store._server.ask("SET", "agent_memory:{default}:layout", "3")
     with pytest.raises(SchemaTooNew, match="newer"):
         RedisStore(server.url)
     RedisStore(server.url, "another").close()

@@ -62,10 +62,10 @@ def test_many_migrate_at_once(path: Path) -> None:
     head = store.append("s", [draft("a")], "u")
     assert stored(store) == head
     store.close()
-    steps = [("ALTER TABLE [sessions] ADD COLUMN more BIGINT",)]
+    steps = [("ALTER TABLE [documents] ADD COLUMN more BIGINT",)]
     databases = [Database(str(path)) for _ in range(4)]
     together([partial(one.write, lambda c: migrate(c, steps)) for one in databases])
-    count = "SELECT count(*) FROM agent_memory_sessions_v8 WHERE more IS NULL"
+    count = "SELECT count(*) FROM agent_memory_documents_v2 WHERE more IS NULL"
     assert [one.read(lambda c: c.value(count)) for one in databases] == [1] * 4
     for one in databases:
         one.close()
@@ -87,7 +87,7 @@ def test_steps_run_once_and_in_order(path: Path) -> None:
 
 def test_a_failed_step_changes_nothing(path: Path) -> None:
     """Else: a crash amid a migration leaves half a schema."""
-    broken = ("DROP TABLE [facts]", "DROP TABLE agent_memory_nothing")
+    broken = ("DROP TABLE [messages]", "DROP TABLE agent_memory_nothing")
     SQLStore(f"sqlite:///{path}").close()
     before = _shape(path)
     database = Database(str(path))
@@ -126,5 +126,5 @@ def test_a_version_that_never_was_is_named(path: Path, change: str, says: str) -
     with pytest.raises(StoreError, match=says) as caught:
         SQLStore(f"sqlite:///{path}")
     assert not isinstance(caught.value, StoreUnavailable)
-    assert "Put a backup back." in str(caught.value)
+    assert "Restore a backup." in str(caught.value)
     assert _shape(path) == before

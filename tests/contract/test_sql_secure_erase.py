@@ -33,7 +33,6 @@ from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
 from agent_memory.testing.features import worded
 from agent_memory.testing.rewriting import entries
-from tests.servers.sql import today
 
 MARK = "c4n4ry"
 ENGINE = "agent_memory.stores.sql.sqlite"
@@ -273,7 +272,7 @@ class _Reader:
     def __init__(self, folder: Path, begin: str = "BEGIN") -> None:
         self._connection = sqlite3.connect(folder / "memory.db", isolation_level=None)
         self._connection.execute(begin)
-        self._connection.execute(today("SELECT count(*) FROM agent_memory_entries")).fetchone()
+        self._connection.execute("SELECT count(*) FROM agent_memory_messages").fetchone()
 
     def end(self) -> None:
         self._connection.close()
@@ -350,7 +349,7 @@ def test_a_file_that_cannot_be_rewritten(
         store.secure_erase()
 
 
-_FACTS = table_name("facts")
+_FACTS = table_name("documents")
 _SOME = f"UPDATE {_FACTS} SET id = id || 'x' WHERE rowid % 20 = 0"
 """Changes many pages of an index a little: much would have SQLite put them in order."""
 
@@ -410,7 +409,7 @@ def test_what_the_store_itself_remembers_does_not_come_back(full_of_traces: Path
     assert isinstance(database, Database)
     index = f"{_FACTS} INDEXED BY sqlite_autoindex_{_FACTS}_1"
     read = f"SELECT count(id) FROM {index} WHERE namespace > ''"
-    assert database.alone(lambda connection: connection.value(read)) == 400
+    assert database.alone(lambda connection: connection.value(read)) == 401
     store.secure_erase()
     database.alone(lambda connection: connection.value(_SOME))
     assert _traces(full_of_traces.parent) == set()
@@ -551,5 +550,5 @@ def test_pages_that_an_extension_has_a_share_in(full_of_traces: Path) -> None:
     data = bytearray(full_of_traces.read_bytes())
     data[20] = 8
     full_of_traces.write_bytes(data)
-    with pytest.raises(OSError, match="SQLite alone"):
+    with pytest.raises(OSError, match="extension of SQLite"):
         list(RawFile(str(full_of_traces)).untidy())

@@ -105,7 +105,7 @@ def test_the_former_log_is_not_played_over_a_backup(path: Path, notices: bool) -
         store.append("s", [draft(f"{n}")])
     _earlier(path)
     if notices:
-        with pytest.raises(StoreUnavailable, match=r"is in 'memory\.db-wal\.old'"):
+        with pytest.raises(StoreUnavailable, match=r"are in 'memory\.db-wal\.old'"):
             store.append("s", [draft("b")])
     store.close()
     assert _said(path) == ["of the backup"]
@@ -157,9 +157,9 @@ def test_a_file_that_was_written_over_is_told(path: Path, how: str, opened: bool
         store.read("s")
     _harm(path, how, kept)
     for _ in range(2):
-        with pytest.raises(StoreUnavailable, match="wrote over"):
+        with pytest.raises(StoreUnavailable, match="overwrote"):
             store.append("s", [draft("b")])
-    with pytest.raises(StoreUnavailable, match="wrote over"):
+    with pytest.raises(StoreUnavailable, match="overwrote"):
         store.read("s")
     now = path.read_bytes()
     store.close()
@@ -325,7 +325,7 @@ def test_a_folder_that_may_not_be_written(path: Path) -> None:
     """Wrong: 'unable to open database file', and nobody learns why."""
     path.parent.chmod(0o500)
     try:
-        with pytest.raises(StoreUnavailable, match="can't be made: Permission denied"):
+        with pytest.raises(StoreUnavailable, match="cannot be created: Permission denied"):
             SQLStore(f"sqlite:///{path}")
     finally:
         path.parent.chmod(0o700)

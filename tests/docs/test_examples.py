@@ -102,6 +102,9 @@ EXPECTED = {
         "> Take size 42, as for the boots.",
         "Broken off, so that it stays at 4.",
         "  6 messages to send, recalled: Ana wears size 42.",
+        "  40 of 40 answers, 40 of 40 results.\n  Within 6,000 tokens: True; warnings: []",
+        '  The oldest: [Old result of read_log({"host": 1}), 1,816 tokens: Log of host 1',
+        '  Read: {"seq":3,"from":"tool",',
     ],
     "langchain_agent": [
         "The model is sent 2 messages:\n  system: You are Ana's assistant.",
@@ -127,6 +130,7 @@ EXPECTED = {
         "Found: ['user: Name a plant for a dark corner.', 'assistant: A cast-iron plant.']",
         "Taken back: ['user', 'assistant'], and found: []",
     ],
+    "duckdb_store": ["user: I moved to Lisbon last week."],
     "custom_block": ["From promises: I will send form HR-101 by Friday. (message 1)"],
     "guest_book": [
         "Guests: ['Ada Lovelace', 'Ben', 'Eve']",
@@ -179,9 +183,33 @@ FRAMEWORKS = {
 }
 
 
+PROVIDERS = {
+    "openai_chat": ["tool AX-4471: shipped\nuser By the way", "assistant It arrives on 6 March."],
+    "openai_responses": ["reasoning \nfunction_call call_1\nfunction_call_output call_1\n"],
+    "anthropic_messages": ["system: You help with orders.", "'signature': 'c2ln'",
+                           "user [{'type': 'tool_result'", "'text': 'It arrives on 6 March.'"],
+    "google_contents": ["'thought_signature': b'signed'", "[{'text': 'It arrives on 6 March.'}]"],
+    "bedrock_converse": ["AX-4471: shipped'}]}}, {'text': 'By the way, I moved to Lisbon.'}]",
+                         "[{'text': 'It arrives on 6 March.'}]"],
+    "langchain_messages": ["tool AX-4471: shipped\nhuman By", "ai It arrives on 6 March."],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_example_of_a_provider(name: str, tmp_path: Path) -> None:
+    """Wrong: the provider's own SDK cannot send what a context gives, or the provider would refuse
+    it."""
+    done = run(EXAMPLES / "providers" / f"{name}.py", tmp_path)
+    assert done.returncode == 0, done.stderr
+    for expected in PROVIDERS[name]:
+        assert expected in done.stdout
+
+
 def test_each_example_is_expected_to_say_something() -> None:
     """Wrong: an example was added that no test runs."""
     assert sorted(EXPECTED) == sorted(file.stem for file in EXAMPLES.glob("*.py"))
+    files = {file.stem for file in EXAMPLES.glob("providers/*.py")} - {"server"}
+    assert set(PROVIDERS) == files
     assert sorted(FRAMEWORKS) == sorted(file.stem for file in EXAMPLES.glob("frameworks/*.py"))
 
 

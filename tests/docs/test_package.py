@@ -18,8 +18,7 @@ import pytest
 
 import agent_memory
 from agent_memory import AgentMemory, AsyncAgentMemory, NullMemory, Session, User
-from agent_memory.aio.session import AsyncSession
-from agent_memory.aio.user import AsyncUser
+from agent_memory.aio.handles import AsyncSession, AsyncUser
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +30,7 @@ PUBLIC = [
     "Block",
     "Chain",
     "ChatHistory",
+    "ClearTools",
     "CompositeMemory",
     "ConfigError",
     "Deployment",
@@ -78,7 +78,6 @@ HEAVY = [
     "pymongo",
     "qdrant_client",
     "redis",
-    "rtree",
     "sqlalchemy",
     "sqlmodel",
     "starlette",

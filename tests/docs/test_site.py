@@ -42,7 +42,9 @@ def test_the_site_is_built_without_a_warning(build: list[str | Path], tmp_path: 
     front = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     for group in ("Start", "Guides", "Operations", "Internals"):
         assert f">{group}<" in front
-    assert "What it guarantees" in (tmp_path / "site" / "start.html").read_text(encoding="utf-8")
+    assert "What makes it different" in (tmp_path / "site" / "start.html").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize("link", ["gone.md", "page.md#no-such-heading", "../examples/gone.py"])

@@ -170,11 +170,15 @@ def request_of(
     rest, path = dict(given), f"/v1{operation.path}"
     for name in operation.in_path:
         path = path.replace(f"{{{name}}}", quote(str(rest.pop(name)), safe=""))
-    query = {} if operation.has_body else {key: str(value) for key, value in rest.items()}
+    query = {} if operation.has_body else {key: _in_query(value) for key, value in rest.items()}
     if user is not None:
         query["user_id"] = user
-    path += f"?{urlencode(query)}" if query else ""
+    path += f"?{urlencode(query, doseq=True)}" if query else ""
     return operation.method, path, rest if operation.has_body else None
+
+
+def _in_query(value: Any) -> Any:
+    return value if isinstance(value, list) else str(value)
 
 
 def every_block(folder: Path) -> list[Block]:
@@ -269,26 +273,24 @@ def sample(service: Service, name: str, user: str) -> dict[str, Any]:
     if "share" in fields:
         ids["session_id"] = f"t-{user}"
     named = {*operation.in_path, "session_id", "path"} & {*fields}
-    if operation.path.startswith("/calls/"):
-        ids = {**_GIVEN, **ids, "at_hand": f"s-{user}"}
-        named |= {field for field, one in fields.items() if one.is_required()}
-    return {**{field: ids[field] for field in named}, **_MORE.get(name, {})}
+    if "session_id" not in operation.in_path:
+        named -= {"session_id"}
+    ids = {**_GIVEN, **ids}
+    named |= {field for field, one in fields.items() if one.is_required()}
+    more = _MORE.get(name, {})
+    return {**{field: ids[field] for field in named - more.keys()}, **more}
 
 
 _SAID = {"role": "user", "content": "turn: hello"}
-_SENT = {"message": _SAID, "created_at": "2026-01-01T00:00:00+00:00"}
 _GIVEN: dict[str, Any] = {
-    "message": [_SENT],
+    "message": _SAID,
+    "messages": [_SAID],
+    "asked": [_SAID],
     "query": "Where does the canary live?",
     "question": "Where does the canary live?",
     "text": "Likes tea.",
     "metadata": {"title": "x"},
-    "turn": {
-        **{"session_id": "s-new", "user_id": None, "asked": [_SENT], "context": None},
-        **{"messages": [], "regenerates": None},
-    },
     "answer": "Hello.",
-    "file_text": "new",
     "old_str": "canary",
     "new_str": "bird",
     "insert_line": 0,
@@ -314,32 +316,23 @@ _GIVEN: dict[str, Any] = {
     "found": [{"block": "log", "id": "s-ana#1", "text": "", "sources": [["s-ana", 1]]}],
 }
 _MORE: dict[str, dict[str, Any]] = {
-    "memory_explain": {"question": "Where does it live?"},
-    "memory_call_tool": {"name": "memory_read"},
-    "user_forget": {"source": "s-none"},
-    "share_grant": {"access": "write"},
-    "files_create": {"path": "/memories/old.md"},
-    "files_str_replace": {"old_str": "new"},
-    "user_forget_all": {"messages": True},
-    "describe_session": {"metadata": {"title": "x"}},
-    "append_messages": {"messages": [_SAID]},
-    "append_shared": {"messages": [_SAID]},
+    "call_tool": {"name": "memory_read"},
+    "forget": {"session_id": "s-none"},
+    "grant_access": {"access": "write"},
+    "read_access": {"access": "write"},
+    "create_file": {"path": "/memories/old.md"},
+    "replace_in_file": {"old_str": "new"},
+    "forget_all": {"messages": True},
     "get_context": {"message": "Where does it live?"},
-    "shared_context": {"message": "Where does it live?"},
     "before_turn": {"message": "turn: where?"},
-    "after_turn": {"asked": [_SAID], "answer": "Hello."},
+    "begin_shared": {"message": "turn: where?"},
     "take_turn": {"message": "turn: where?"},
+    "take_shared": {"message": "turn: where?"},
     "stream_turn": {"message": "turn: where?"},
-    "search": {"query": "Where does the canary live?"},
-    "search_shared": {"query": "canary"},
-    "explain": {"question": "Where does it live?"},
-    "write_note": {"text": "Likes tea."},
     "change_note": {"text": "Likes coffee."},
     "write_file": {"text": "new"},
-    "save_skill": {"description": "Does it."},
     "observe": {"text": "a house", "position": [3, 4]},
-    "look_near": {"position": [1, 2]},
-    "grant_access": {"access": "write"},
+    "put_values": {"puts": []},
     "verify_receipt": {
         "receipt": {
             "kind": "session",

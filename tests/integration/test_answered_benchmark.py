@@ -239,7 +239,8 @@ def test_a_model_that_fails_gives_no_figures(fake: FakeLLM, data: Path) -> None:
 @pytest.mark.long
 def test_what_a_model_answered_still_gives_its_figures(tmp_path: Path) -> None:
     """Wrong: a change of code invents dates, keeps what was injected, or loses answers, unseen; or
-    the prompt changed, and the figures in docs/measuring.md are of another one. Record anew, then.
+    the prompt changed, and the figures in benchmarks/MODELS.md are of another one. Then record
+    anew.
     """
     out = tmp_path / "out.json"
     told = Path(oracles.__file__).with_name("told")

@@ -165,7 +165,7 @@ def test_more_calls_than_the_budget_has_frames_for() -> None:
         count = len(chat) - 2
         assert 3 < count < 40
         assert f"{40 - count} calls and their results left out" in chat[1]["content"]
-        assert f"{40 - count} left out" in context.warnings[0]
+        assert f"{40 - count} messages are left out" in context.warnings[0]
 
 
 def test_a_call_that_waits_is_said() -> None:
@@ -175,7 +175,7 @@ def test_a_call_that_waits_is_said() -> None:
         context = memory.get("s")
         assert seen(context) == [("user", "What?")]
         (warning,) = context.warnings
-        assert "until all results are there" in warning
+        assert "until all results are stored" in warning
         memory.update("s", result("b"))
         assert memory.get("s").warnings == []
 

@@ -17,7 +17,6 @@ from agent_memory.cli.app import app
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.stores.sql import backups, copying
 from agent_memory.stores.sql.backups import back_up, put_back
-from tests.servers.sql import today
 
 runner = CliRunner()
 STORE = "sqlite:///a.db"
@@ -71,7 +70,7 @@ def test_there_and_back(memory: AgentMemory) -> None:
     _say(memory, "just now")
     done = _run("backup", "b.db")
     assert done.exit_code == 0, done.output
-    assert "b.db holds what sqlite:///a.db held." in done.stdout
+    assert "b.db is a backup of sqlite:///a.db." in done.stdout
     if os.name != "nt":
         assert Path("b.db").stat().st_mode & 0o777 == 0o600
     _say(memory, "after it")
@@ -100,7 +99,7 @@ def test_a_process_that_has_the_store_open_is_told(memory: AgentMemory) -> None:
     _say(memory, "after it")
     assert _run("restore", "b.db", "--yes").exit_code == 0
     for _ in range(2):
-        with pytest.raises(StoreUnavailable, match=r"'a\.db' was replaced .* open it anew"):
+        with pytest.raises(StoreUnavailable, match=r"'a\.db' was replaced .* open it again"):
             _say(memory, "not to be found")
     with pytest.raises(StoreUnavailable, match="replaced"):
         memory.get("s-1", "What was said?")
@@ -162,9 +161,9 @@ def test_what_went_wrong_is_one_line() -> None:
     before = sorted(os.listdir())
     for arguments, told in (
         (["restore", "nowhere.db"], "nowhere.db: No such file or directory."),
-        (["restore", "a.db", "--yes"], "a.db' is the store itself. Name another file."),
-        (["backup", "a.db"], "is the store itself. Name another file."),
-        (["backup", "folder"], "'folder' is no file, or is in use. Name another."),
+        (["restore", "a.db", "--yes"], "a.db' is the store itself. Choose another file."),
+        (["backup", "a.db"], "is the store itself. Choose another file."),
+        (["backup", "folder"], "'folder' is not a file, or is in use. Choose another."),
         (["backup", "nowhere/b.db"], "No such file or directory."),
         (["restore", "c.db", "--yes"], "There is no memory in"),
         (["restore", "damaged.db", "--yes"], "damaged.db"),
@@ -184,7 +183,7 @@ def test_only_files_are_backed_up() -> None:
         for arguments in (["backup", "b.db"], ["restore", "a.db", "--yes"]):
             done = runner.invoke(app, [*arguments, "--store", url])
             assert done.exit_code == 1
-            assert "Only a store in a SQLite file" in done.stderr
+            assert "only stores in SQLite files" in done.stderr
     _alone("a.db")
 
 
@@ -230,7 +229,7 @@ def test_a_store_that_is_being_read_is_not_replaced(monkeypatch: pytest.MonkeyPa
     for begin in ("BEGIN", "BEGIN IMMEDIATE"):
         with closing(sqlite3.connect("a.db", isolation_level=None)) as holder:
             holder.execute(begin)
-            holder.execute(today("SELECT count(*) FROM agent_memory_sessions")).fetchall()
+            holder.execute("SELECT count(*) FROM agent_memory_messages").fetchall()
             with _opened() as memory:
                 if begin == "BEGIN":
                     _say(memory, "of another")

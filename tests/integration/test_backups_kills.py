@@ -28,7 +28,7 @@ KILLS = 10
 STEPS = ("os.rename", "os.remove", "os.chmod", "os.chown", "sqlite3.connect", "tempfile.mkstemp")
 COMMAND = f"""
 import os, signal, sys
-from agent_memory.cli import app, backups, migrate, snapshots
+from agent_memory.cli import app, transfer
 from agent_memory.engine import leases
 from agent_memory.engine.transfer.migration import migrate as moved
 from agent_memory.stores import sql

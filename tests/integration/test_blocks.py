@@ -230,7 +230,7 @@ def test_vectors_of_another_embedder_are_a_problem(store: str | None) -> None:
         assert memory.blocks["vector"].vectors.vector_blocks().keys() == {"vector"}
         assert block.problems(resources) == []
         (told,) = VectorMemory(dimension=256).problems(resources)
-        assert "asks for vectors of 256 numbers" in told
+        assert "needs vectors of 256 numbers" in told
         if store is None:
             memory._store.clear_vectors("vector")
             memory._store.open_vectors("vector", 384, "another of the same length")

@@ -22,7 +22,7 @@ from agent_memory import (
     VectorMemory,
     WorkingMemory,
 )
-from agent_memory.aio.session import AsyncSession
+from agent_memory.aio.handles import AsyncSession
 from agent_memory.composite.session import CompositeSession
 from agent_memory.core.turns import Turn
 from agent_memory.engine.sharing.shared import SharedMemory
@@ -169,7 +169,7 @@ def test_a_turn_of_another_session(memory: AgentMemory) -> None:
     """Wrong: a bound session stores what was begun in another."""
     turn = memory.before_turn("s", "And my dog?", user_id="ana")
     for session in (memory.session("t", "ana"), memory.session("t")):
-        with pytest.raises(InvalidInput, match="'s', not of 't'"):
+        with pytest.raises(InvalidInput, match="'s', not 't'"):
             session.after_turn(turn, "Rex.")
     assert memory.history("t") == []
     assert len(memory.history("s")) == 2

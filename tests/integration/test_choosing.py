@@ -117,4 +117,4 @@ def test_a_chooser_without_a_model_says_so() -> None:
     blocks = [StaticMemory(facts=FACTS, choose=FactChooser())]
     with AgentMemory("memory://", blocks=blocks) as memory:
         (told_why,) = memory.get("s", BABY, user_id="ana").warnings
-        assert "'static' recalls by the local ranking alone" in told_why
+        assert "'static' recalls by the local ranking only" in told_why

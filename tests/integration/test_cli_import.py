@@ -69,7 +69,7 @@ def test_a_whole_folder_twice_is_once() -> None:
     assert "2 messages imported, in 2 new sessions." in runner.invoke(app, command).stdout
     again = runner.invoke(app, command)
     assert again.exit_code == 0
-    assert "All of it was imported before." in again.stdout
+    assert "Everything was imported before." in again.stdout
     with AgentMemory("a.db") as memory:
         memory.delete("a")
     assert "1 sessions were deleted here" in runner.invoke(app, command).stderr
@@ -80,13 +80,13 @@ def test_a_whole_folder_twice_is_once() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["c.json"], "Name what FILE comes from"),
-        (["c.json", "s", "--from", "chatgpt"], "one of the two"),
+        (["c.json"], "Pass either --from with the source of FILE"),
+        (["c.json", "s", "--from", "chatgpt"], "Pass either --from"),
         ([".", "s"], ". is a folder"),
         (["c.json", "--from", "claude", "--yes"], "no `chat_messages`"),
-        (["c.json", "--from", "claude"], "Nothing of claude could be read in c.json"),
+        (["c.json", "--from", "claude"], "c.json has no readable chats of claude"),
         (["c.json", "--from", "codex", "--user", " "], "user_id is empty"),
-        ([".", "--from", "claude-code"], "holds no *.jsonl"),
+        ([".", "--from", "claude-code"], "contains no *.jsonl"),
     ],
 )
 def test_what_is_wrong_is_said(arguments: list[str], told: str) -> None:

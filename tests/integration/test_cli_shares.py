@@ -84,8 +84,8 @@ def test_nothing_is_shared() -> None:
     with opened() as memory:
         memory.update("s", USER)
     told = run("shares", "list", "--store", "sqlite:///m.db")
-    assert told == "Nothing is shared between agents.\n"
-    assert "Nothing is shared between agents." in run("doctor", "--store", "sqlite:///m.db")
+    assert told == "There are no shared namespaces.\n"
+    assert "There are no shared namespaces." in run("doctor", "--store", "sqlite:///m.db")
 
 
 def test_doctor_counts_and_names_what_the_configuration_grants_in_vain() -> None:
@@ -99,9 +99,9 @@ def test_doctor_counts_and_names_what_the_configuration_grants_in_vain() -> None
         memory.share("team").grant("auditor", "write")
     told = run("doctor", "--config", "m.toml")
     assert "Shared namespaces: 2; agents with access: 2." in told
-    assert "planner has no access to team, and not write," in told
+    assert "planner has no access to team, and not write as" in told
     assert "`agent-memory shares grant team planner write`" in told
-    assert "auditor has write access to team, and not read," in told
+    assert "auditor has write access to team, and not read as" in told
     run("shares", "grant", "team", "planner", "write", "--config", "m.toml")
     run("shares", "grant", "team", "auditor", "read", "--config", "m.toml")
     told = run("doctor", "--config", "m.toml")

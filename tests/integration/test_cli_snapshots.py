@@ -31,7 +31,7 @@ def test_there_and_back() -> None:
     done = runner.invoke(app, ["restore", "s.jsonl", "--store", "sqlite:///b.db"])
     assert done.exit_code == 0, done.output
     assert "s-1 is restored: 3 messages, user ada." in done.stdout
-    assert "To be absorbed by vector: agent-memory flush s-1" in done.stdout
+    assert "vector must absorb it: agent-memory flush s-1" in done.stdout
     with AgentMemory(store="sqlite:///a.db") as a, AgentMemory(store="sqlite:///b.db") as b:
         assert a.history("s-1") == b.history("s-1")
 
@@ -56,7 +56,7 @@ def test_what_went_wrong_is_one_line() -> None:
         (["snapshot", "s-2", "--to", "s.jsonl"], "There is no session 's-2'"),
         (["restore", "nowhere.jsonl"], "nowhere.jsonl: No such file or directory."),
         (["restore", "cut.jsonl"], "line 3: the file is cut off in the middle of this line"),
-        (["restore", "s-1.jsonl"], "There is a session 's-1' already"),
+        (["restore", "s-1.jsonl"], "Session 's-1' exists already"),
     ):
         if arguments[-1] == "cut.jsonl":
             run = ["snapshot", "s-1", "--to", "s-1.jsonl", "--store", "sqlite:///a.db"]

@@ -135,7 +135,7 @@ def test_doctor_tells_what_fails_elsewhere() -> None:
             (failed,) = memory.flush()
             assert failed.error is not None
         told = " ".join(run("doctor", "--config", "m.toml", code=1).split())
-    assert "✗ absorbing extractive could not absorb, and will try again: ModelForbidden" in told
+    assert "✗ absorbing extractive failed to absorb and will retry: ModelForbidden" in told
 
 
 @pytest.mark.parametrize("content", [b"no database at all, but a text " * 40, b""])
@@ -143,7 +143,7 @@ def test_doctor_says_what_is_no_memory(content: bytes) -> None:
     """Wrong: a traceback, or tables made in somebody else's file."""
     Path("m.db").write_bytes(content)
     told = run("doctor", "--config", "m.toml", code=1 if content else 0)
-    assert ("not a database" if content else "no memory in it yet") in told
+    assert ("not a database" if content else "without a memory") in told
     assert Path("m.db").read_bytes() == content
 
 
@@ -181,7 +181,7 @@ def test_doctor_makes_no_collection() -> None:
         text = CONFIG.replace('{kind = "extractive"}', vector)
         Path("m.toml").write_text(text, encoding="utf-8")
         doctor = command("doctor", "--config", "m.toml")
-        assert f"Vectors in {url} and the embedder agree" in doctor.communicate(timeout=SECONDS)[0]
+        assert f"Vectors in {url} have the embedder" in doctor.communicate(timeout=SECONDS)[0]
     finally:
         server.shutdown()
         thread.join()
@@ -228,7 +228,7 @@ def test_a_second_signal_ends_a_worker_at_once(fake: FakeLLM) -> None:
     assert worker.stdout.readline().startswith("Working on sqlite:///m.db")
     until(lambda: fake.requests)
     worker.send_signal(signal.SIGINT)
-    assert worker.stdout.readline() == "SIGINT. Stopping after what is under way.\n"
+    assert worker.stdout.readline() == "SIGINT. Stopping after the work in progress.\n"
     worker.send_signal(signal.SIGTERM)
     _, errors = worker.communicate(timeout=SECONDS)
     assert (worker.returncode, errors) == (-signal.SIGTERM, "")
@@ -252,8 +252,8 @@ def test_a_worker_that_nobody_reads_stops() -> None:
 
 def test_a_worker_needs_a_store_to_share() -> None:
     """Wrong: it waits for ever over a store that nobody else can write, or makes a new one."""
-    assert "memory:// is not for" in run("worker", "--store", "memory://", code=1)
-    assert "There is no memory at m.db yet" in run("worker", "--config", "m.toml", code=1)
+    assert "memory:// is private" in run("worker", "--store", "memory://", code=1)
+    assert "There is no memory at m.db" in run("worker", "--config", "m.toml", code=1)
     assert not Path("m.db").exists()
 
 
@@ -278,19 +278,17 @@ def test_ctrl_c_leaves_a_replay_that_goes_on(fake: FakeLLM) -> None:
     told, errors = replay.communicate(timeout=SECONDS)
     gate.set()
     assert (replay.returncode, told) == (130, "")
-    assert (
-        "extractive: stopped after 2 of 4 sessions. The same command goes on from here." in errors
-    )
+    assert "extractive: stopped after 2 of 4 sessions. Run the same command to continue." in errors
     assert "Traceback" not in errors
     assert lags() == {"s0": 0, "s1": 0, "s2": 2, "s3": 0}
     told = run("doctor", "--config", "m.toml")
-    assert "A replay of extractive is under way, or stopped, after 2 sessions" in told
+    assert "A replay of extractive is running or was interrupted after 2 sessions" in told
     begun = len(fake.requests)
     told = run("replay", "extractive", "--config", "m.toml")
-    assert "An interrupted replay goes on; 2 sessions were done." in told
+    assert "Continuing an interrupted replay: 2 sessions were done." in told
     assert "extractive: 2 of 2 sessions rebuilt." in told
     assert len(fake.requests) == begun + 2
-    assert "no replay stopped half-way" in run("doctor", "--config", "m.toml")
+    assert "no unfinished replay" in run("doctor", "--config", "m.toml")
     assert "4 of 4 sessions rebuilt" in run("replay", "extractive", "--config", "m.toml")
 
 

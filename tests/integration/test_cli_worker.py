@@ -119,7 +119,7 @@ def test_once_does_what_is_due_and_exits() -> None:
 def test_two_workers_share_the_work() -> None:
     """Wrong: two workers absorb the same messages, or leave some to each other."""
     written(sessions=30, users=3, messages=4)
-    workers = [command("worker", "--once", "--threads", "2") for _ in range(2)]
+    workers = [command("worker", "--once", "--background-threads", "2") for _ in range(2)]
     told = [worker.communicate(timeout=60) for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0], told
     assert absorbed(3) == sorted((f"s{n}", i) for n in range(30) for i in range(1, 5))
@@ -216,8 +216,8 @@ def test_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
         written(sessions=3, users=1, messages=2)
         assert "6 messages of 3 sessions absorbed." in run("worker", "--once")
         told = run("doctor")
-        assert "by words alone" in told
-        assert "agree" not in told
+        assert "by words only" in told
+        assert "dimension" not in told
         assert "s1 says 0" in run("search", "says", "--user", "u0")
     refused = CliRunner().invoke(app, ["doctor", "--config", "m.toml"])
     assert refused.exit_code == 1

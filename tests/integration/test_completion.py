@@ -114,9 +114,9 @@ def test_another_model_may_be_named(fake: FakeLLM) -> None:
         ({"tools": [3]}, "Cannot offer a int"),
         ({"tools": [WEATHER, WEATHER]}, "Two tools are named 'get_weather'"),
         ({"tools": [add, add]}, "Two tools are named 'add'"),
-        ({"tools": [lambda q: q]}, "no name that a model can call it by"),
+        ({"tools": [lambda q: q]}, "no name that a model could use"),
         ({"tools": [len]}, "without names"),
-        ({"tools": [max]}, "cannot be told to a model"),
+        ({"tools": [max]}, "have no JSON schema"),
     ],
 )
 def test_what_cannot_work_is_refused(

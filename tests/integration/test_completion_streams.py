@@ -20,7 +20,7 @@ import pytest
 
 from agent_memory import AgentMemory, AsyncAgentMemory
 from agent_memory.aio.streams import AsyncCompletionStream
-from agent_memory.engine.loop.conversing import CompletionStream
+from agent_memory.engine.loop.rounds import CompletionStream
 from agent_memory.errors import InvalidMessage, MemoryClosed, ModelUnavailable
 from agent_memory.models.reading import Reading
 from agent_memory.testing import FakeLLM

@@ -477,8 +477,8 @@ def test_what_cannot_work_is_refused() -> None:
     refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({"rules": StaticMemory()}, {}, "needs an AgentMemory"),
         ({}, {}, "needs an AgentMemory"),
-        ({"m": memory, "v": VectorMemory()}, {}, "Give it to a memory"),
-        ({"m": memory, "e": Echo()}, {}, "Give it to a memory"),
+        ({"m": memory, "v": VectorMemory()}, {}, "Add it to a memory"),
+        ({"m": memory, "e": Echo()}, {}, "Add it to a memory"),
         ({"m": memory, "x": "memory://"}, {}, "is a str"),
         ({"My memory": memory}, {}, "lower-case letters"),
         ({"a.b": memory}, {}, "lower-case letters"),
@@ -488,9 +488,9 @@ def test_what_cannot_work_is_refused() -> None:
         ({"m": memory}, {"timeouts": {"n": 1.0}}, "`timeouts` names"),
         ({"m": memory}, {"timeouts": {"m": 0.0}}, "not above 0"),
         ({"m": memory}, {"timeout": -1.0}, "not above 0"),
-        ({"m": memory}, {"route": "n"}, "one of these memories"),
-        ({"m": memory, "r": Reader()}, {"route": "r"}, "one of these memories"),
-        ({"m": memory}, {"route": ["m"]}, "one of these memories"),
+        ({"m": memory}, {"route": "n"}, "the name of a memory"),
+        ({"m": memory, "r": Reader()}, {"route": "r"}, "the name of a memory"),
+        ({"m": memory}, {"route": ["m"]}, "the name of a memory"),
     ]
     for members, settings, sentence in refused:
         with pytest.raises(ConfigError, match=sentence):

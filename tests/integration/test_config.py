@@ -16,6 +16,7 @@ from agent_memory import (
     AgentMemory,
     AgentMemoryConfig,
     Chain,
+    ClearTools,
     ExtractiveMemory,
     FlushToLTM,
     StaticMemory,
@@ -24,6 +25,7 @@ from agent_memory import (
     VectorMemory,
     errors,
 )
+from agent_memory.errors import ConfigError
 
 TOML = """
 store = "memory://"
@@ -112,7 +114,7 @@ def test_environment_wins_over_the_file_and_code_over_both(
 def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a field is out of the environment's reach."""
     given = {
-        "durability": "power", "store": "memory://", "encryption": "KEYS",
+        "durability": "power", "store": "sqlite:///m.db", "encryption": "KEYS",
         "namespace": "n", "max_tokens": "777", "max_messages": "50", "max_recall_tokens": "99",
         "min_relevance": "0.5",
         "max_message_bytes": "5000",
@@ -126,7 +128,7 @@ def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPat
         "absorb_timeout": "60", "system_store": "memory://",
         "memory_role": "user", "retention": "forever", "recall_timeout": "0.5",
         "keep_keys": "P7D", "keep_contexts": "false", "redact": '{"phones": false}',
-        "shares": '{"team": {"critic": "read"}}',
+        "shares": '{"team": {"critic": "read"}}', "timezone": "Europe/Lisbon",
     }  # fmt: skip
     assert set(given) == set(AgentMemoryConfig.model_fields)
     for name, value in given.items():
@@ -226,8 +228,9 @@ def test_language_models(fields: dict[str, Any], asked: set[str]) -> None:
 
 def test_defaults_of_overflow() -> None:
     """Wrong: a model configured is not used for summaries, or is needed where there is none."""
-    assert AgentMemoryConfig().strategy == Trim()
-    assert AgentMemoryConfig(model="openai/gpt-4o-mini").strategy == Summarize()
+    assert AgentMemoryConfig().strategy == Chain([ClearTools(), Trim()])
+    asking = AgentMemoryConfig(model="openai/gpt-4o-mini")
+    assert asking.strategy == Chain([ClearTools(), Summarize()])
 
 
 @pytest.mark.parametrize(
@@ -280,7 +283,6 @@ def test_what_cannot_work_is_refused(error: type[Exception], fields: dict[str, A
         (errors.InvalidId, "x" * 256, {"role": "user", "content": "x"}),
         (errors.InvalidMessage, "s", {"role": "robot", "content": "x"}),
         (errors.InvalidMessage, "s", {"content": "x"}),
-        (errors.InvalidMessage, "s", "x"),
         (errors.InvalidMessage, "s", [{"role": "user", "content": "fine"}, {"content": "x"}]),
         (errors.InvalidMessage, "s", {"role": "user", "content": "x", "n": float("nan")}),
         (errors.MessageTooLarge, "s", {"role": "user", "content": "word " * 500}),
@@ -396,3 +398,23 @@ def test_secrets_stay_secret() -> None:
     config = AgentMemoryConfig(store="memory://", model="openai/x", api_key=SecretStr("sk-canary"))
     with AgentMemory(config) as memory:
         assert "canary" not in repr(config) + repr(memory) + str(config.model_dump())
+
+
+@pytest.mark.parametrize(
+    ("name", "without", "having"),
+    [
+        ("max_recall_tokens", {"blocks": []}, {"blocks": [StaticMemory(facts=["x"])]}),
+        ("embedding_threads", {"embedding": "openai/e"}, {"embedding": "fastembed/e"}),
+        ("embedding_threads", {"embedding": lambda texts: []},
+         {"embedding": "openai/e", "blocks": [VectorMemory(embedding="local")]}),
+    ],
+)  # fmt: skip
+def test_an_option_without_effect_is_refused(
+    name: str, without: dict[str, Any], having: dict[str, Any]
+) -> None:
+    """Wrong: somebody relies on a promise that nothing keeps, or cannot set it where it is kept."""
+    given: dict[str, Any] = {"max_recall_tokens": 99, "embedding_threads": 2}
+    with pytest.raises(ConfigError, match=f"^{name}=.* has no effect: "):
+        AgentMemoryConfig(**without, **{name: given[name]})
+    AgentMemoryConfig(**having, **{name: given[name]})
+    AgentMemoryConfig(**without, **{name: AgentMemoryConfig.model_fields[name].default})

@@ -12,7 +12,7 @@ from agent_memory import Message
 from agent_memory.cli.app import app
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.integrations.costing import STRATEGIES, Bill, costs, read_chat
-from agent_memory.models.prices import Price
+from agent_memory.models.usage import Price
 
 WORDS = "the garden gate was painted green by Ana in spring and the fence by Bo in autumn of 2021"
 CHAT = [
@@ -74,10 +74,10 @@ def test_a_log_is_priced_on_the_command_line(
         ),
         encoding="utf-8",
     )
-    done = CliRunner().invoke(app, ["cost", str(log), "--json", "--budget", "300"])
+    done = CliRunner().invoke(app, ["cost", str(log), "--json", "--max-tokens", "300"])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
-    assert (told["messages"], told["sessions"], told["budget"]) == (10, 1, 300)
+    assert (told["messages"], told["sessions"], told["max_tokens"]) == (10, 1, 300)
     assert [one["cost"] for one in told["strategies"]] == [None] * 5
     shown = CliRunner().invoke(app, ["cost", str(log), "--from", "jsonl"])
     assert shown.exit_code == 0, shown.output

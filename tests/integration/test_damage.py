@@ -17,7 +17,6 @@ from agent_memory.cli.app import app
 from agent_memory.engine.edit.repair import LOST
 from agent_memory.errors import Damaged, SessionOfAnotherUser, StoreError
 from agent_memory.testing import FakeLLM
-from tests.servers.sql import today
 
 _SESSIONS = 5
 
@@ -59,19 +58,33 @@ def said(n: int) -> list[dict[str, str]]:
 
 def spoil(statement: str, *values: object) -> None:
     with closing(sqlite3.connect("m.db")) as connection:
-        assert connection.execute(today(statement), values).rowcount > 0
+        assert connection.execute(statement, values).rowcount > 0
         connection.commit()
 
 
-def spoil_head(session_id: str, column: str = "summary", value: object = "{broken") -> None:
-    table = "agent_memory_sessions"
-    spoil(f"UPDATE {table} SET {column} = ? WHERE session_id = ?", value, session_id)
+IN_BODY = ("summary", "system")
+IN_COLUMNS = {"version": "last", "created_at": "first"}
+
+
+def spoil_head(session_id: str, part: str = "summary", value: object = "{broken") -> None:
+    """Have a part of a head be something else."""
+    column = IN_COLUMNS.get(part, "body" if part in IN_BODY else "about")
+    given = "?"
+    if part not in IN_COLUMNS and not isinstance(value, bytes):
+        there = f"CASE {column} WHEN '' THEN '{{}}' ELSE {column} END"
+        given = f"json_set({there}, '$.{part}', ?)"
+    which = "WHERE collection = 'head' AND id = ?"
+    spoil(f"UPDATE agent_memory_documents SET {column} = {given} {which}", value, session_id)
 
 
 def spoil_message(session_id: str, seq: int) -> None:
-    of = "(SELECT key FROM agent_memory_sessions WHERE session_id = ?)"
-    where = f"WHERE seq = ? AND session = {of}"
-    spoil(f"UPDATE agent_memory_entries SET message = 'x' {where}", seq, session_id)
+    where = "WHERE seq = ? AND session = ?"
+    spoil(f"UPDATE agent_memory_messages SET body = 'x' {where}", seq, session_id)
+
+
+def spoil_vectors(session_id: str) -> None:
+    where = "WHERE collection LIKE 'vector:%' AND session = ?"
+    spoil(f"UPDATE agent_memory_documents SET body = 'x' {where}", session_id)
 
 
 COLUMNS = [
@@ -146,7 +159,8 @@ def test_a_user_with_a_damaged_session_is_deleted(
 def everything() -> list[tuple[str]]:
     """The sessions of all vectors that are stored."""
     with closing(sqlite3.connect("m.db")) as connection:
-        return connection.execute(today("SELECT session_id FROM agent_memory_vectors")).fetchall()
+        found = "SELECT session FROM agent_memory_documents WHERE collection LIKE 'vector:%'"
+        return connection.execute(found).fetchall()
 
 
 def test_only_its_user_deletes_it(memory: AgentMemory) -> None:
@@ -193,7 +207,7 @@ def test_a_vector_stops_nobody_else(memory: AgentMemory) -> None:
     """Wrong: with one broken vector nothing of its user is recalled."""
     memory.flush()
     memory.close()
-    spoil("UPDATE agent_memory_vectors SET body = 'x' WHERE session_id = 's2'")
+    spoil_vectors("s2")
     with opened() as memory:
         found = memory.search("which parrot likes mangos", user_id="ana", limit=50)
         names = {name for one in found for name, _ in one.sources}
@@ -211,9 +225,11 @@ def doctor(*options: str) -> tuple[int, str]:
 def test_what_is_no_text_any_more(memory: AgentMemory) -> None:
     """Wrong: SQLite's driver gives up a whole page of rows for one that is no UTF-8."""
     memory.close()
-    for table, column in (("sessions", "summary"), ("entries", "message")):
-        which = "session_id = 's1'" if table == "sessions" else "message LIKE '%parrot 2%'"
-        spoil(f"UPDATE agent_memory_{table} SET {column} = CAST(X'7BFF' AS TEXT) WHERE {which}")
+    for what, which in (
+        ("documents SET body", "collection = 'head' AND id = 's1'"),
+        ("messages SET text", "text LIKE '%parrot 2%'"),
+    ):
+        spoil(f"UPDATE agent_memory_{what} = CAST(X'7BFF' AS TEXT) WHERE {which}")
     with opened() as memory:
         assert {one.session_id for one in memory.flush()} == {"s0", "s2", "s3", "s4"}
         with pytest.raises(Damaged, match="Message 2 of session 's2'"):
@@ -229,7 +245,7 @@ def test_doctor_names_what_is_damaged(memory: AgentMemory) -> None:
     assert doctor()[0] == 0
     spoil_head("s1")
     spoil_message("s2", 1)
-    spoil("UPDATE agent_memory_vectors SET body = 'x' WHERE session_id = 's3'")
+    spoil_vectors("s3")
     code, told = doctor()
     assert code == 1
     for name in ("Session 's1'", "Message 1 of session 's2'", "of block 'vector'", "summary"):
@@ -282,7 +298,7 @@ def test_repair_asks_first(memory: AgentMemory) -> None:
     before = rows()
     code, told = doctor("--repair")
     assert code == 1
-    assert "Made anew from its log: summary" in told
+    assert "It will be restored from its log: summary" in told
     assert rows() == before
     assert doctor("--repair", "--yes")[0] == 0
     code, told = doctor("--repair")
@@ -291,7 +307,8 @@ def test_repair_asks_first(memory: AgentMemory) -> None:
 
 def rows() -> list[tuple[object, ...]]:
     with closing(sqlite3.connect("m.db")) as connection:
-        return connection.execute(today("SELECT * FROM agent_memory_sessions")).fetchall()
+        found = "SELECT * FROM agent_memory_documents WHERE collection = 'head'"
+        return connection.execute(found).fetchall()
 
 
 @pytest.mark.parametrize(("column", "value"), COLUMNS)
@@ -369,7 +386,7 @@ def test_vectors_are_absorbed_again(memory: AgentMemory) -> None:
     memory.flush()
     before = sorted(everything())
     memory.close()
-    spoil("UPDATE agent_memory_vectors SET body = 'x' WHERE session_id = 's1'")
+    spoil_vectors("s1")
     with opened() as memory:
         plans = [operations.repair(memory, error) for error in operations.damaged(memory)]
         assert plans == ["vector will absorb session 's1' again."] * len(plans)
@@ -384,7 +401,7 @@ def test_vectors_of_a_block_that_is_not_configured_stay(memory: AgentMemory) -> 
     memory.flush()
     before = len(everything())
     memory.close()
-    spoil("UPDATE agent_memory_vectors SET body = 'x' WHERE session_id = 's1'")
+    spoil_vectors("s1")
     with AgentMemory(store="sqlite:///m.db", blocks=[]) as other:
         damaged = operations.damaged(other)
         assert damaged
@@ -393,7 +410,7 @@ def test_vectors_of_a_block_that_is_not_configured_stay(memory: AgentMemory) -> 
     Path("m.toml").write_text('store = "sqlite:///m.db"\nblocks = []\n', encoding="utf-8")
     done = CliRunner().invoke(app, ["doctor", "--config", "m.toml", "--repair", "--yes"])
     assert done.exit_code == 1
-    told = "Nothing is done here, where block 'vector' is not configured"
+    told = "It cannot be repaired without the block 'vector'"
     assert told in " ".join(done.output.split())
     with opened() as memory:
         for error in operations.damaged(memory):
@@ -405,8 +422,9 @@ def test_vectors_of_a_block_that_is_not_configured_stay(memory: AgentMemory) -> 
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE agent_memory_segments SET body = substr(body, 1, 99)",
-        "DELETE FROM agent_memory_segments",
+        "UPDATE agent_memory_documents SET data = substr(data, 1, 99) "
+        "WHERE collection LIKE 'segment:%'",
+        "DELETE FROM agent_memory_documents WHERE collection LIKE 'segment:%'",
     ],
     ids=["cut short", "lost"],
 )
@@ -442,18 +460,24 @@ def test_where_records_are_found_is_made_anew(memory: AgentMemory) -> None:
     question = "which parrot likes mangos"
     before = memory.search(question, user_id="ana")
     memory.close()
-    spoil("UPDATE agent_memory_vector_scopes SET catalog = '[1', version = 9")
+    spoil(
+        "UPDATE agent_memory_documents SET body = '[1', version = 9 "
+        "WHERE collection LIKE 'catalog:%'"
+    )
     code, told = doctor()
     assert (code, "'a catalog' of block 'vector'" in told, "ana" in told) == (1, True, False)
     with opened() as memory:
         assert len(operations.damaged(memory)) == 1
         (error,) = operations.damaged(memory)
         planned = operations.repair(memory, error, dry_run=True)
-        assert planned == "It will be made anew from what it listed."
+        assert planned == "It will be restored from the records that it listed."
         assert operations.repair(memory, error) == planned
         assert operations.damaged(memory) == []
         assert memory.search(question, user_id="ana") == before
-    spoil("UPDATE agent_memory_vector_scopes SET catalog = '[1', version = 9")
+    spoil(
+        "UPDATE agent_memory_documents SET body = '[1', version = 9 "
+        "WHERE collection LIKE 'catalog:%'"
+    )
     with opened() as memory:
         assert memory.search(question, user_id="ana") == before
         assert operations.damaged(memory) == []

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,11 +18,12 @@ from agent_memory import AgentMemory, VectorMemory, operations
 from agent_memory.engine import leases
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
+from agent_memory.stores.redis.kernel import RedisKernel
+from agent_memory.stores.redis.scripts import KINDS
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing import watched
 from tests.servers.redis import RedisServer
 from tests.servers.redis_suite import server, start
-from tests.servers.sql import today
 
 __all__ = ["server", "start"]  # fixtures
 forked = multiprocessing.get_context("fork")
@@ -59,23 +60,26 @@ def fill(store: Store) -> None:
 
 def spoil_sql(path: Path) -> None:
     changes = [
-        "UPDATE agent_memory_sessions SET cursors = '{x' WHERE session_id = 'a'",
-        "UPDATE agent_memory_entries SET message = 'x' WHERE seq = 2 AND session = "
-        "(SELECT key FROM agent_memory_sessions WHERE session_id = 'b')",
-        "UPDATE agent_memory_vectors SET body = 'x' WHERE session_id = 'c' AND first = 2",
+        "UPDATE agent_memory_documents SET about = json_set(about, '$.cursors', '{x') "
+        "WHERE collection = 'head' AND id = 'a'",
+        "UPDATE agent_memory_messages SET body = 'x' WHERE seq = 2 AND session = 'b'",
+        "UPDATE agent_memory_documents SET body = 'x' "
+        "WHERE collection LIKE 'vector:%' AND session = 'c' AND first = 2",
     ]
     with closing(sqlite3.connect(path)) as connection:
         for change in changes:
-            assert connection.execute(today(change)).rowcount == 1
+            assert connection.execute(change).rowcount == 1
         connection.commit()
 
 
 def spoil_redis(store: Store) -> None:
     assert isinstance(store, RedisStore)
-    keys = store._keys
-    *_, segments, _ = keys.vectors("vector")
-    spoilt = [(keys.head("a"), "body", "{x"), (keys.log("b"), "2", "{x")]
-    spoilt += [(segments, field, "x") for field in store._server.ask("HKEYS", segments)]
+    kernel = cast("RedisKernel", store._kernel)
+    meta, body = (KINDS.index(name) for name in ("meta", "body"))
+    segments, heads = kernel.keys("segment:vector")[body], kernel.keys("head")[meta]
+    head = store._server.ask("HGET", heads, "a").rpartition(b"\0")[0] + b"\0{x"
+    spoilt = [(heads, "a", head), (kernel.log("b"), "2", b"{x")]
+    spoilt += [(segments, field, b"x") for field in store._server.ask("HKEYS", segments)]
     for key, field, value in spoilt:
         assert store._server.ask("HSET", key, field, value) == 0
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, Summarize, VectorMemory, operations
-from agent_memory.cli.repair import _rank
+from agent_memory.cli.doctor import _rank
 from agent_memory.errors import Damaged
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
-from tests.servers.sql import Served, empty_database, opened, serve, today
+from tests.servers.sql import Served, empty_database, opened, serve
 
 pytest.importorskip("pymysql")
 
@@ -22,25 +22,23 @@ SERVERS: dict[str, tuple[Callable[[], Any], str]] = {
     "postgres": (PostgresServer, "AGENT_MEMORY_TEST_POSTGRES"),
     "mariadb": (MariaDBServer, "AGENT_MEMORY_TEST_MYSQL"),
 }
-# Of ANSI's marks for names and MariaDB's, {} is the one that the server takes.
+_HEAD = "WHERE collection = 'head' AND id = 's1'"
 CHANGES = {
+    "body": f"documents SET body = '{{broken' {_HEAD}",
+    "about": f"documents SET about = '{{broken' {_HEAD}",
     **{
-        f"{column} {value}": f"UPDATE agent_memory_sessions SET {{}}{column}{{}} = '{value}' "
-        "WHERE session_id = 's1'"
-        for column, value in [
-            ("summary", "{{broken"),
-            ("summary", '{{"text": 5}}'),
-            ("cursors", "{{broken"),
-            ("cursors", '["a"]'),
-            ("pinned", "7,"),
-            ("system", "{{broken"),
+        f"{name} {value}": f"documents SET {column} = '{{\"{name}\":{value}}}' {_HEAD}"
+        for column, name, value in [
+            ("body", "summary", '{"text":5}'),
+            ("body", "system", "7"),
+            ("about", "cursors", '["a"]'),
+            ("about", "pinned", "7"),
         ]
     },
-    "message": "UPDATE agent_memory_entries SET message = 'x' WHERE seq = 2 AND session = "
-    "(SELECT {}key{} FROM agent_memory_sessions WHERE session_id = 's1')",
-    "vector": "UPDATE agent_memory_vectors SET body = 'x' WHERE session_id = 's1'",
-    "catalog": "UPDATE agent_memory_vector_scopes SET catalog = '{{x'",
-    "segment": "UPDATE agent_memory_segments SET body = 'x'",
+    "message": "messages SET body = 'x' WHERE seq = 2 AND session = 's1'",
+    "vector": "documents SET body = 'x' WHERE collection LIKE 'vector:%' AND session = 's1'",
+    "catalog": "documents SET body = '{x' WHERE collection LIKE 'catalog:%'",
+    "segment": "documents SET data = 'x' WHERE collection LIKE 'segment:%'",
 }
 
 
@@ -73,14 +71,13 @@ def found(memory: AgentMemory) -> set[str]:
 def test_one_record_stops_nobody_and_is_put_right(server: Served, change: str) -> None:
     """Wrong: on a server what is damaged hides what is whole, or `doctor --repair` leaves it."""
     url = empty_database(server)
-    mark = '"' if url.startswith("postgres") else "`"
     others = {*SESSIONS} - {"s1"}
     with remembering(url) as memory:
         for name in SESSIONS:
             memory.update(name, said(name), user_id="ana")
         memory.flush()
     with opened(url) as database:
-        spoilt = today(CHANGES[change].format(mark, mark))
+        spoilt = f"UPDATE agent_memory_{CHANGES[change]}"
         database.read(lambda connection: connection.define(spoilt))
     with remembering(url) as memory:
         for name in others:

@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, Chain, ClearTools, Summarize, Trim
 from agent_memory.core.explanation import Explanation
 from agent_memory.errors import InvalidInput
 
@@ -79,3 +79,42 @@ def test_notes_are_recalled_with_their_day(memory: AgentMemory) -> None:
     assert "[2024-05-01] Ana lives in Lisbon." in str(explained)
     with pytest.raises(InvalidInput):
         memory.explain("Where does Ana live?")
+
+
+def test_what_left_the_window_and_what_covers_it() -> None:
+    """Wrong: what a compaction dropped is found only by reading the log."""
+    overflow = Chain([ClearTools(keep_tokens=0, at_least=1), Summarize(max_summary_tokens=60)])
+    with AgentMemory("memory://", max_tokens=400, overflow=overflow, blocks=[]) as memory:
+        for number in range(12):
+            call = {"id": f"c{number}", "function": {"name": "look", "arguments": "{}"}}
+            memory.update("s", [
+                user(f"Question {number}?"),
+                {"role": "assistant", "tool_calls": [{"type": "function", **call}]},
+                {"role": "tool", "tool_call_id": f"c{number}", "content": "word " * 60},
+                {"role": "assistant", "content": f"Answer {number}."},
+            ])  # fmt: skip
+        explained = memory.explain("What was the first question?", session_id="s")
+        head = explained.context.head
+    assert head is not None
+    assert head.start > 0
+    assert explained.dropped[:2] == [
+        f"left the window: 1 to {head.start}",
+        f"of these in the summary: 1 to {head.start}",
+    ]
+    assert explained.dropped[2].startswith("in the window, but a stub, shortened or left out: ")
+    assert f"left the window: 1 to {head.start}" in str(explained)
+
+
+def test_what_neither_summary_nor_recall_covers() -> None:
+    """Wrong: what left without a trace is not said."""
+    with AgentMemory("memory://", max_tokens=600, overflow=Trim(), recall_timeout=30) as memory:
+        for number in range(40):
+            memory.update("s", user(f"Number {number} is about {'tea' if number else 'Lisbon'}."))
+        explained = memory.explain("What is about Lisbon?", session_id="s")
+        head = explained.context.head
+    assert head is not None
+    left, recalled, neither = explained.dropped
+    assert left == f"left the window: 1 to {head.start}"
+    assert recalled.startswith("of these recalled: 1")
+    assert neither.startswith("of these in neither: ")
+    assert neither.endswith(f" to {head.start}")

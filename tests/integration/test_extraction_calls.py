@@ -220,7 +220,7 @@ def test_a_second_one_is_a_failure(bad: str, fake: FakeLLM) -> None:
 @pytest.fixture
 def unshown(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a user of whom so much is known that none of it is shown with the messages."""
-    monkeypatch.setattr("agent_memory.ltm_blocks.extractive.asking._MOST_KNOWN", 0)
+    monkeypatch.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_KNOWN", 0)
 
 
 @pytest.mark.usefixtures("unshown")

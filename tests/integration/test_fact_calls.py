@@ -14,7 +14,7 @@ from agent_memory import AgentMemory, AsyncAgentMemory, ExtractiveMemory, FlushT
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.errors import ConfigError, InvalidInput, MemoryClosed, SessionOfAnotherUser
 from agent_memory.ltm_blocks.extractive import StalenessDetector
-from agent_memory.ltm_blocks.tombstones import FORGOTTEN
+from agent_memory.ltm_blocks.registry import FORGOTTEN
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys

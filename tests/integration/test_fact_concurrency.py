@@ -210,7 +210,7 @@ def test_users_do_not_wait_for_each_other(
     fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """Wrong: while a model thinks about one user, nothing of another is absorbed."""
-    monkeypatch.setattr("agent_memory.ltm_blocks.extractive.asking._MOST_KNOWN", 0)
+    monkeypatch.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_KNOWN", 0)
     asked, go_on = threading.Event(), threading.Event()
 
     def slow(body: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from agent_memory import AgentMemory, ExtractiveMemory
 from agent_memory.core.records import Record, Scope
 from agent_memory.ltm_blocks import registry
-from agent_memory.ltm_blocks.extractive.history import coding
+from agent_memory.ltm_blocks.extractive.history import claims as coding
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched

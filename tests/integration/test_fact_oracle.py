@@ -21,7 +21,7 @@ from agent_memory.engine.leases import Locks
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.ltm_blocks.extractive.history.history import facts_of
-from agent_memory.ltm_blocks.extractive.keeping import Keeper
+from agent_memory.ltm_blocks.extractive.storage import Keeper
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.statements import END, TICK, Statement, around, expected
@@ -95,7 +95,7 @@ class Absorbed:
 def everything_is_compared() -> Iterator[None]:
     """The model of these tests knows what is meant of all that was said, and is to say it all."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("agent_memory.ltm_blocks.extractive.asking._MOST_KNOWN", 0)
+        patched.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_KNOWN", 0)
         patched.setattr("agent_memory.ltm_blocks.extractive.settling._EACH", 1_000)
         yield
 

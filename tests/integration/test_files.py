@@ -101,11 +101,11 @@ def test_limits(opened: Callable[..., AgentMemory]) -> None:
         files.create("/memories/a", "0123456789")
         files.create("/memories/b", "01\n3")
         for attempt, words in [
-            (lambda: files.create("/memories/c", "0" * 11), "at most 10 are"),
-            (lambda: files.insert("/memories/a", 1, "0"), "at most 10 are"),
-            (lambda: files.str_replace("/memories/b", "0", "00000000"), "at most 10 are"),
-            (lambda: files.create("/memories/c", "00"), "at most 15 are"),
-            (lambda: files.str_replace("/memories/b", "0", "000"), "at most 15 are"),
+            (lambda: files.create("/memories/c", "0" * 11), "maximum is 10"),
+            (lambda: files.insert("/memories/a", 1, "0"), "maximum is 10"),
+            (lambda: files.str_replace("/memories/b", "0", "00000000"), "maximum is 10"),
+            (lambda: files.create("/memories/c", "00"), "maximum is 15"),
+            (lambda: files.str_replace("/memories/b", "0", "000"), "maximum is 15"),
         ]:
             with pytest.raises(ToolRefused, match=words):
                 attempt()

@@ -261,7 +261,7 @@ def test_a_context_says_what_waits_for_a_block(url: str) -> None:
         memory.update("a", [user(SAID), user("Really.")], user_id="u")
         memory.update("b", user("Good morning!"), user_id="u")
         assert memory.get("b", ASKED).warnings == [
-            "2 messages wait for the block 'slow', and are searched as said until then."
+            "2 messages wait for the block 'slow', and are searched by their words until then."
         ]
         memory.flush("a")
         assert memory.get("b", ASKED).warnings == []
@@ -332,3 +332,45 @@ def test_what_the_window_shows_hides_no_others(memory: AgentMemory) -> None:
     assert memory.get("s", asked, user_id="u").recalls == []
     memory.update("t", user("Momo the cat was found in the garden shed."), user_id="u")
     assert "garden shed" in memory.get("s", asked, user_id="u").recalls[0].text
+
+
+def test_an_update_does_not_wait_for_many_messages_to_be_encoded(url: str) -> None:
+    """Wrong: an import waits for the encoder, or what was left to the background stays there."""
+    goes_on = threading.Event()
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        if any("import" in text for text in texts):
+            assert goes_on.wait(60)
+        return [[1.0, len(text)] for text in texts]
+
+    long = "of the import, which is long enough for a hundred of them to leave the window " * 3
+    with AgentMemory(store=url, embedding=embed, max_tokens=4_000) as memory:
+        memory.update("a", [user(f"note {n} {long}") for n in range(300)], user_id="ana")
+        assert memory.stats().blocks["vector"].lag == 300
+        goes_on.set()
+        deadline = time.monotonic() + 60
+        while memory.stats().blocks["vector"].lag and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert memory.stats().blocks["vector"].lag == 0
+
+
+def test_a_rare_word_is_found_among_many_that_wait(memory: AgentMemory) -> None:
+    """Wrong: messages that share a common word with the question hide the one that has the rare
+    one, or the oldest of many are not looked at."""
+    said = [user(f"Note {n}: the code of the garden door is not here") for n in range(25_000)]
+    said[3] = user("The xylophone stands in the hall.")
+    for at in range(0, len(said), 5_000):
+        memory.update(f"s{at}", said[at : at + 5_000], user_id="ana")
+    found = memory.search("Where in the garden is the xylophone?", user_id="ana")
+    assert "xylophone" in found[0].text
+
+
+def test_absorbed_messages_are_let_go_of(memory: AgentMemory) -> None:
+    """Wrong: what waited is kept in memory for as long as the process lives."""
+    memory.update("s", [user(f"note {n}") for n in range(100)], user_id="ana")
+    pending = memory.components.services.resources.pending
+    memory.search("note", user_id="ana")
+    assert pending._count == 100
+    memory.flush()
+    memory.search("note", user_id="ana")
+    assert pending._count == 0

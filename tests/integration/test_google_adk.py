@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, VectorMemory
-from agent_memory.core.formats.gemini import from_chat, to_chat
+from agent_memory.core.formats.gemini import from_chat
+from agent_memory.core.formats.gemini import to_chat_of_event as to_chat
 
 pytest.importorskip("google.adk", reason='ADK is not here: pip install "agent-memory[google-adk]"')
 
@@ -112,7 +113,12 @@ def test_a_chat_message_comes_back_from_the_format() -> None:
     assert view["tool_calls"][0]["function"]["arguments"] == '{"city": "Rome"}'
     answer = {"id": "c", "name": "weather", "response": {"sun": True}}
     (told,) = to_chat({"content": {"role": "user", "parts": [{"function_response": answer}]}})
-    assert told == {"role": "tool", "tool_call_id": "c", "content": '{"sun": true}'}
+    assert told == {
+        "role": "tool",
+        "tool_call_id": "c",
+        "name": "weather",
+        "content": '{"sun": true}',
+    }
     (said,) = from_chat({"role": "assistant", "content": "hello"})
     assert to_chat({"author": "bot", "content": said}) == [
         {"role": "assistant", "content": "hello"}

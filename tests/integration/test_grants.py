@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent_memory import AgentMemory
 from agent_memory.core.ids import Access, shared_session
-from agent_memory.core.redacted import DELETED
+from agent_memory.core.redaction import DELETED
 from agent_memory.errors import AccessDenied
 from agent_memory.stores import MemoryStore, open_store
 from agent_memory.stores.base import Store

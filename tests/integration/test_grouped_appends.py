@@ -30,8 +30,8 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentMemo
 
 def at_once(memory: AgentMemory, calls: Sequence[Callable[[], Any]]) -> list[Future[Any]]:
     """What comes of calls that wait, in this order, until all of them do."""
-    gate = memory._appender._gate
-    assert gate is not None
+    queue = memory._appender._queue
+    assert queue is not None
     futures: list[Future[Any]] = [Future() for _ in calls]
 
     def run(future: Future[Any], call: Callable[[], Any]) -> None:
@@ -40,10 +40,10 @@ def at_once(memory: AgentMemory, calls: Sequence[Callable[[], Any]]) -> list[Fut
         except Exception as error:  # noqa: BLE001 - told by the future
             future.set_exception(error)
 
-    with gate._lock:
+    with queue._lock:
         for count, (future, call) in enumerate(zip(futures, calls, strict=True), 1):
             threading.Thread(target=run, args=(future, call), daemon=True).start()
-            while len(gate._waiting) < count:
+            while len(queue._pending) < count:
                 pass
     return futures
 

@@ -56,7 +56,7 @@ def test_install_and_uninstall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert os.path.isabs(command.split()[0])
     store = f"sqlite:///{tmp_path}/home/.agent-memory/memory.db"
     assert command.endswith(f"hook Stop --agent claude-code --user ana --store {store}")
-    assert "stays as it is" in run("install")
+    assert "is unchanged" in run("install")
     assert not (tmp_path / "home/.codex").exists()
     run("uninstall", "--yes")
     assert json.loads(path.read_text()) == {"model": "opus"}

@@ -21,7 +21,7 @@ from agent_memory import AgentMemory, Trim
 from agent_memory.cli import hook_events
 from agent_memory.cli.app import app
 from agent_memory.core.records import Scope
-from agent_memory.core.reserved import WORDS
+from agent_memory.core.system_collections import WORDS
 from agent_memory.integrations.hooks import said, storing
 from agent_memory.integrations.hooks.word_places import MOST, WordPlaces, packed
 from agent_memory.integrations.hooks.words import bearing
@@ -288,24 +288,23 @@ def test_the_quick_way_knows_the_tables() -> None:
         memory.update("s", {"role": "tool", "content": "no", "tool_call_id": "x"}, user_id="ana")
         memory.update("t", {"role": "user", "content": "bob's"}, user_id="bob")
     with reading() as file:
-        (part,) = file.parts("default", "ana", 10, "another")
+        (part,) = file.parts("ana", 10, "another")
         read = [file.message(part.session, seq) for seq in part.seqs]
-        assert [json.loads(one.json)["content"] for one in read if one] == [
-            *("yes", "caf\u00e9 \u65e5\u672c")
-        ]
+        assert [one.text for one in read if one] == [*("yes", "caf\u00e9 \u65e5\u672c")]
         assert read[0]
         assert read[1]
         assert read[1].micros < read[0].micros
         assert [part.holding(root) for root in ("caf", "\u65e5", "no")] == [[1], [1], []]
-        assert [one.size for one in file.parts("default", "ana", 1, "")] == [1]
-        for namespace, without in (("default", "s"), ("other", "")):
-            assert [*file.parts(namespace, "ana", 10, without)] == []
+        assert [one.size for one in file.parts("ana", 1, "")] == [1]
+        assert [*file.parts("ana", 10, "s")] == []
+    with reading("other") as file:
+        assert [*file.parts("ana", 10, "")] == []
 
 
 @contextmanager
-def reading() -> Iterator[said.Said]:
+def reading(namespace: str = "default") -> Iterator[said.Said]:
     """The memory's file, as a prompt's hook reads it."""
-    file = said.Said("m.db")
+    file = said.Said("m.db", namespace)
     try:
         yield file
     finally:
@@ -315,7 +314,7 @@ def reading() -> Iterator[said.Said]:
 def kinds() -> list[tuple[str, int]]:
     """In what parts a prompt looks at what was said, and how many messages each has."""
     with reading() as file:
-        parts = file.parts("default", "ana", 100_000, "other")
+        parts = file.parts("ana", 100_000, "other")
         return [("noted" if type(one.seqs) is range else "read", one.size) for one in parts]
 
 
@@ -437,12 +436,15 @@ def test_what_bears_on_a_prompt() -> None:
     parts = {"role": "user", "content": [{"type": "text", "text": "Falcon deploys on Mondays"}]}
     sources = [say, [echo, rare, json.dumps(parts)]]
     given = [
-        said.Part(which, range(9), len(one), partial(said._holding, [text.lower() for text in one]))
+        said.Part(
+            str(which), range(9), len(one), partial(said._holding, [text.lower() for text in one])
+        )
         for which, one in enumerate(sources)
     ]
 
-    def read(session: int, seq: int) -> said.StoredMessage:
-        return said.StoredMessage(sources[session][seq], seq)
+    def read(session: str, seq: int) -> said.StoredMessage:
+        stored = json.loads(sources[int(session)][seq])
+        return said.StoredMessage(stored["role"], "", json.dumps(stored), seq)
 
     found = bearing("How do I deploy Falcon?", given, read, 5)
     assert {(one.micros, one.role) for one in found} == {(1, "assistant"), (2, "user")}

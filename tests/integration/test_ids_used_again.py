@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, AgentMemoryError, Message, Summarize, Trim, WorkingMemory
-from agent_memory.core.once import key_of
+from agent_memory.core.idempotency import key_of
 from agent_memory.core.records import Draft, Entry, Head, Scope
 from agent_memory.errors import SessionOfAnotherUser
 from agent_memory.mcp.sessions import read

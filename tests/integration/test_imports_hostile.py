@@ -6,8 +6,9 @@ import json
 import os
 import sqlite3
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ import pytest
 from agent_memory import AgentMemory
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.importing import import_chats, preview
+from agent_memory.integrations.imports import conversations as tree
 from agent_memory.integrations.imports import json_parts
+from agent_memory.integrations.imports.conversations import upwards
 from agent_memory.integrations.imports.sources import From
 from agent_memory.integrations.transcripts import lines
 from tests.integration.import_samples import (
+    claude,
     code,
     gpt,
     gpt_chat,
@@ -247,8 +251,6 @@ def test_a_database_with_a_text_that_is_none_costs_its_row(
 def test_elements_are_those_that_json_reads() -> None:
     """Wrong: where a chunk ends in a string, behind a backslash or within a character, an element
     is cut at the wrong place."""
-    from io import BytesIO
-
     tricky = ['"', "\\", '\\"', "{", "}]", "[{", "é\ud83d", "", "\u2028", ",", '"}'[::-1]]
     values = [{one: [other, {"x": [one]}]} for one in tricky for other in tricky]
     for ascii_only in (True, False):
@@ -266,7 +268,61 @@ def test_a_preview_stores_nothing(tmp_path: Path) -> None:
     seen = preview(path, "chatgpt")
     assert (seen.sessions, seen.messages, seen.new_messages, seen.failed) == (1, 1, 0, 1)
     assert not (tmp_path / "agent_memory.db").exists()
-    with pytest.raises(InvalidInput, match="Known: chatgpt, claude"):
+    with pytest.raises(InvalidInput, match="Use one of: chatgpt, claude"):
         preview(path, "icq")
-    with pytest.raises(InvalidInput, match="There is no"):
+    with pytest.raises(InvalidInput, match="does not exist"):
         preview(tmp_path / "nowhere", "chatgpt")
+
+
+@pytest.mark.parametrize("source", ["chatgpt", "claude"])
+def test_a_tree_without_questions_takes_as_many_steps_as_it_has_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """Wrong: each branch looks for its question up to the beginning: a minute for a megabyte."""
+    steps = 0
+
+    def counted(node: str | None, parents: Mapping[str, str | None]) -> Iterator[str]:
+        nonlocal steps
+        for key in upwards(node, parents):
+            steps += 1
+            yield key
+
+    monkeypatch.setattr(tree, "upwards", counted)
+    count = 500
+    if source == "chatgpt":
+        nodes = [gpt(f"n{n}", "assistant", parent=f"n{n - 1}") for n in range(count)]
+        nodes += [gpt(f"b{n}", "assistant", parent=f"n{n}") for n in range(count)]
+        chat = gpt_chat("c", *nodes, current=f"n{count - 1}")
+    else:
+        said = [claude(f"n{n}", "assistant", f"n{n - 1}") for n in range(count)]
+        said += [claude(f"b{n}", "assistant", f"n{n}") for n in range(count)]
+        chat = {"uuid": "c", "chat_messages": said, "current_leaf_message_uuid": f"n{count - 1}"}
+    done = preview(write_json(tmp_path / "c.json", [chat]), source)
+    assert (done.sessions, done.messages) == (count + 1, 2 * count)
+    assert steps < 5 * count
+
+
+@pytest.mark.parametrize("size", [16, 1024 * 1024])
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(
+    "broken", ['"title": "Title of b"', '"current_node": "b-1"', '"id": "b-1"']
+)
+def test_an_unclosed_quote_costs_its_conversation(
+    size: int, indent: int | None, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: all conversations behind it are lost, or one is read twice."""
+    monkeypatch.setattr(json_parts, "_CHUNK", size)
+    chats = [gpt_chat(name, gpt(f"{name}-1")) for name in "abcd"]
+    text = json.dumps(chats, indent=indent).replace(broken, broken[:-1], 1)
+    parts = list(json_parts.elements("f", BytesIO(text.encode())))
+    read = [part.value["id"] for part in parts if isinstance(part, json_parts.Element)]
+    assert read == ["a", "c", "d"]
+    assert len(parts) == 4
+
+
+def test_an_unclosed_quote_at_the_end() -> None:
+    """Wrong: looking for what follows does not end."""
+    chats = [gpt_chat(name, gpt(f"{name}-1")) for name in "ab"]
+    text = json.dumps(chats).replace('"Title of b"', '"Title of b')
+    parts = list(json_parts.elements("f", BytesIO(text.encode())))
+    assert [isinstance(part, json_parts.Element) for part in parts] == [True, False]

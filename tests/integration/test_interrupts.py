@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +19,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import StoreUnavailable
 from agent_memory.ltm_blocks.base import Block
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.memory import MemoryKernel, MemoryStore
 from agent_memory.stores.sql.store import SQLStore
 
 ROOT = Path(__file__).parents[2]
@@ -262,7 +262,7 @@ def test_a_handler_does_not_wait_for_a_lock_of_its_own_thread(
         on_signal(handler)
         store = memory.components.store
         if isinstance(store, MemoryStore):
-            with store._lock:
+            with cast("MemoryKernel", store._kernel)._lock:
                 interrupt()
         else:
             assert isinstance(store, SQLStore)

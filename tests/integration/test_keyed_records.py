@@ -394,5 +394,5 @@ def test_json_is_plain_or_refused() -> None:
     deep.append(deep)
     with pytest.raises(InvalidInput, match="It is nested more than 100 deep"):
         plain_json(deep, "It")
-    with pytest.raises(InvalidInput, match="It holds a bytes"):
+    with pytest.raises(InvalidInput, match="It contains a bytes"):
         plain_json([b""], "It")

@@ -17,7 +17,7 @@ from langchain_core.messages import (
     HumanMessage,
     SystemMessage,
     ToolMessage,
-    messages_from_dict,
+    convert_to_messages,
 )
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -234,7 +234,7 @@ def test_a_chat_message_comes_back_from_the_format(view: dict[str, Any]) -> None
     """Wrong: what others said does not reach LangChain, or comes back as something else."""
     (raw,) = from_chat(view)
     assert to_chat(raw) == [view]
-    assert messages_from_dict([raw])
-    assert to_chat({"type": "remove", "data": {"content": "", "id": "x"}}) == []
+    assert convert_to_messages([raw])
+    assert to_chat({"type": "remove", "content": "", "id": "x"}) == []
     assert to_chat({"type": 3}) == []
     assert LANGCHAIN == "langchain"

@@ -301,7 +301,7 @@ async def of_session(client: Client, session_id: str) -> set[str]:
 def test_sessions_of_others(memory: AgentMemory, mode: Mode) -> None:
     """Wrong: another's session or nobody's can be read, is listed, or is answered for otherwise
     than one that does not exist."""
-    wanted = "There is no session '?'. memory://sessions lists those there are."
+    wanted = "There is no session '?'. memory://sessions lists the sessions."
     for session_id in ("bens", "nobodys", "nowhere"):
         ask = partial(of_session, session_id=session_id)
         assert speak(memory, ask, mode=mode) == {wanted}
@@ -432,7 +432,9 @@ def test_what_went_wrong_inside_is_not_told(mode: Mode, caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.ERROR):
         told = speak(memory, talk, mode=mode)
-    assert told == "The memory cannot do this right now. Go on without it, and try again later." * 3
+    assert (
+        told == "The memory is temporarily unavailable. Go on without it, and try again later." * 3
+    )
     assert "swordfish" in caplog.text
     assert "MemoryClosed" in caplog.text
 

@@ -123,7 +123,7 @@ def test_half_sent_requests(tmp_path: Path, files: int | None, count: int) -> No
         if files is not None:  # who came first gave way
             assert is_closed(peers[0])
     told = (tmp_path / "log").read_text()
-    assert ("connections: one was closed" in told) == (files is not None)
+    assert ("connections: the longest waiting was closed" in told) == (files is not None)
 
 
 def test_requests_that_never_end(tmp_path: Path) -> None:

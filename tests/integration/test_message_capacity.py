@@ -215,7 +215,7 @@ def test_what_leaves_is_summarised_and_absorbed(fake: FakeLLM) -> None:
         assert head.summary is not None
         assert head.summary.upto == head.start
         assert head.cursors["vector"] == head.start
-        told = json.dumps(fake.requests)
+        told = json.dumps(fake.requests) + head.summary.text
         left = [entry.message.text() for entry in memory.history("s", limit=head.start)]
         assert all(text in told for text in left)
         assert any("QX-0" in recall.text for recall in context.recalls)

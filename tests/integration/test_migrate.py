@@ -14,8 +14,12 @@ import pytest
 from agent_memory import AgentMemory, NoteMemory, operations
 from agent_memory.engine import leases
 from agent_memory.engine.system_records import Kind, SystemRecords
-from agent_memory.engine.transfer.migration.migrate import is_unfinished, migrate, migrate_stores
-from agent_memory.engine.transfer.migration.steps import Migrated
+from agent_memory.engine.transfer.migration.migrate import (
+    Migrated,
+    is_unfinished,
+    migrate,
+    migrate_stores,
+)
 from agent_memory.errors import (
     InvalidInput,
     StoreError,
@@ -302,9 +306,9 @@ def test_addresses_that_cannot_be(tmp_path: Path) -> None:
     there = f"sqlite:///{tmp_path}/there.db"
     for urls, told in (
         ((f"sqlite:///{tmp_path}/typo.db", there), "no file"),
-        (("memory://", there), "gone with its process"),
+        (("memory://", there), "ends with its process"),
         ((there, there), "the same database"),
-        ((there, "memory://"), "gone with its process"),
+        ((there, "memory://"), "ends with its process"),
     ):
         with pytest.raises(InvalidInput, match=told):
             list(operations.migrate(*urls))
@@ -460,7 +464,7 @@ def test_the_source_goes_on_meanwhile(
     assert is_unfinished(target) == (told is not None)
     if told is not None:
         assert "not the same as the source" in told
-        assert "The source was written to meanwhile" in told
+        assert "The source was changed during the migration" in told
         moved(small, target)
     _same(small, target)
 

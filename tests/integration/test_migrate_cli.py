@@ -76,9 +76,9 @@ def test_it_moves_and_tells_what() -> None:
     rows = [line.split() for line in told.splitlines()]
     for row in (["sessions", "4"], ["messages", "72"], ["vectors", "3"]):
         assert [*row, "equal"] in rows
-    assert "to.db holds what sqlite:///from.db holds." in told
+    assert "to.db now has all data of sqlite:///from.db." in told
     same()
-    assert "to.db holds what sqlite:///from.db holds." in run("migrate", FROM, TO)
+    assert "to.db now has all data of sqlite:///from.db." in run("migrate", FROM, TO)
     with closing(open_store(TO)) as store:
         store.append("new", [draft("of the target")])
     assert "The target holds something" in run("migrate", FROM, TO, code=1)
@@ -99,7 +99,7 @@ def test_the_namespace_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_what_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: Ctrl-C is a traceback, or has all to be done again by hand."""
     told = interrupted(monkeypatch)
-    assert told.strip().endswith("The same command goes on from here.")
+    assert told.strip().endswith("Run the same command to continue.")
     with closing(open_store("sqlite:///other.db")) as other:
         other.append("s", [draft("x")])
     assert "from another source" in run("migrate", "sqlite:///other.db", TO, code=1)
@@ -118,7 +118,7 @@ def test_doctor_tells_of_a_target_that_is_not_complete(
         monkeypatch.setenv("KEYS", "k:" + b64encode(bytes(32)).decode())
         monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "KEYS")
     told = run("doctor", "--store", TO, code=1)
-    assert "stopped half-way: use the former store until" in " ".join(told.split())
+    assert "was interrupted: use the former store until" in " ".join(told.split())
     monkeypatch.delenv("AGENT_MEMORY_ENCRYPTION", raising=False)
     assert "migration" not in run("doctor", "--store", FROM)
     monkeypatch.setenv("AGENT_MEMORY_SYSTEM_STORE", TO)

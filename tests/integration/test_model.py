@@ -326,9 +326,8 @@ class Story(RuleBasedStateMachine):
             "agent_memory.engine.processing.absorb.together",
             lambda calls: [call() for call in calls],
         )
-        for name in ("memory", "coding"):
-            shim = SimpleNamespace(time=self.world.time)
-            self.patch.setattr(f"agent_memory.stores.{name}.time", shim)
+        shim = SimpleNamespace(time=self.world.time)
+        self.patch.setattr("agent_memory.stores.coding.time", shim)
         self.patch.setattr(
             "agent_memory.engine.processing.session_work.datetime", SimpleNamespace(now=self.clock)
         )

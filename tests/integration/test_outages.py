@@ -182,7 +182,7 @@ class Rig:
             self.clock[0] += 1000
             said = self.memory.get(session).warnings
             # others are of what waits in other sessions
-            told = [one for one in said if "searched as said until then" not in one]
+            told = [one for one in said if "searched by their words until then" not in one]
             if not told:
                 break
         return told
@@ -200,7 +200,7 @@ def rigged(
     overflow: Strategy = FlushToLTM(blocks=[ExtractiveMemory(), VectorMemory()], max_stm_ratio=0.3)
     if dependency == "summaries":
         flush = FlushToLTM(blocks=[VectorMemory()], max_stm_ratio=0.5)
-        overflow = Chain([flush, Summarize(max_summary_tokens=300)])
+        overflow = Chain([flush, Summarize(max_summary_tokens=300, keep_user_tokens=0)])
     with FakeLLM(answer, dimension=16) as fake:
         settings: dict[str, Any] = {
             "store": watched(store, fault),

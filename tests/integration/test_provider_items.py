@@ -9,6 +9,7 @@ import pytest
 
 from agent_memory import AgentMemory, StaticMemory
 from agent_memory.core.formats.registry import RESPONSES, Format, register
+from agent_memory.core.rendering import OPENING
 from agent_memory.errors import InvalidInput
 from agent_memory.standalone.null import NullMemory
 
@@ -65,12 +66,12 @@ def test_a_compaction_stands_for_what_came_before_it_for_its_own_provider() -> N
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", TALK)
         context = memory.get("s", format=RESPONSES)
-        system = {"role": "system", "content": [{"type": "input_text", "text": "Be brief."}]}
-        asked = {"role": "user", "content": [{"type": "input_text", "text": "And pears."}]}
+        system = {"role": "system", "content": "Be brief."}
+        asked = {"role": "user", "content": "And pears."}
         assert context.to_messages() == [system, SEALED, THOUGHT, CALL, RESULT, OUTPUT, asked]
         assert context.tokens <= context.max_tokens
         assert context.head == memory.get("s").head
-        asked["content"] = [{"type": "input_text", "text": "Why?"}]
+        asked["content"] = "Why?"
         assert memory.session("s").get("Why?", format=RESPONSES).to_messages()[-1] == asked
         log = [entry.message.to_dict() for entry in memory.history("s")]
         assert log == TALK
@@ -99,8 +100,9 @@ def test_for_another_provider_the_log_is_shown_instead() -> None:
             told = memory.get("s", format=name).to_messages()
             assert "gAAA" not in str(told)
             assert "plums" in str(told)
-        claude = memory.get("s", format="anthropic.messages").to_messages()
-        assert claude[4:6] == [
+        given = memory.get("s", format="anthropic.messages").to_arguments()
+        assert given["system"] == "Be brief."
+        assert given["messages"][3:5] == [
             {"role": "assistant", "content": [
                 {"type": "tool_use", "id": "c1", "name": "buy", "input": {}}]},
             {"role": "user", "content": [
@@ -147,7 +149,8 @@ def test_claudes_compaction_is_a_summary_for_others() -> None:
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", [user("I like plums."), raw(answer, "anthropic.messages"), user("Buy.")])
         told = memory.get("s", format="anthropic.messages").to_messages()
-        assert told == [answer, {"role": "user", "content": "Buy."}]
+        opening = {"role": "user", "content": OPENING}
+        assert told == [opening, answer, {"role": "user", "content": "Buy."}]
         chat = memory.get("s").to_messages()
         assert [one["role"] for one in chat] == ["user", "assistant", "user"]
         assert (

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from agent_memory import AgentMemory, FlushToLTM, Message, VectorIndex
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.records import Entry, Recall, Scope
-from agent_memory.standalone.vector_items import Item
+from agent_memory.standalone.item_index import Item
 from agent_memory.stores import MemoryStore, open_store
 from agent_memory.stores.base import Store
 

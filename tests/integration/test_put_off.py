@@ -49,7 +49,9 @@ def test_one_that_is_idle_is_not_put_off(memory: AgentMemory) -> None:
     """Wrong: what was said ten minutes ago is never absorbed."""
     long_ago = datetime.now(UTC) - timedelta(minutes=11)
     message = Message(role="user", content="Long ago.", created_at=long_ago)
-    head = memory.components.store.append("s", memory._appender.drafts([message]), "ana")
+    head = memory.components.store.append(
+        "s", memory._appender.drafts([message], "s", "ana"), "ana"
+    )
     assert not memory.components.work.put_off(head)
     assert [one.session_id for one in due(memory)] == ["s"]
 
@@ -59,7 +61,7 @@ def test_one_with_work_to_do_is_not_put_off(memory: AgentMemory) -> None:
     that had begun stands still."""
     store, work = memory.components.store, memory.components.work
     said = memory._appender.drafts(
-        [{**SAID, "content": f"{n} {SAID['content']}"} for n in range(80)]
+        [{**SAID, "content": f"{n} {SAID['content']}"} for n in range(80)], "long", "ana"
     )
     assert not work.put_off(store.append("long", said, "ana"))
     going = store.append("going", said[:1], "ana")
@@ -98,7 +100,7 @@ def test_an_update_that_leaves_nothing_to_do_makes_nothing_due(memory: AgentMemo
     assert due(memory) == []
     soon = time() + 600
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agent_memory.stores.sql.store.now_micros", lambda: round(soon * 1e6))
+        patch.setattr("agent_memory.stores.sql.reading.now_micros", lambda: round(soon * 1e6))
         assert [one.session_id for one in due(memory)] == ["s"]
 
 

@@ -134,7 +134,7 @@ def test_swapped_in_whole(rig: Rig) -> None:
         old.update("s0", user("said to the old one"))
         old.update("s new", user("said in a new session"), user_id="ada")
         warnings = old.get("s0", "fact").warnings
-        assert any("is rebuilt for 'openai-new'" in warning for warning in warnings)
+        assert any("is being rebuilt for 'openai-new'" in warning for warning in warnings)
         assert rig.held()["old"] == everything
         switches = len([r for r in rig.server.requests if r.path == "/collections/aliases"])
         assert list(rebuilding) == []
@@ -260,7 +260,7 @@ def test_a_third_model(rig: Rig) -> None:
     assert set(rig.held()) == {"old", "other"}
     errors = [step.error or "" for step in first]
     assert len(errors) == 3  # two sessions, and one that still waits
-    assert all("is rebuilt for 'openai-other'" in error for error in errors)
+    assert all("is being rebuilt for 'openai-other'" in error for error in errors)
     assert [step.error for step in second] == [None, None]
     assert rig.held() == {"other": everything}
     assert rig.roles == ("other", "other")

@@ -14,12 +14,25 @@ import anyio
 import pytest
 from typer.testing import CliRunner
 
-from agent_memory import AgentMemory, AsyncAgentMemory, ExtractiveMemory, VectorMemory, operations
+from agent_memory import (
+    AgentMemory,
+    AsyncAgentMemory,
+    Block,
+    ExtractiveMemory,
+    NoteMemory,
+    VectorMemory,
+    operations,
+)
 from agent_memory.cli.app import app
 from agent_memory.core.receipts import Part, Receipt, merged
 from agent_memory.errors import InvalidInput
+from agent_memory.stores import open_store
+from agent_memory.stores.base import Store
+from agent_memory.stores.encrypted.keys import Keys
+from agent_memory.stores.encrypted.store import EncryptedStore
+from agent_memory.stores.routed import RoutedStore
+from agent_memory.stores.split import SplitStore
 from agent_memory.stores.sql.backups import back_up
-from tests.servers.sql import today
 
 SAID = [
     {"role": "user", "content": "My boat is blue."},
@@ -118,16 +131,22 @@ def test_a_checkpoint(memory: AgentMemory) -> None:
         memory.checkpoint("none")
 
 
+_BROKEN_HEAD = (
+    "UPDATE agent_memory_documents SET about = json_set(about, '$.cursors', '{') "
+    "WHERE collection = 'head' AND id = 'a1'"
+)
+
+
 def _damage(path: Path, change: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        assert database.execute(today(change)).rowcount
+        assert database.execute(change).rowcount
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE agent_memory_sessions SET cursors = '{' WHERE session_id = 'a1'",
-        "UPDATE agent_memory_entries SET message = '{'",
+        _BROKEN_HEAD,
+        "UPDATE agent_memory_messages SET body = '{'",
     ],
 )
 def test_a_checkpoint_of_what_was_damaged_since(tmp_path: Path, change: str) -> None:
@@ -150,9 +169,9 @@ def test_what_is_back_after_a_deletion_and_damaged(tmp_path: Path) -> None:
         memory.flush()
         back_up(f"sqlite:///{tmp_path}/m.db", tmp_path / "before.db")
         receipts = [memory.delete("a1"), memory.delete_user("ana"), memory.delete_user("eve")]
-    broken = "UPDATE agent_memory_sessions SET cursors = '{' WHERE session_id = 'a1'"
-    _damage(tmp_path / "before.db", broken)
-    _damage(tmp_path / "before.db", "UPDATE agent_memory_vectors SET body = '{'")
+    _damage(tmp_path / "before.db", _BROKEN_HEAD)
+    vectors = "UPDATE agent_memory_documents SET body = '{' WHERE collection LIKE 'vector:%'"
+    _damage(tmp_path / "before.db", vectors)
     with AgentMemory(f"{tmp_path}/before.db") as memory:
         checked = [operations.verify(memory, receipt) for receipt in receipts]
     assert failed(checked[0]) == ["log", "what is damaged"]
@@ -221,6 +240,54 @@ def test_a_block_that_is_not_configured_is_told(tmp_path: Path) -> None:
         memory.flush()
     with AgentMemory(f"{tmp_path}/m.db", blocks=[]) as memory:
         assert states(memory.delete("a1"))["block 'vector'"] == "not supported"
+
+
+@pytest.mark.parametrize(
+    "block", [NoteMemory(store="sqlite:///{}/o.db"), VectorMemory(store="sqlite:///{}/o.db")],
+    ids=["notes", "vector"],
+)  # fmt: skip
+@pytest.mark.parametrize("blocks", [[], None], ids=["none", "the defaults"])
+@pytest.mark.parametrize("what", ["session", "user"])
+def test_a_block_with_a_database_of_its_own_that_is_not_open_here(
+    tmp_path: Path, block: NoteMemory | VectorMemory, blocks: list[Block] | None, what: str
+) -> None:
+    """Wrong: "done", by a process that cannot reach what the block keeps."""
+    store = str(block.store).format(tmp_path)
+    elsewhere = block.model_copy(update={"store": store})
+    place = f"block {block.name!r}"
+    with AgentMemory(f"{tmp_path}/m.db", blocks=[elsewhere]) as memory:
+        memory.update("a1", SAID, user_id="ana")
+        memory.remember("Ana sails.", user_id="ana")
+        memory.flush()
+    more = {} if blocks is None else {"blocks": blocks}
+    with AgentMemory(f"{tmp_path}/m.db", **more) as memory:
+        receipt = memory.delete("a1") if what == "session" else memory.delete_user("ana")
+        assert states(receipt)[place] == "not supported"
+        assert states(operations.verify(memory, receipt))[place] == "not supported"
+    with AgentMemory(f"{tmp_path}/m.db", blocks=[elsewhere]) as memory:
+        receipt = memory.delete_user("ana")
+        assert states(receipt)[place] == "done"
+        assert states(operations.verify(memory, receipt)).get(place, "done") == "done"
+        assert memory.user("ana").notes().all() == []
+
+
+@pytest.mark.parametrize("around", ["", "split", "routed"])
+def test_a_store_that_was_encrypted_by_hand_signs_too(tmp_path: Path, around: str) -> None:
+    """Wrong: receipts of `AgentMemory(store=EncryptedStore(...))` have no signature."""
+    keys = Keys({"k1": b"k" * 32})
+    store: Store = EncryptedStore(open_store(f"sqlite:///{tmp_path}/m.db"), keys)
+    if around == "split":
+        store = SplitStore(store, EncryptedStore(open_store(f"sqlite:///{tmp_path}/s.db"), keys))
+    elif around == "routed":
+        store = RoutedStore(store, {})
+    with AgentMemory(store=store, blocks=[]) as memory:
+        memory.update("a1", SAID, user_id="ana")
+        receipt = memory.delete("a1")
+        assert receipt.signature is not None
+        assert states(operations.verify(memory, receipt))["signature"] == "done"
+        altered = replace(receipt, id="b1")
+        assert states(operations.verify(memory, altered))["signature"] == "failed"
+    store.close()
 
 
 def test_what_a_provider_was_sent_is_told(tmp_path: Path) -> None:
@@ -300,7 +367,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_no_receipt(text: str) -> None:
     """Wrong: a bare error of JSON or of Python."""
-    with pytest.raises(InvalidInput, match="no receipt"):
+    with pytest.raises(InvalidInput, match="not a receipt"):
         Receipt.from_json(text)
 
 

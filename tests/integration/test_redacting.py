@@ -97,7 +97,7 @@ def test_nothing_is_kept_anywhere(tmp_path: Path) -> None:
         assert log[2].metadata["redacted"] == ["tool_calls"]
         assert json.loads(str(log[3].content)) == {"mail": "[email]"}
         assert len(owner.notes().all()) == 1
-        assert reply.splitlines()[1].endswith("replaced before it was kept.")
+        assert reply.splitlines()[1].endswith("replaced before saving.")
         assert owner.files().read("/memories/b.md") == TOLD
         assert session.working().get("who") == {"mail": ["[email]"], "n": 4}
         shown = str(session.get("What is my account?").to_messages())

@@ -206,7 +206,7 @@ def test_an_old_answer_that_filled_the_window(fake: FakeLLM) -> None:
     """Wrong: the summary that the long answer has left its place in is sent; or the budget is
     passed."""
     fake.default = lambda body: str(body["messages"][-1]["content"])[-200:]
-    overflow = Summarize(max_summary_tokens=100)
+    overflow = Summarize(max_summary_tokens=100, keep_user_tokens=0)
     with AgentMemory(
         store="memory://", max_tokens=600, model="openai/any", api_base=fake.api_base,
         api_key="k", overflow=overflow,

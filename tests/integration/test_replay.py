@@ -395,7 +395,7 @@ def test_settings_that_cannot_be_drop_nothing(fake: FakeLLM) -> None:
     """Wrong: a slip in the settings costs the vectors."""
     store = MemoryStore()
     everything = talk(vectors(store, fake, "local"))
-    with pytest.raises(DimensionMismatch, match="asks for vectors"):
+    with pytest.raises(DimensionMismatch, match="needs vectors"):
         list(rebuild(config(store, VectorMemory(dimension=7)), "vector"))
     with pytest.raises(ConfigError, match="No block named 'vektor'"):
         list(rebuild(vectors(store, fake, "openai/a"), "vektor"))

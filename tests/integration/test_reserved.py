@@ -15,7 +15,7 @@ from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM, Vecto
 from agent_memory.core.ids import shared_session
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
-from agent_memory.core.reserved import (
+from agent_memory.core.system_collections import (
     AUTHORS,
     FORGOTTEN,
     INDEXES,
@@ -25,8 +25,8 @@ from agent_memory.core.reserved import (
     Reserved,
     reserved,
 )
-from agent_memory.engine.figures import Figures
 from agent_memory.engine.sharing.authorship import Authors
+from agent_memory.engine.stats import SharedMetrics
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import ModelOutputInvalid
 from agent_memory.integrations.hooks.indexing import note_words
@@ -137,7 +137,7 @@ def world() -> Iterator[World]:
             memory.update("gone", say("hello"), user_id=USER)
             memory.delete("gone")
             memory.components.worker(1).run_once()
-            Figures(store).add(memory.components.counted())
+            SharedMetrics(store).add(memory.components.counted())
             note_words(memory, USER)
             yield World(memory, store, system)
 

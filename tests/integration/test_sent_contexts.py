@@ -12,7 +12,7 @@ import pytest
 from agent_memory import AgentMemory, StaticMemory, Summarize, Trim, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Record
-from agent_memory.core.reserved import SENT, SENT_TEXTS
+from agent_memory.core.system_collections import SENT, SENT_TEXTS
 from agent_memory.errors import SessionOfAnotherUser
 
 BLOCKS = [VectorMemory(), StaticMemory(facts=["The shop opens at nine."])]

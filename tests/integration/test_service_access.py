@@ -20,11 +20,7 @@ from tests.integration.serving import BY_NAME, Answer, Service, fill, request_of
 OF_USER = [one for one in OPERATIONS if one.of_user]
 NAMES = [one.name for one in OPERATIONS]
 IDS = ("session_id", "note_id", "fact_id", "path", "name", "observation_id", "share")
-BEGINNING = {
-    *("append_messages", "describe_session", "write_note"),
-    *("after_turn", "take_turn", "stream_turn", "memory_completion_stream", "memory_edit"),
-    *(one.id for one in CALLS if one.whose == "write"),
-}
+BEGINNING = {"stream_turn", "replace_log", *(one.name for one in CALLS if one.whose == "write")}
 """Calls that begin a session: of one that does not exist they make one."""
 
 
@@ -131,9 +127,9 @@ def test_what_is_anothers_is_answered_like_what_does_not_exist(
             assert _same(there) == _same(nowhere), field
     if operation.name in BEGINNING:
         assert service.call(operation.name, key, theirs).problem == "not-found"
-    if operation.name in ("write_file", "files_write", "files_create"):
+    if operation.name in ("write_file", "create_file"):
         service.memory.user("ben").files().delete(theirs["path"])
-    if operation.name in ("save_skill", "skills_write"):
+    if operation.name == "save_skill":
         service.memory.user("ben").skills().delete(theirs["name"])
     assert _changed_nothing(service)
 
@@ -151,7 +147,7 @@ def test_whatever_ben_asks_nothing_of_ana_is_told(service: Service, asked: list[
     """Wrong: some mix of credential, user and ids gives away a word that only another user has, or
     changes something of theirs."""
     for operation, holder, named, ids in asked:
-        if operation.name in ("delete_user", "memory_delete_user", "user_delete"):
+        if operation.name == "delete_user":
             continue
         rights = "read" if holder.startswith("read") else "read write delete"
         key = None if holder == "none" else service.key(holder.split()[-1], rights=rights)
@@ -167,7 +163,7 @@ def test_whatever_ben_asks_nothing_of_ana_is_told(service: Service, asked: list[
 
 def test_admin_is_for_those_who_may_see_all(service: Service) -> None:
     """Wrong: a key for some users is about the whole service, or an admin's key reads users."""
-    with pytest.raises(ValueError, match="users as"):
+    with pytest.raises(ValueError, match="as the users"):
         service.key("ana", rights="admin")
     key = service.key("*", rights="admin")
     assert service.call("read_stats", key).status == 200
@@ -195,6 +191,12 @@ def test_a_key_that_is_over_is_told_nothing_else(service: Service) -> None:
         assert service.call(name, token, asked).status == 401
 
 
+_OWN_NAMES = {
+    *(("write_file", "path"), ("create_file", "path"), ("save_skill", "name")),
+    ("call_tool", "name"),
+}
+
+
 def _same(answer: Answer) -> tuple[Any, ...]:
     """What can be told of an answer, but for what names it alone, when it was asked for, and how
     sure time has left it."""
@@ -208,9 +210,7 @@ def _same(answer: Answer) -> tuple[Any, ...]:
 def _keeps(operation: Operation, field: str) -> bool:
     """Whether a call writes under a name that is the user's own, so that nobody else's matters; or
     it is the name of a tool, or is told as it was given."""
-    if operation.path.startswith("/calls/"):
-        return field in ("path", "name", "note_id")
-    return operation.name in ("write_file", "save_skill") and field in ("path", "name")
+    return (operation.name, field) in _OWN_NAMES
 
 
 def _changed_nothing(service: Service) -> bool:

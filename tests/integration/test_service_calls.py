@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from agent_memory import AgentMemory, AsyncAgentMemory, ExtractiveMemory, VectorMemory
+from agent_memory.client.calls import EXACT
 from agent_memory.server.application import Application
 from agent_memory.server.calls import OPERATIONS
 from agent_memory.server.credentials import Credentials
@@ -24,22 +25,22 @@ from tests.integration.fact_model import Model
 from tests.integration.serving import BY_NAME, Answer, Service, fill, sample, serving
 
 DOCUMENT = document(OPERATIONS, "0")
-LIBRARY = "/calls/"
-"""Where the calls stand that the Python client makes."""
-LESS, NOTHING = (
-    ("_delete", "_clear", "_forget", "_end"),
-    ("share_delete", "_revoke", "user_delete", "_user"),
-)
-"""What calls' names end in that leave less for others, or nothing."""
 UNSET = (501, "not-configured")
 REFUSED = {
-    **{name: UNSET for name in BY_NAME if name.startswith("working_")},
-    "user_profile": UNSET,
-    "shared_profile": UNSET,
-    "memory_edit": (409, "conflict"),  # of a log that is another by now
+    **{name: UNSET for name in BY_NAME if name.endswith("_working")},
+    "read_profile": UNSET,
+    "read_shared_profile": UNSET,
+    "replace_log": (409, "conflict"),  # of a log that is another by now
+    "get_value": (404, "not-found"),
 }
 """What a service of `serving` answers to calls that are asked for what it has not."""
-LAST = ("delete_observation", "delete_share", "forget", "forget_fact", "delete_session")
+LAST = (
+    *("rename_file", "delete_file", "clear_files", "delete_note", "clear_notes", "delete_skill"),
+    *("delete_observation", "clear_places", "delete_value", "clear_values", "pop_shared"),
+    *("pop_messages", "forget_fact", "forget", "forget_all", "prune_session", "delete_session"),
+    *("revoke_access", "delete_share", "delete_user"),
+)
+"""Calls that leave less for others, in this order."""
 
 
 @pytest.fixture
@@ -60,40 +61,30 @@ def said(content: str, **more: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": content, **more}]}
 
 
-def test_each_call_answers_what_it_says(service: Service) -> None:
+@pytest.mark.parametrize("accept", ["application/json", EXACT])
+def test_each_call_answers_what_it_says(service: Service, accept: str) -> None:
     """Wrong: a call fails that is asked as its document says, or answers in another form."""
-    end = (*LAST, "delete_note", "delete_file", "delete_skill", "revoke_access", "delete_user")
-    names = [name for name, one in BY_NAME.items() if not one.path.startswith(LIBRARY)]
-    for name in sorted(
-        names, key=lambda name: (name in end, end.index(name) if name in end else 0)
-    ):
-        answer = _answers(service, name)
-        if name == "read_profile":  # none is configured
-            assert (answer.status, answer.problem) == (501, "not-configured")
-        elif name not in ("forget", "forget_fact"):
-            assert answer.status == 200, (name, answer.body)
-
-
-def test_each_call_of_the_library_answers_what_it_says(service: Service) -> None:
-    """Wrong: one that the client makes fails, or answers in another form."""
-    names = [name for name, one in BY_NAME.items() if one.path.startswith(LIBRARY)]
     refused = {}
-    for name in sorted(names, key=lambda name: (name.endswith(NOTHING), name.endswith(LESS))):
-        answer = _answers(service, name)
+    for name in sorted(BY_NAME, key=lambda name: LAST.index(name) if name in LAST else -1):
+        answer = _answers(service, name, accept)
         if answer.status != 200:
             refused[name] = (answer.status, answer.problem)
     assert refused == REFUSED
 
 
-def _answers(service: Service, name: str) -> Answer:
+def _answers(service: Service, name: str, accept: str) -> Answer:
     """What a call answers who may make it; in the form that its document says."""
     operation, given = BY_NAME[name], sample(service, name, "ana")
     key = service.key("ana") if operation.of_user else service.key("*", rights="admin")
-    answer = service.call(name, key, given)
-    if answer.status == 200 and not operation.streams:
-        schema = {"$ref": f"#/components/schemas/{operation.answer.__name__}"}
-        jsonschema.validate(answer.json, {**schema, "components": DOCUMENT["components"]})
-        assert answer.headers["content-type"] == "application/json"
+    answer = service.call(name, key, given, Accept=accept)
+    if answer.status == 200 and operation.answer is not None:
+        if accept == EXACT and operation.exact:
+            assert answer.headers["content-type"] == EXACT
+            assert answer.json.keys() == {"value"}
+        else:
+            schema = {"$ref": f"#/components/schemas/{operation.answer.name}"}
+            jsonschema.validate(answer.json, {**schema, "components": DOCUMENT["components"]})
+            assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-store"
     return answer
 

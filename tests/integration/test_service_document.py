@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import jsonschema
+import openapi_spec_validator
 
 import agent_memory
 from agent_memory.server.application import OPENAPI
@@ -20,6 +21,7 @@ def test_the_document_is_frozen(tmp_path: Path) -> None:
     """Wrong: a call, a field or an answer changed, and clients that were made from the document are
     not told. `make reference` freezes it anew, once that is what is wanted."""
     made = json.loads(json.dumps(document(OPERATIONS, agent_memory.__version__)))
+    openapi_spec_validator.validate(made)
     assert made == json.loads(FROZEN.read_text(encoding="utf-8")), "run: make reference"
     with serving(tmp_path) as service:
         assert service.ask("GET", OPENAPI, None).json == made

@@ -13,8 +13,7 @@ import pytest
 
 from agent_memory import AgentMemory, AsyncAgentMemory, VectorMemory
 from agent_memory.core.usage import Usage
-from agent_memory.engine.figures import Figures
-from agent_memory.engine.stats import Counted, PromptStats, RecallStats
+from agent_memory.engine.stats import Counted, PromptStats, RecallStats, SharedMetrics
 from agent_memory.errors import StoreUnavailable
 from agent_memory.server.application import Application
 from agent_memory.server.credentials import Credentials
@@ -102,7 +101,7 @@ def test_many_processes_lose_no_count() -> None:
     counted = [0] * 4
 
     def count(own: int) -> None:
-        figures = Figures(store)
+        figures = SharedMetrics(store)
         for number in range(1, 26):
             usage = {"extraction": Usage(calls=number, cost=0.5 * number)}
             while not figures.add(Counted(usage, PromptStats(), RecallStats(number, 0))):
@@ -115,7 +114,7 @@ def test_many_processes_lose_no_count() -> None:
     for thread in threads:
         thread.join()
     assert counted == [25] * 4
-    found = Figures(store).read()
+    found = SharedMetrics(store).read()
     assert found.usage == {"extraction": Usage(calls=100, cost=50.0)}
     assert found.recalls == RecallStats(100, 0)
 
@@ -123,7 +122,7 @@ def test_many_processes_lose_no_count() -> None:
 def test_what_the_store_does_not_take_is_added_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an outage loses what was counted meanwhile."""
     store, once = MemoryStore(), Counted({}, PromptStats(), RecallStats(3, 1))
-    figures = Figures(store)
+    figures = SharedMetrics(store)
     swap = store.swap_record
 
     def down(*given: Any) -> bool:
@@ -183,7 +182,7 @@ def test_without_a_worker_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
         watch.look()
         assert watch.stalled == []  # it may have begun just now
         assert clock.pass_by(watch) == ["vector: no worker runs"]
-        assert errors(caplog) == ["Nothing is absorbed, although messages wait"]
+        assert errors(caplog) == ["A block absorbs nothing although messages are pending"]
         metrics = Metrics()
         app = Application(AsyncAgentMemory(memory), Credentials(KeyRing(MemoryStore())), metrics)
         app.figures.watch = watch

@@ -166,7 +166,7 @@ def test_tools_are_there_for_who_may_use_them(service: Service, url: str, rights
             if "read" in has:
                 assert "s-ana" in await resource(client, uri)
             else:
-                with pytest.raises(MCPError, match="right to read"):
+                with pytest.raises(MCPError, match='right "read"'):
                     await resource(client, uri)
 
     anyio.run(talk)

@@ -265,7 +265,7 @@ def test_what_is_refused() -> None:
             with pytest.raises(InvalidId):
                 memory.share(name)
         share.grant("ann", "write")
-        with pytest.raises(InvalidId, match="at most 249"):
+        with pytest.raises(InvalidId, match="limit is 249"):
             share.agent("ann").update("s" * 250, user("x"))
         with pytest.raises(InvalidId):
             share.agent("ann").history("\x1eteam\x1es")

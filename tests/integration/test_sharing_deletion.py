@@ -16,7 +16,7 @@ from agent_memory import AgentMemory, Block, Chain, FlushToLTM, Summarize, Vecto
 from agent_memory.core.ids import shared_session
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
-from agent_memory.core.redacted import DELETED
+from agent_memory.core.redaction import DELETED
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.sharing.shares import Share

@@ -111,7 +111,7 @@ def test_a_session_that_is_deleted_meanwhile_gives_no_whole_file() -> None:
     file = Deleting()
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "x"})
-        with pytest.raises(StoreUnavailable, match="not a whole one"):
+        with pytest.raises(StoreUnavailable, match="is incomplete"):
             memory.session("s").export(file)
         memory.delete("s")
         with pytest.raises(InvalidSnapshot, match="line 4: the file ends here"):

@@ -34,7 +34,7 @@ def test_what_is_there_already_is_left_alone(lines: list[str]) -> None:
     """Wrong: a restore writes over a session, or mixes two."""
     with remembering("memory://") as memory:
         memory.update("s", {"role": "user", "content": "Here."}, user_id="ben")
-        with pytest.raises(SessionExists, match="left as it is"):
+        with pytest.raises(SessionExists, match="was not changed"):
             operations.import_session(memory, lines)
         assert [e.message.text() for e in memory.history("s")] == ["Here."]
         assert memory.user("ada").facts() == memory.search(CANARY, user_id="ada") == []

@@ -219,7 +219,7 @@ def test_a_worker_that_is_at_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -
     with AgentMemory(store="memory://") as memory:
         memory.update("s", {"role": "user", "content": "x"})
         assert memory._store.lease("s", "somebody", 60)
-        with pytest.raises(StoreUnavailable, match="did not let go within"):
+        with pytest.raises(StoreUnavailable, match="did not release session"):
             memory.session("s").export(io.StringIO())
         memory._store.release("s", "somebody")
         assert exported(memory)

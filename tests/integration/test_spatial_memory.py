@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory import AgentMemory, AgentMemoryConfig, Message, MissingExtra, SpatialMemory
+from agent_memory import AgentMemory, AgentMemoryConfig, Message, SpatialMemory
 from agent_memory.core.records import Scope
 from agent_memory.errors import (
     ConfigError,
@@ -37,7 +37,6 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.memory import MemoryStore
-from agent_memory.stores.sql.migrations import table_name
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
 
@@ -135,14 +134,14 @@ def test_three_dimensions(store: Store) -> None:
     [
         ({"text": " \n"}, "is empty"),
         ({"text": 7}, "is empty"),
-        ({"text": "x" * 21}, "has 21 characters; at most 20"),
+        ({"text": "x" * 21}, "has 21 characters; the maximum is 20"),
         ({"text": "half \ud800"}, "half of a surrogate pair"),
         ({"position": (1, 2, 3)}, "has 3 coordinates"),
-        ({"position": (1, float("nan"))}, "holds nan"),
+        ({"position": (1, float("nan"))}, "contains nan"),
         ({"position": None}, "Give 2 numbers"),
         ({"at": datetime(2026, 3, 1)}, "with a time zone"),
         ({"confidence": 1.5}, "confidence is 1.5"),
-        ({"metadata": {"a": {1}}}, "metadata holds a set"),
+        ({"metadata": {"a": {1}}}, "metadata contains a set"),
         ({"metadata": {"a": "x" * 20}}, "metadata has more than 20 characters"),
         ({"id": "mine"}, "has the fields"),
     ],
@@ -180,7 +179,7 @@ def test_no_more_than_so_many(store: Store) -> None:
         places = memory.user("ada").spatial()
         first = places.observe("one", HERE)
         batch = [{"text": "x", "position": HERE}] * 2
-        with pytest.raises(InvalidInput, match="There are 1 observations, and no more than 2"):
+        with pytest.raises(InvalidInput, match="There are 1 observations, and the maximum is 2"):
             places.observe_many(batch)
         places.observe("two", HERE)
         with pytest.raises(InvalidInput, match="There are 2"):
@@ -226,7 +225,7 @@ def test_asking_badly_is_refused(memory: AgentMemory) -> None:
         (lambda: places.nearest(HERE, 0), "k is 0"),
         (lambda: places.within(HERE, HERE, limit=0), "limit is 0"),
         (lambda: places.within((0, 1), (1, 0)), "low .* is not below high"),
-        (lambda: places.within((0, 1), (1, float("inf"))), "high holds inf"),
+        (lambda: places.within((0, 1), (1, float("inf"))), "high contains inf"),
         (lambda: places.near(HERE, at=datetime(2026, 3, 1)), "with a time zone"),
     ]
     for ask, wanted in asked:
@@ -356,7 +355,7 @@ def test_a_session_of_another_user(memory: AgentMemory) -> None:
     with pytest.raises(SessionOfAnotherUser):
         block.open(Scope("ben", "s")).observe("door", HERE)
     assert memory.user("ben").spatial().all() == []
-    with pytest.raises(InvalidInput, match="give a session_id"):
+    with pytest.raises(InvalidInput, match="Give a session_id"):
         block.open(Scope())
 
 
@@ -441,7 +440,7 @@ def test_a_session_that_is_deleted_meanwhile(store: Store) -> None:
             # the deletion waits for what is being written: so it is taken without the lock here
             block = block.bind(replace(block.resources, locked=_open))
             armed.append(1)
-            with pytest.raises(SessionDeleting, match="nothing was kept"):
+            with pytest.raises(SessionDeleting, match="nothing was stored"):
                 block.open(Scope("ada", "s")).observe("late", (3, 0))
             assert nearest(places) == nearest(other.user("ada").spatial()) == ["of no session"]
 
@@ -611,8 +610,7 @@ def test_a_damaged_one_among_what_changed(
     made = one.observe("second", (2, 0))
     one.observe("third", (3, 0))
     with closing(sqlite3.connect(tmp_path / "m.db")) as file:
-        table = table_name("facts")
-        file.execute(f"UPDATE {table} SET body = '{{' WHERE id = ?", [made.id])
+        file.execute("UPDATE agent_memory_documents SET body = '{' WHERE id = ?", [made.id])
         file.commit()
     assert nearest(two) == ["first", "third"]
 
@@ -809,20 +807,13 @@ with AgentMemory(store=f"sqlite:///{sys.argv[1]}/m.db", blocks=[SpatialMemory()]
 # settings
 
 
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: who has not installed it is told of a missing module, at the first observation."""
-    monkeypatch.setitem(sys.modules, "rtree", None)
-    with pytest.raises(MissingExtra, match=r"SpatialMemory .*agent-memory\[spatial\]"):
-        AgentMemory(store="memory://", blocks=[SpatialMemory()])
-
-
 def test_other_dimensions_than_before(store: Store) -> None:
     """Wrong: after a change of the settings places of the plane are taken for places in space."""
     with AgentMemory(store=store, blocks=[SpatialMemory()]) as memory:
         memory.user("ada").spatial().observe("door", HERE)
     with AgentMemory(store=store, blocks=[SpatialMemory(dimensions=3)]) as memory:
         places = memory.user("ada").spatial()
-        with pytest.raises(ConfigError, match="in 2 dimensions, and is set to 3"):
+        with pytest.raises(ConfigError, match="in 2 dimensions, but `dimensions` is 3"):
             places.near((0, 0, 0))
         with pytest.raises(ConfigError):
             places.observe("cup", (0, 0, 0))
@@ -986,7 +977,7 @@ def test_tools(memory: AgentMemory) -> None:
         ("observe", {"text": "x", "position": [1, 2], "user_id": "ben"}, "user_id: "),
         ("near", {"position": [1, 2], "k": 0}, "k: "),
         ("near", {"position": [1, 2], "radius": -1}, "radius: "),
-        ("near", {"position": [1, float("nan")]}, "holds nan"),
+        ("near", {"position": [1, float("nan")]}, "contains nan"),
         ("near", {"position": [1, 2], "radius": float("inf")}, "radius is inf"),
         ("within", {"low": [1, 2], "high": [0, 0]}, "is not below high"),
     ],

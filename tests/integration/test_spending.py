@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, AsyncAgentMemory, ExtractiveMemory, FlushToLTM, Summarize
-from agent_memory.core.reserved import SPENDING
+from agent_memory.core.system_collections import SPENDING
 from agent_memory.engine import spending
 from agent_memory.models.usage import Account
 from agent_memory.testing import FakeLLM

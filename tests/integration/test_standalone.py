@@ -39,10 +39,10 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
     UnsupportedOperation,
 )
-from agent_memory.ltm_blocks.tombstones import FORGOTTEN
+from agent_memory.ltm_blocks.registry import FORGOTTEN
 from agent_memory.models.embedders.none import NoEmbedder
 from agent_memory.operations import dead_letters
-from agent_memory.standalone.vector_items import Item
+from agent_memory.standalone.item_index import Item
 from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.testing.contract import together
 from agent_memory.testing.watching import watched
@@ -389,7 +389,7 @@ def test_after_messages_have_expired() -> None:
             head.expired + 2, sum(entry.tokens for entry in agent.history("s")),
         )  # fmt: skip
         assert texts(history) == ["anew", "and on"]
-        with pytest.raises(UnsupportedOperation, match="Clear it"):
+        with pytest.raises(UnsupportedOperation, match="`clear` a history"):
             history.save("s", [])
         history.clear("s")
         history.save("s", [])
@@ -577,14 +577,14 @@ def test_texts_are_embedded() -> None:
         assert len(index.search(own)) == 4
     with pytest.raises(DimensionMismatch, match="'letters' with 26 numbers"):
         VectorIndex(store, dimension=26)
-    with pytest.raises(DimensionMismatch, match="the embedder gives 26"):
+    with pytest.raises(DimensionMismatch, match="the embedder's vectors have 26"):
         VectorIndex(store, embedding=letters, dimension=27)
     VectorIndex(store, embedding=letters, dimension=26).close()
 
 
 def test_without_an_embedder() -> None:
     """Wrong: an index that can embed nothing is opened for texts, or takes them silently."""
-    with pytest.raises(ConfigError, match="Give `dimension`"):
+    with pytest.raises(ConfigError, match="Pass `dimension`"):
         VectorIndex(MemoryStore(), embedding=NoEmbedder())
     with VectorIndex(MemoryStore(), dimension=2) as index:
         index.store(Item("a", "with a vector", np.array([1, 0], np.float16)))

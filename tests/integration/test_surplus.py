@@ -18,7 +18,7 @@ from agent_memory import (
     SpatialMemory,
     VectorMemory,
 )
-from agent_memory.core.doubles import doubles
+from agent_memory.core.fusion import doubles
 from agent_memory.core.records import Scope
 from agent_memory.errors import SessionOfAnotherUser
 from agent_memory.ltm_blocks.base import ManualBlock

@@ -14,8 +14,8 @@ from agent_memory.errors import ModelUnavailable
 from agent_memory.ltm_blocks.text_indexes import TextIndexes
 from agent_memory.models.embedders.best_effort import BestEffort
 from agent_memory.models.embedders.cache import CachedEmbedder
-from agent_memory.retrieval.encoding import Encoding
 from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.vectors import Encoding
 
 ADA = Scope("ada", "s")
 

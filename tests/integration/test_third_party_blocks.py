@@ -28,9 +28,10 @@ from agent_memory.core.records import Lease, Record, Scope, Span
 from agent_memory.core.tools import Arguments
 from agent_memory.errors import InvalidSnapshot
 from agent_memory.ltm_blocks.base import ManualBlock, NoteBlock
+from agent_memory.ltm_blocks.change_log import version_of
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget
 from agent_memory.ltm_blocks.notes import Notes
-from agent_memory.ltm_blocks.versions import version_of
+from agent_memory.retrieval.features import Features
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import VectorStore
 from tests.integration.keeping import opened
@@ -231,7 +232,7 @@ def test_notes_go_to_the_block_that_takes_them() -> None:
     with opened("memory://", Ledger(), Jotter()) as memory:
         for text in ("Likes tea.", "Likes figs."):
             assert "Noted" in memory.call_tool("s", "memory_write", {"text": text}, user_id="ada")
-        assert "no more are kept" in memory.call_tool("s", "memory_write", {"text": "Third."})
+        assert "which is the maximum" in memory.call_tool("s", "memory_write", {"text": "Third."})
         tea, figs = memory.user("ada").notes().all()
         assert {block for block, _ in memory._store.all_records()} == {"jotter", "_registry"}
         assert {recall.block for recall in memory.get("s", "tea").recalls} == {"jotter"}
@@ -256,8 +257,26 @@ class Elsewhere(VectorMemory):
 class Apart(MemoryStore):
     """A place that knows no sessions, and so no leases."""
 
-    def _guard(self, lease: Lease | None) -> None:
-        return None
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        features: Features,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        super().put_vectors(block, records, features)
+
+    def delete_vectors(
+        self,
+        block: str,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        super().delete_vectors(block, owner=owner, session_id=session_id, after=after)
 
 
 _PLACES: dict[str, VectorStore] = {}
@@ -290,7 +309,7 @@ def test_a_block_without_a_handle_says_so(block: Block) -> None:
     """Wrong: an error of Python's own, for what is a question of configuration."""
     with (
         opened("memory://", block) as memory,
-        pytest.raises(ConfigError, match=f"{block.name!r} has nothing to open"),
+        pytest.raises(ConfigError, match=f"{block.name!r} cannot be opened"),
     ):
         memory.user("ada").open(block.name)
 

@@ -331,7 +331,7 @@ def test_a_fact_is_found_and_forgotten_for_good(notes: bool) -> None:
         ("memory_read", "not JSON", "are not JSON"),
         ("memory_read", "[" * 100_000, "are not JSON"),
         ("memory_write", {"text": "  "}, "The note is empty"),
-        ("memory_write", {"text": "x" * 4_001}, "at most 4000"),
+        ("memory_write", {"text": "x" * 4_001}, "the maximum is 4000"),
         ("memory_forget", {"id": "x" * 300}, "at most 200"),
         ("memory_forget", {"id": "x"}, "No note or fact has the id 'x'"),
         ("memory_erase", {}, "There is no tool 'memory_erase'. There are: memory_read, memory_r"),

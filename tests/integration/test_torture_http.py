@@ -17,7 +17,7 @@ from agent_memory.server.operation import Operation
 from benchmarks.torture_canaries import Aviary
 from benchmarks.torture_http.alike import pairs, signed_rank, told_of
 from benchmarks.torture_http.calls import of_the_table
-from benchmarks.torture_http.crowd import ABSENT, UNKNOWN, Crowd, Report
+from benchmarks.torture_http.crowd import OTHER, UNKNOWN, Crowd, Report
 from benchmarks.torture_http.forms import Given
 from benchmarks.torture_http.issuer import issuing
 from benchmarks.torture_http.once import Write, held_against
@@ -95,7 +95,7 @@ EVERYTHING = {"own", "dead", "unable", "other", "foreign"}
 PLANTED = {
     "another's words": (200, ANOTHERS.encode(), EVERYTHING),
     "let in": (200, b"{}", {"dead", "unable", "other"}),
-    "not found": (404, ABSENT, {"dead"}),
+    "not found": (404, OTHER, {"dead"}),
     "told that it is not theirs": (404, b"not yours", {"dead", "other"}),
     "not known": (401, UNKNOWN, {"unable", "other"}),
     "broken": (500, b"{}", EVERYTHING),

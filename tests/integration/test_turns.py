@@ -208,12 +208,11 @@ def test_answers_of_providers_are_taken(memory: AgentMemory) -> None:
         [call(["a", "b"]), result("a"), A],
         [result("a"), A],
         [A, {"role": "system", "content": "Be kind."}],
-        [A, "a text"],
         None,
         {"choices": []},
     ],
     ids=["nothing", "question", "call", "result", "no-result", "one-result", "no-call", "system",
-         "text", "none", "no-choice"],
+         "none", "no-choice"],
 )  # fmt: skip
 def test_half_a_turn_is_refused(memory: AgentMemory, answer: Any) -> None:
     """Wrong: half of it is stored, and a later request is refused for a call without result."""

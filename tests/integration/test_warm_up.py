@@ -20,7 +20,7 @@ from agent_memory import (
     VectorMemory,
 )
 from agent_memory.core.records import Scope
-from agent_memory.errors import InvalidId, MemoryClosed
+from agent_memory.errors import InvalidId, MemoryClosed, StoreUnavailable
 
 SAID = {"role": "user", "content": "My sister lives in Porto."}
 
@@ -101,7 +101,7 @@ def test_the_index_of_a_user_is_there(tmp_path: Path, monkeypatch: pytest.Monkey
         assert warmed
         read.clear()
         assert memory.search("Where does my sister live?", user_id="ada")
-        assert len(read) == cold  # nothing more was read the first time
+        assert len(read) == cold - 1  # the first time the records that were found
         assert memory.stats().recalls.asked == 2
 
 
@@ -114,6 +114,23 @@ def test_what_cannot_be_loaded_stops_nothing(caplog: pytest.LogCaptureFixture) -
         assert "broken" in caplog.text
         assert blocks[1].loaded == ["load"]  # type: ignore[attr-defined]
         assert memory.update("s", SAID).end == 1
+
+
+def test_a_memory_that_is_closed_meanwhile_loads_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: a client that leaves early reads a warning about a store that it closed itself."""
+    after = Told(name="told", facts=[], loaded=[])
+
+    class Closing(Told):
+        def load(self) -> None:
+            memory.close()
+            raise StoreUnavailable("The store was closed. Open a new one.")
+
+    blocks = [Closing(name="closing", facts=[]), after]
+    memory = AgentMemory(store="memory://", blocks=blocks)
+    with caplog.at_level(logging.WARNING):
+        memory.warm_up()
+    assert caplog.text == ""
+    assert after.loaded == []
 
 
 def test_every_face_has_it() -> None:

@@ -108,7 +108,7 @@ def test_a_bad_value_is_refused(memory: AgentMemory) -> None:
     pad = memory.session("s").working()
     bad: list[Any] = [float("inf"), {1: 2}, (1,), b"x", {"a": {1}}, "half \ud800", pad]
     for value in bad:
-        with pytest.raises(InvalidInput, match="The value holds"):
+        with pytest.raises(InvalidInput, match="The value contains"):
             pad.set("k", value)
     assert memory.sessions() == []
 
@@ -121,7 +121,7 @@ def test_there_are_so_many_and_they_are_so_large(url: str) -> None:
         pad = memory.session("s").working()
         pad.set("a", "é" * 7)  # 16 bytes
         pad.set("b", 1234)
-        with pytest.raises(InvalidInput, match="there would be 21 bytes; at most 20"):
+        with pytest.raises(InvalidInput, match="there would be 21 bytes; the maximum is 20"):
             pad.set("c", 1)
         with pytest.raises(InvalidInput, match="there would be 21 bytes"):
             pad.set("b", 12345)
@@ -366,7 +366,7 @@ def test_a_model_works_with_it(memory: AgentMemory) -> None:
     assert call("working_set", {"key": "k"}).endswith("value: Field required.")
     assert "printable" in call("working_set", {"key": "a\nb", "value": 1})
     assert "finite" in call("working_set", {"key": "k", "value": float("nan")})
-    assert "at most 65536" in call("working_set", {"key": "k", "value": "x" * 65_535})
+    assert "maximum is 65536" in call("working_set", {"key": "k", "value": "x" * 65_535})
     assert memory.session("s").working().all() == {"n": None}
     assert shown(memory, "s", "ada") == ["n: null"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import select
 import shutil
 import signal
 import socket
@@ -203,13 +204,16 @@ class Relay:
 
     def _serve(self, client: socket.socket) -> None:
         with suppress(OSError), client, self._server() as server:
-            while request := client.recv(2**20):
-                server.sendall(request)
-                answer = server.recv(2**20)
-                if self.lose_answer:
-                    self.lose_answer = False
-                    return
-                client.sendall(answer)
+            others = {client: server, server: client}
+            while True:
+                for one in select.select([*others], [], [])[0]:
+                    data = one.recv(2**20)
+                    if not data:
+                        return
+                    if one is server and self.lose_answer:
+                        self.lose_answer = False
+                        return
+                    others[one].sendall(data)
 
     def _server(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self._port))

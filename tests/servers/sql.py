@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,18 +14,10 @@ from uuid import uuid4
 import pytest
 
 from agent_memory.stores.base import Durability, Store
-from agent_memory.stores.sql.migrations import TABLES, table_name
 from agent_memory.stores.sql.server import ServerDatabase, open_server
 from agent_memory.stores.sql.store import SQLStore
 from tests.servers.line import Line
 from tests.servers.process import CannotStart, untested
-
-_PLAIN = re.compile(rf"\bagent_memory_({'|'.join(TABLES)})\b")
-
-
-def today(text: str) -> str:
-    """An SQL text with the names that its tables have in the schema of this release."""
-    return _PLAIN.sub(lambda found: table_name(found[1]), text)
 
 
 class OwnServer(Protocol):

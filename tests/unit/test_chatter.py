@@ -6,8 +6,7 @@ import pytest
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
-from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
-from agent_memory.ltm_blocks.extractive.history.chatter import is_chatter
+from agent_memory.ltm_blocks.extractive.history.findings import Candidate, is_chatter
 from agent_memory.ltm_blocks.extractive.history.sources import sources
 from tests.unit.claiming import DAY
 

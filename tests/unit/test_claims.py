@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_memory.ltm_blocks.extractive.history.claims import covers
-from agent_memory.ltm_blocks.tombstones import Tombstone
+from agent_memory.ltm_blocks.registry import Tombstone
 from tests.unit.claiming import DAY, claim
 
 QUOTED = (8, 15)

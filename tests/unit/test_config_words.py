@@ -30,8 +30,8 @@ from agent_memory import (
     WorkingMemory,
 )
 from agent_memory.cli.common import without_password
-from agent_memory.cli.config_check import describe, described
-from agent_memory.core.kinds import BUILT_IN, find_kind
+from agent_memory.cli.config import describe, described
+from agent_memory.core.plugins import BUILT_IN, find_kind
 from agent_memory.core.records import Scope
 from agent_memory.stores import MemoryStore
 
@@ -62,10 +62,11 @@ def test_the_defaults() -> None:
     assert told() == {
         "store": "sqlite:///agent_memory.db; namespace default",
         "capacity": "100,000 tokens; 2,000 of them for recalls",
-        "when full": "trim: Keep the newest whole turns, or those that say most; the log keeps the "
-        "rest",
-        "blocks": "vector: Every user and assistant message with text, a long one in passages; "
-        "per user (roles user, assistant)",
+        "when full": "clear_tools: Show stubs in place of old tool results, once the window "
+        "exceeds its limit\ntrim: Keep the newest whole turns, or the most important ones. The log "
+        "keeps the rest",
+        "blocks": "vector: All user and assistant messages of a user with text; long ones in "
+        "passages (roles user, assistant)",
         "absorbing": "blocks absorb what leaves the window",
         "embedder": "local, run here",
         "model": "none",
@@ -80,7 +81,7 @@ def test_all_of_it() -> None:
     found = told(
         store="postgresql://ana:hunter2@db.example:5432/memory?password=hunter2",
         system_store="redis://:hunter2@cache/0",
-        durability="power",
+        durability="process",
         namespace="help",
         max_tokens=8_000,
         max_messages=1_200,
@@ -111,7 +112,8 @@ def test_all_of_it() -> None:
     assert re.fullmatch(r"static: .+ \(facts 1\)", static)
     assert re.fullmatch(r"vector: .+ \(named past, max_tokens 900, .+\)", vector)
     assert found == {
-        "store": "postgresql://ana:***@db.example:5432/memory, each update safe from power loss; "
+        "store": "postgresql://ana:***@db.example:5432/memory, the newest updates not safe from "
+        "power loss; "
         "system messages in redis://:***@cache/0; namespace help",
         "capacity": "8,000 tokens; 1,500 of them for recalls, and 1,200 messages",
         "absorbing": "blocks absorb once 2,000 tokens wait",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.courtesies import is_courtesy
+from agent_memory.core.small_talk import is_courtesy
 from benchmarks.foreign import FOREIGN, SMALL_TALK
 
 

@@ -107,7 +107,7 @@ def test_what_is_left_out_is_told_once(caplog: pytest.LogCaptureFixture) -> None
     for _ in range(3):
         assert undamaged([1, 2, 3], decode) == [1, 3]
     assert [line for line in caplog.messages if "only this test" in line] == [
-        "passed over: Row 2 is damaged, as only this test says."
+        "left out: Row 2 is damaged, as only this test says."
     ]
     with noted() as damaged:
         undamaged([2, 2], decode)

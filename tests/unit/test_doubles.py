@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.doubles import doubles
+from agent_memory.core.fusion import doubles
 from agent_memory.core.text import identifiers, names
 
 WORDS = st.sampled_from(["the", "boat", "The", "Ann", "went", "to", "Rome", "7", "again", "now"])

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.extractive.asking import parts
+from agent_memory.ltm_blocks.extractive.extraction import parts
 from agent_memory.ltm_blocks.extractive.forms import (
     CATEGORIES,
     FactForm,
@@ -22,7 +22,7 @@ from agent_memory.ltm_blocks.extractive.forms import (
 )
 from agent_memory.ltm_blocks.extractive.history.sources import helpful, sources
 from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
-from agent_memory.ltm_blocks.extractive.reconciling import Answers, Group
+from agent_memory.ltm_blocks.extractive.settling import Answers, Group
 from tests.unit.claiming import DAY
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.extracts import extract, keep_codes, shorten
+from agent_memory.core.summaries import extract, keep_codes, shorten
 from agent_memory.core.text import codes, identifiers
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.testing.histories import histories, log_of, texts

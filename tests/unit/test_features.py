@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.long_texts import Part
+from agent_memory.core.passages import Part
 from agent_memory.models.embedders.none import NoEmbedder
-from agent_memory.retrieval.encoding import TOKEN
 from agent_memory.retrieval.features import PLACE, SPEAKER, USER, Features, Turn
 from agent_memory.retrieval.index import SegmentIndex
+from agent_memory.retrieval.postings import Written, term_of, weighted
 from agent_memory.retrieval.query import Query
-from agent_memory.retrieval.terms import Written, term_of, weighted
-from agent_memory.retrieval.tokens import Tokens
+from agent_memory.retrieval.vectors import TOKEN, Tokens
 from agent_memory.stores.blobs import blobs_of, features_of, undamaged_places
 from agent_memory.testing.contract import record
 from agent_memory.testing.views import encoded

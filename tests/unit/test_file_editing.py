@@ -21,9 +21,8 @@ from agent_memory import AgentMemory, FileMemory
 from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.files import Files
 from agent_memory.ltm_blocks.files.block import run_command
-from agent_memory.ltm_blocks.files.editing import MAX_LINES, viewed
-from agent_memory.ltm_blocks.files.paths import human_size
-from agent_memory.ltm_blocks.files.replies import DOC, SDK
+from agent_memory.ltm_blocks.files.commands import DOC, SDK
+from agent_memory.ltm_blocks.files.paths import MAX_LINES, human_size, viewed
 
 FILES = {
     "/memories/notes.md": "one\ntwo\nthree\nfour\nfive\nsix\ntwo again\n",
@@ -220,7 +219,7 @@ OWN = [
     ),
     ({"command": "view", "path": "/memories/empty", "view_range": [1]}, "`view_range`"),
     ({"command": "view", "path": "/memories/empty", "view_range": [1, -2]}, "`view_range`"),
-    ({"command": "view", "path": "/memories/%2e%2e/x"}, "holds '%'"),
+    ({"command": "view", "path": "/memories/%2e%2e/x"}, "contains '%'"),
     ({"command": "view", "path": "/memoriesfoo.txt"}, "must start with /memories"),
 ]
 

@@ -122,7 +122,7 @@ def test_paths_that_climb(path: str) -> None:
 @pytest.mark.parametrize("path", ROUNDABOUT)
 def test_paths_that_are_not_plain(path: str) -> None:
     """Wrong: one file has many names."""
-    with pytest.raises(ToolRefused, match=r"^Path .* holds an empty part or a single dot"):
+    with pytest.raises(ToolRefused, match=r"^Path .* contains an empty part or a single dot"):
         checked_path(path)
 
 

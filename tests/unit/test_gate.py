@@ -11,7 +11,7 @@ import pytest
 
 from agent_memory import Message
 from agent_memory.engine.append import is_brief
-from agent_memory.engine.gate import Gate
+from agent_memory.engine.append_queue import AppendQueue
 from agent_memory.errors import StoreUnavailable
 
 SHORT = {"role": "user", "content": "hello"}
@@ -64,14 +64,14 @@ def begun(call: Callable[[], int]) -> Future[int]:
     return future
 
 
-def held_up(gate: Gate[int, int], book: Book, jobs: Sequence[int]) -> list[Future[int]]:
+def held_up(queue: AppendQueue[int, int], book: Book, jobs: Sequence[int]) -> list[Future[int]]:
     """Calls that wait, in order, for one that is being made; they are let go."""
-    first = begun(lambda: gate.made(0))
+    first = begun(lambda: queue.run(0))
     assert book.inside.wait(30)
     futures = [first]
     for job in jobs:
-        futures.append(begun(lambda job=job: gate.made(job)))  # type: ignore[misc]
-        while len(gate._waiting) < len(futures) - 1:
+        futures.append(begun(lambda job=job: queue.run(job)))  # type: ignore[misc]
+        while len(queue._pending) < len(futures) - 1:
             pass
     book.go_on.set()
     return futures
@@ -80,8 +80,8 @@ def held_up(gate: Gate[int, int], book: Book, jobs: Sequence[int]) -> list[Futur
 def test_those_that_wait_are_made_together() -> None:
     """Wrong: each waits for a commit of its own; or one's answer, or its mistake, is another's."""
     book = Book()
-    gate = Gate[int, int](book.make, book.make_all)
-    first, one, two, three = held_up(gate, book, [1, 2, 3])
+    queue = AppendQueue[int, int](book.make, book.make_all)
+    first, one, two, three = held_up(queue, book, [1, 2, 3])
     assert [first.result(30), one.result(30), three.result(30)] == [0, 10, 30]
     with pytest.raises(ValueError, match="2"):
         two.result(30)
@@ -92,12 +92,12 @@ def test_those_that_wait_are_made_together() -> None:
 def test_the_main_thread_has_nobody_elses_call_in_its_hands() -> None:
     """Wrong: Ctrl-C in the main thread takes messages of other threads with it."""
     book = Book()
-    gate = Gate[int, int](book.make, book.make_all)
-    first = begun(lambda: gate.made(0))
+    queue = AppendQueue[int, int](book.make, book.make_all)
+    first = begun(lambda: queue.run(0))
     assert book.inside.wait(30)
-    others = [begun(lambda job=job: gate.made(job)) for job in (3, 4)]  # type: ignore[misc]
+    others = [begun(lambda job=job: queue.run(job)) for job in (3, 4)]  # type: ignore[misc]
     threading.Timer(0.2, book.go_on.set).start()
-    assert gate.made(1) == 10
+    assert queue.run(1) == 10
     assert 1 in book.alone
     assert [one.result(30) for one in (first, *others)] == [0, 30, 40]
     assert all(1 not in turn for turn in book.turns)
@@ -107,25 +107,25 @@ def test_nobody_hangs_where_the_one_inside_is_cut_off() -> None:
     """Wrong: a thread that ends in the middle of it leaves the others waiting for ever."""
     book = Book()
     book.cut_off = True
-    gate = Gate[int, int](book.make, book.make_all)
-    _, *waiting = held_up(gate, book, [1, 3])
+    queue = AppendQueue[int, int](book.make, book.make_all)
+    _, *waiting = held_up(queue, book, [1, 3])
     errors = [one.exception(30) for one in waiting]
     assert sorted(type(error).__name__ for error in errors) == ["StoreUnavailable", "SystemExit"]
     assert any(isinstance(error, StoreUnavailable) for error in errors)
     book.cut_off = False
-    assert begun(lambda: gate.made(5)).result(30) == 50
+    assert begun(lambda: queue.run(5)).result(30) == 50
 
 
 def test_within_a_call_its_own_thread_may_make_another() -> None:
     """Wrong: a handler of a signal that appends waits for the thread that it interrupted."""
-    gates: list[Gate[int, int]] = []
+    queues: list[AppendQueue[int, int]] = []
 
     def nested(job: int) -> int:
-        return gates[0].made(job - 1) + 1 if job else 0
+        return queues[0].run(job - 1) + 1 if job else 0
 
-    gates.append(Gate[int, int](nested, lambda jobs: [nested(job) for job in jobs]))
-    assert begun(lambda: gates[0].made(3)).result(30) == 3
-    assert gates[0].made(2) == 2
+    queues.append(AppendQueue[int, int](nested, lambda jobs: [nested(job) for job in jobs]))
+    assert begun(lambda: queues[0].run(3)).result(30) == 3
+    assert queues[0].run(2) == 2
 
 
 @pytest.mark.parametrize("message", [SHORT, Message(**SHORT)], ids=["dict", "message"])

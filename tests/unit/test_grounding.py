@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
-from agent_memory.ltm_blocks.extractive.history.grounding import Grounded, grounded
+from agent_memory.ltm_blocks.extractive.history.findings import Grounded, grounded
 from agent_memory.ltm_blocks.extractive.history.sources import Said, sources
 from agent_memory.testing.histories import texts
 

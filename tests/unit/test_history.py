@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_memory.core.timestamps import BEGINNING
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkKind
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.ltm_blocks.extractive.history.history import facts_of
-from agent_memory.ltm_blocks.extractive.history.periods import BEGINNING, END
+from agent_memory.ltm_blocks.extractive.history.periods import END
 from tests.at_length import at_length
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

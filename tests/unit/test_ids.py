@@ -83,7 +83,7 @@ def test_how_long_they_may_be() -> None:
     check_share(name)
     room = MAX_ID - MAX_SHARE - 2
     assert len(shared_session(name, "s" * room)) == MAX_ID
-    with pytest.raises(InvalidId, match=f"at most {room}"):
+    with pytest.raises(InvalidId, match=f"limit is {room}"):
         shared_session(name, "s" * (room + 1))
     check_id("session_id", "s" * MAX_ID)
     assert not taken(check_id, "session_id", OwnId("s" * (MAX_ID + 1)))

@@ -7,8 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.importance import importance, most_important
-from agent_memory.core.window import role_of, turns, visible
+from agent_memory.core.shapes import role_of
+from agent_memory.core.summaries import importance, most_important
+from agent_memory.core.window import turns, visible
 from agent_memory.testing.histories import call, histories, log_of, result
 
 

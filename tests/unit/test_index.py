@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.index import SegmentIndex
+from agent_memory.retrieval.postings import Terms
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import informativeness
-from agent_memory.retrieval.terms import Terms
 
 DIMENSION = 4
 texts = st.lists(st.dictionaries(st.integers(0, 9), st.integers(1, 8), max_size=5), max_size=8)

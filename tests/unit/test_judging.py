@@ -1,4 +1,4 @@
-"""What came out is held against the oracle as docs/measuring.md says."""
+"""What came out is held against the oracle as benchmarks/MODELS.md says."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from agent_memory.models.embedders.none import NoEmbedder
 from agent_memory.retrieval.languages import ALL_LATIN, ENGLISH, languages_of, persons
+from agent_memory.retrieval.postings import term_of, weighted, written
 from agent_memory.retrieval.query import Query
-from agent_memory.retrieval.terms import term_of, weighted, written
 from agent_memory.retrieval.words import forms_of, roots, words
 
 SOME = st.frozensets(st.sampled_from(sorted(ALL_LATIN)), min_size=1)

@@ -9,12 +9,16 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkKind
-from agent_memory.ltm_blocks.extractive.history.drafting import Draft
+from agent_memory.ltm_blocks.extractive.history.claims import (
+    Claim,
+    Link,
+    LinkKind,
+    links_again,
+    links_for,
+)
+from agent_memory.ltm_blocks.extractive.history.findings import Draft
 from agent_memory.ltm_blocks.extractive.history.history import facts_of
-from agent_memory.ltm_blocks.extractive.history.linking import links_again, links_for
-from agent_memory.ltm_blocks.extractive.reconciling import Answer, Group
-from agent_memory.ltm_blocks.extractive.settling import Known, settle
+from agent_memory.ltm_blocks.extractive.settling import Answer, Group, Known, settle
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.long_texts import LONG, MOST_PASSAGES, PASSAGE, passages
+from agent_memory.core.passages import LONG, MOST_PASSAGES, PASSAGE, passages
 
 SENTENCES = " ".join(f"Sentence {number} tells of item {number * 7}." for number in range(400))
 CHINESE = "".join(f"第{number}句话说的是第{number * 7}件东西。" for number in range(400))

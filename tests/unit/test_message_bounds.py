@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from agent_memory import Trim
 from agent_memory.core.fitting import Fitting
 from agent_memory.core.records import Entry
+from agent_memory.core.shapes import role_of
 from agent_memory.core.shortening import Shortener
 from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.core.window import apply, choose_cut, passes, role_of, visible
+from agent_memory.core.window import apply, choose_cut, passes, visible
 from agent_memory.strategies import Cut, Window
-from agent_memory.testing.histories import call, histories, log_of, result, unpaired
+from agent_memory.testing.histories import call, histories, log_of, result, torn
 
 U = {"role": "user", "content": "question"}
 A = {"role": "assistant", "content": "answer"}
@@ -37,10 +38,7 @@ def logs() -> st.SearchStrategy[list[Entry]]:
     return st.builds(entries_of, histories())
 
 
-def wrong(entries: Sequence[Entry]) -> list[str]:
-    return unpaired(
-        [view for entry in entries for view in entry.message.views() or [{"role": "none"}]]
-    )
+wrong = torn
 
 
 def least(entries: Sequence[Entry]) -> int:

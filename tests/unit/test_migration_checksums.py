@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Head, Record, Summary, empty_head
-from agent_memory.engine.transfer.migration.checksums import (
+from agent_memory.engine.transfer.migration.migrate import origin_of
+from agent_memory.engine.transfer.migration.records import (
+    StoredRecord,
     Sums,
     head_digest,
+    mirror,
     record_digest,
     session_digest,
 )
-from agent_memory.engine.transfer.migration.migrate import origin_of
-from agent_memory.engine.transfer.migration.mirroring import mirror
-from agent_memory.engine.transfer.migration.record_sets import Kept
 from agent_memory.testing.histories import histories, log_of
 
 AT = datetime(2024, 2, 29, 12, 30, 15, 123457, tzinfo=UTC)
@@ -144,7 +144,7 @@ class Held:
     def read(self) -> Any:
         for name, digest in list(self.records.items()):
             kept = replace(RECORD, id=name)
-            yield Kept(name[0], kept, record_digest(name[0], kept, digest), digest)
+            yield StoredRecord(name[0], kept, record_digest(name[0], kept, digest), digest)
 
     def put(self, records: Any) -> None:
         self.written += len(records)
@@ -168,7 +168,7 @@ def test_a_mirror_shows_what_is_before_it(
     """Wrong: after an interrupted run something is missing, left over or written without need."""
     removals: list[None] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agent_memory.engine.transfer.migration.mirroring._PAGE", page)
+        patch.setattr("agent_memory.engine.transfer.migration.records._PAGE", page)
         here, there, sums = Held(**source), Held(**target), Sums()
         seen = [kept.record.id for kept in mirror(here, there, sums, lambda: removals.append(None))]
         assert there.records == here.records == source

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.long_texts import Part, marked
-from agent_memory.core.passages import excerpt, joined
+from agent_memory.core.passages import Part, excerpt, joined, marked
 from agent_memory.core.records import Recall
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.core.timestamps import BEGINNING
 from agent_memory.ltm_blocks.extractive.history.periods import (
-    BEGINNING,
     END,
     Period,
     day_of,
@@ -71,10 +71,10 @@ def test_no_date_of_a_model_raises(date: str) -> None:
     assert found is None or found[0] < found[1]
 
 
-def test_day_of_is_the_day_in_utc() -> None:
-    """Wrong: a message of the evening in New York counts for the day before."""
+def test_day_of_is_the_day_where_it_was_said() -> None:
+    """Wrong: a message of the evening in New York counts for the next day, as in UTC."""
     evening = datetime(2024, 3, 9, 23, 30, tzinfo=timezone(timedelta(hours=-5)))
-    assert day_of(evening) == at("2024-03-10")
+    assert day_of(evening) == at("2024-03-09")
 
 
 @pytest.mark.parametrize(

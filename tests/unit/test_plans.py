@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Span, Summary, empty_head
-from agent_memory.core.redacted import DELETED, stands_nowhere
+from agent_memory.core.redaction import DELETED, stands_nowhere
 from agent_memory.core.window import begun_anew, ruled
 from agent_memory.engine.edit.plans import (
     LogEdit,

@@ -17,8 +17,8 @@ from agent_memory.core.records import Recall
 from agent_memory.ltm_blocks.extractive import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, rendered
 from agent_memory.ltm_blocks.extractive.recalling import Remembered, recalls
-from agent_memory.retrieval.encoding import encoding_of
 from agent_memory.retrieval.query import Query
+from agent_memory.retrieval.vectors import encoding_of
 from tests.unit.claiming import claim, day, facts, linked
 
 NOW = day(30)

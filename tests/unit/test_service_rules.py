@@ -7,7 +7,6 @@ import json
 import logging
 import sys
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -15,17 +14,14 @@ from hypothesis import strategies as st
 
 from agent_memory import errors
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
-from agent_memory.server.calls import OPERATIONS
 from agent_memory.server.limits import Bucket, Limits, asked
 from agent_memory.server.logs import JsonLines
 from agent_memory.server.paging import Paged, page_of
 from agent_memory.server.problems import KINDS, Refused, problem_of
 from agent_memory.server.rights import RIGHTS, Principal, checked_rights, checked_users, one_user
-from agent_memory.server.routing import Routes
 from agent_memory.server.tokens import issuer_of
 
 SHORT = st.text("ab*", min_size=1, max_size=3)
-ROUTES = Routes(OPERATIONS)
 SECRET = "swordfish"
 
 
@@ -66,43 +62,6 @@ def test_rights(rights: list[str], users: str) -> None:
         else:
             with pytest.raises(Refused):
                 principal.require(right)
-
-
-@given(
-    operation=st.sampled_from(OPERATIONS),
-    names=st.lists(st.text(min_size=1, max_size=8), min_size=3, max_size=3),
-)
-def test_paths_lead_to_their_calls(operation: Any, names: list[str]) -> None:
-    """Wrong: what stands in a path is cut at a slash, or leads to another call."""
-    path, given = f"/v1{operation.path}", dict(zip(operation.in_path, names, strict=False))
-    try:
-        for name, value in given.items():
-            path = path.replace(f"{{{name}}}", quote(value, safe=""))
-    except UnicodeEncodeError:
-        return
-    match = ROUTES.match(operation.method, path.encode())
-    if match.operation is operation:
-        assert match.path == given
-    else:  # an id that is called as a part of another path, such as "near"
-        assert set(match.operation.path.split("/")) & set(names)
-
-
-@given(path=st.binary(max_size=30), method=st.sampled_from(["GET", "POST", "BREW"]))
-def test_other_paths_lead_nowhere(path: bytes, method: str) -> None:
-    """Wrong: a path that is none breaks the service."""
-    for raw in (path, b"/v1/" + path, b"/v1/sessions/" + path):
-        found = 200
-        try:
-            ROUTES.match(method, raw)
-        except Refused as refused:
-            found = refused.problem.kind.status
-        assert found in (200, 404, 405)
-
-
-def test_two_calls_of_one_path() -> None:
-    """Wrong: of two entries with one path the second is never called, and nobody is told."""
-    with pytest.raises(ConfigError, match="GET"):
-        Routes([OPERATIONS[0], OPERATIONS[0].__class__("GET", "/sessions", "read", print)])
 
 
 @given(gaps=st.lists(st.floats(0, 30), max_size=200))

@@ -17,7 +17,7 @@ from agent_memory.core.records import Entry
 from agent_memory.core.shortening import Shortener, mark_of, shares
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.window import units, visible
-from agent_memory.testing.histories import call, histories, log_of, result, texts, unpaired
+from agent_memory.testing.histories import call, histories, log_of, result, texts, torn, unpaired
 
 COUNTER = TokenCounter()
 SHORTENER = Shortener(COUNTER, readable=10**6)
@@ -119,8 +119,8 @@ def test_units_fit_their_room_and_stay_whole(messages: list[Any], room: int) -> 
         chat = chat_of(shown)
         assert sum(entry.tokens for entry in shown) <= room
         assert COUNTER.context(chat) - COUNTER.overhead <= sum(entry.tokens for entry in shown)
-        assert unpaired(chat) == []
-        assert shown[-1].seq == unit[-1].seq
+        assert torn(shown) == []
+        assert max(one.seq for one in shown) == unit[-1].seq
 
 
 @given(argument_texts, st.integers(60, 300))

@@ -100,26 +100,26 @@ def test_any_bytes_are_a_skill_or_are_broken_at_a_line(data: bytes) -> None:
         ("---\n---\n", 1, "`name` is missing"),
         ("---\nname: a\n---\n", 1, "`description` is missing"),
         ("---\nname: a\ndescription:\n---\n", 3, "`description` is empty"),
-        ("---\nname: [a]\ndescription: b\n---\n", 2, "`name` has to be a text"),
+        ("---\nname: [a]\ndescription: b\n---\n", 2, "`name` is not a text"),
         ("---\nname: a\n\ndescription: Use when: x\n---\n", 4, "mapping values are not allowed"),
         ('---\nname: a\ndescription: "b\ntags: []\n---\n', 5, "what begins in line 3"),
         ("---\nname: a\n\tdescription: b\n---\n", 3, "character '\\t'"),
         ("---\nname: A b\ndescription: c\n---\n", 2, "`name` has to be up to 64"),
         ("---\nname: a/../b\ndescription: c\n---\n", 2, "`name` has to be up to 64"),
         ("---\nname: nul\ndescription: c\n---\n", 2, "a device's name"),
-        ("---\nname: a\ndescription: b\ntags: x, y\n---\n", 4, "`tags` has to be a list"),
-        ("---\nname: a\ndescription: b\nsteps:\n- x\n- Run: y\n---\n", 6, "Each of `steps`"),
-        ("---\nname: a\ndescription: b\nname: c\n---\n", 4, "a second time"),
-        ("---\n- a\n---\n", 2, "a line like `name: value`"),
-        ("---\nname: a\ndescription: b\n[c]: d\n---\n", 4, "A key has to be a word"),
+        ("---\nname: a\ndescription: b\ntags: x, y\n---\n", 4, "`tags` is not a list"),
+        ("---\nname: a\ndescription: b\nsteps:\n- x\n- Run: y\n---\n", 6, "This item of `steps`"),
+        ("---\nname: a\ndescription: b\nname: c\n---\n", 4, "is repeated here"),
+        ("---\n- a\n---\n", 2, "a line of the form `name: value`"),
+        ("---\nname: a\ndescription: b\n[c]: d\n---\n", 4, "This key is not a word"),
         ("---\nname: a\ndescription: b\nwhen: 2024-02-31\n---\n", 4, "Put it in quotes"),
         ("---\nname: a\ndescription: b\nwhen: 0b_\n---\n", 4, "Put it in quotes"),
-        ("---\nname: a\ndescription: &b c\n---\n", 3, "& or *"),
-        ("---\nname: a\ndescription: b\nx: *name\n---\n", 4, "& or *"),
-        ("---\nname: a\ndescription: !!binary b\n---\n", 3, "A tag with !"),
-        ("---\nname: a\ndescription: b\nx: !!python/name:os.system y\n---\n", 4, "A tag with !"),
+        ("---\nname: a\ndescription: &b c\n---\n", 3, "& and *"),
+        ("---\nname: a\ndescription: b\nx: *name\n---\n", 4, "& and *"),
+        ("---\nname: a\ndescription: !!binary b\n---\n", 3, "Tags (!) are not"),
+        ("---\nname: a\ndescription: b\nx: !!python/name:os.system y\n---\n", 4, "Tags (!)"),
         ('---\nname: a\ndescription: "\\ud800"\n---\n', 3, "surrogate"),
-        ("---\nname: a\ndescription: b\x07\n---\n", 3, "no text file has"),
+        ("---\nname: a\ndescription: b\x07\n---\n", 3, "a control character"),
         ('---\nname: a\ndescription: "b\u2028c\u0085d"\ntags: e: f\n---\n', 4, "mapping values"),
     ],
 )
@@ -229,22 +229,22 @@ def test_ends_of_lines_of_other_systems() -> None:
 )
 def test_names_that_could_lead_elsewhere_are_refused(name: str) -> None:
     """Wrong: a name is a path, a device, or one that another file system takes for another's."""
-    with pytest.raises(InvalidInput, match="is no name for a skill"):
+    with pytest.raises(InvalidInput, match="is not a skill name"):
         checked(Skill(name, "b"), MOST)
 
 
 @pytest.mark.parametrize(
     ("skill", "told_so"),
     [
-        (Skill("a", " \n"), "needs a description"),
+        (Skill("a", " \n"), "description is missing"),
         (Skill("a", "\ud800"), "cannot be saved"),
         (Skill("a", "b", body="\ud800"), "cannot be saved"),
         (Skill("a", "b", extra={"name": "other"}), "cannot be saved"),
-        (Skill("a", "b", extra={"x": object()}), "nothing that YAML knows"),
+        (Skill("a", "b", extra={"x": object()}), "YAML cannot represent"),
         (Skill("a", "b", extra={"x": (1, 2)}), "cannot be saved"),
         (Skill("a", "b", steps="Run."), "lists of texts"),  # type: ignore[arg-type]
         (Skill("a", "b", tags="ops"), "lists of texts"),  # type: ignore[arg-type]
-        (Skill("a", "b", body="x" * MOST), "at most 100000 are kept"),
+        (Skill("a", "b", body="x" * MOST), "the maximum is 100000"),
     ],
 )
 def test_what_no_file_could_give_back_is_refused(skill: Skill, told_so: str) -> None:

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.messages import Message, compact_json
-from agent_memory.core.once import KeptKey
 from agent_memory.core.records import DeadLetter, Entry, Head, Record, Summary, empty_head
 from agent_memory.engine.transfer.snapshots.lines import Digest
 from agent_memory.engine.transfer.snapshots.reading import Fact, Reading, Vectors

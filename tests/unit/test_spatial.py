@@ -71,12 +71,12 @@ def ids(found: Found) -> set[str]:
         ((1, 2, 3), "has 3 coordinates. This memory has 2 dimensions"),
         (7, "position is 7"),
         ("12", "position is '12'"),
-        ((1, "2"), "holds '2'"),
-        ((1, None), "holds None"),
-        ((math.nan, 0), "holds nan"),
-        ((0, math.inf), "holds inf"),
+        ((1, "2"), "contains '2'"),
+        ((1, None), "contains None"),
+        ((math.nan, 0), "contains nan"),
+        ((0, math.inf), "contains inf"),
         ((0, 1.0000001e12), "within ±1e\\+12"),
-        ((-(10**400), 0), "A coordinate is a finite number"),
+        ((-(10**400), 0), "Give finite numbers"),
     ],
 )
 def test_a_bad_position_is_refused(given: object, wanted: str) -> None:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from agent_memory.ltm_blocks.extractive import StalenessDetector
 from agent_memory.ltm_blocks.extractive.history.claims import Claim
-from agent_memory.ltm_blocks.extractive.history.staleness import Stale, last_said
+from agent_memory.ltm_blocks.extractive.history.likeness import Stale, last_said
 from agent_memory.models.embedders.local import MiniLMEmbedder
 from tests.unit.claiming import claim, day, facts
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from agent_memory.retrieval.informativeness import repeats, tells_nothing
 from agent_memory.retrieval.languages import languages_of
-from agent_memory.retrieval.telling import tells_nothing
 from agent_memory.retrieval.words import words
 
 QUESTION = "Where do I live?"
@@ -83,3 +83,20 @@ def test_what_tells_something_stays(text: str, user: bool) -> None:
 def test_a_yes_in_the_question_s_words_stays() -> None:
     """Wrong: "My dog's name is Rex" is dropped where "Is my dog's name Rex?" is asked."""
     assert not nothing("My dog's name is Rex.", user=True, question="Is my dog's name Rex?")
+
+
+@pytest.mark.parametrize(
+    ("text", "again"),
+    [
+        ("Works. And I'm testing your memory for fun. Which city do I live in?", True),
+        ("Before I call the movers back: which city do I live in?", True),
+        ("Which city do I live in? Lisbon is the city that I live in.", False),
+        ("Which city is the largest of Peru?", False),
+        ("I moved to Lisbon last week.", False),
+    ],
+)
+def test_a_question_that_was_asked_among_other_words(text: str, again: bool) -> None:
+    """Wrong: the message in which it was asked hides the answer, or one that has it is fainter."""
+    question = "Which city do I live in?"
+    languages = languages_of(question)
+    assert repeats(frozenset(words(question, languages)), languages, text) is again

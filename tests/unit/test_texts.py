@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.models.embedders.none import NoEmbedder
-from agent_memory.retrieval.encoding import encoding_of
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.texts import TextIndex
+from agent_memory.retrieval.vectors import encoding_of
 
 TEXTS = ["Likes green tea", "Has a dog named Rex", "Works at Acme in Oslo", "Is from Norway"]
 ROWS = [encoding_of(row) for row in np.eye(5, dtype=np.float32)[:4]]  # each a meaning of its own

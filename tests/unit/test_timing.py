@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
-from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
 from agent_memory.ltm_blocks.extractive.history.claims import Kind
-from agent_memory.ltm_blocks.extractive.history.phrases import meant
+from agent_memory.ltm_blocks.extractive.history.findings import Candidate, times
+from agent_memory.ltm_blocks.extractive.history.periods import meant
 from agent_memory.ltm_blocks.extractive.history.sources import Said, sources
-from agent_memory.ltm_blocks.extractive.history.timing import times
 
 WEDNESDAY = datetime(2023, 5, 10, 17, 30, tzinfo=UTC)
 _FOUND = Candidate("Fact.", "user", "other", 1, "x", None, None, 1)

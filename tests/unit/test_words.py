@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.retrieval.dates import Date, dates
-from agent_memory.retrieval.terms import written
+from agent_memory.retrieval.postings import written
 from agent_memory.retrieval.words import Forms, forms_of, words, words_up_to
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)

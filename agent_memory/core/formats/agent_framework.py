@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_memory.core.formats.responses import calls_of
-
-Json = dict[str, Any]
+from agent_memory.core.formats.parts import (
+    Json,
+    answer_of,
+    asked_of,
+    call_of,
+    calls_of,
+    dumped,
+    joined,
+    mark_of,
+    media_part,
+    parts_of,
+    says,
+    text_part,
+)
 
 _ROLES = ("user", "assistant", "system", "developer")
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """The chat messages of a message: results of functions first, each on its own, then what is
-    said. Reasoning has no chat form.
+    """Return the chat messages of a message: results of functions first, then its text and calls.
+
+    Each result is a message of its own. Reasoning has no chat form.
     """
     contents = raw.get("contents")
     if not isinstance(contents, list):
         return []
-    blocks = [one for one in contents if isinstance(one, dict)]
+    blocks = [block for block in contents if isinstance(block, dict)]
     views = [
-        {"role": "tool", "tool_call_id": one.get("call_id"), "content": _told(one.get("result"))}
-        for one in blocks
-        if one.get("type") == "function_result"
+        answer_of(block.get("call_id"), dumped(block.get("result")))
+        for block in blocks
+        if block.get("type") == "function_result"
     ]
-    parts = [part for one in blocks for part in _parts(one)]
-    calls = [_call(one) for one in blocks if one.get("type") == "function_call"]
+    parts = [part for block in blocks for part in _parts(block)]
+    calls = [
+        call_of(block.get("call_id"), block.get("name"), block.get("arguments"))
+        for block in blocks
+        if block.get("type") == "function_call"
+    ]
     role = raw.get("role")
     if role in _ROLES and (parts or calls):
-        only_text = all(part["type"] == "text" for part in parts)
-        said: Any = "\n".join(part["text"] for part in parts) if only_text else parts
-        view: Json = {"role": role, "content": said or None}
+        view: Json = {"role": role, "content": joined(parts) or None}
         if isinstance(raw.get("author_name"), str) and role != "system":
             view["name"] = raw["author_name"]
         views.append({**view, "tool_calls": calls} if calls else view)
@@ -40,22 +53,16 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """The message of a chat message."""
+    """Return the message for a chat message."""
     role, content = view.get("role"), view.get("content")
     if role == "tool":
         result = {"type": "function_result", "call_id": view.get("tool_call_id"), "result": content}
         return [{"type": "message", "role": "tool", "contents": [result]}]
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
-    contents: list[Json] = [
-        {"type": "text", "text": part["text"]}
-        for part in parts
-        if isinstance(part, dict) and part.get("text")
-    ]
+    contents: list[Json] = [text_part(mark_of(part)) for part in parts_of(content)]
     for call in calls_of(view):
-        asked = call.get("function") or {}
-        name, given = asked.get("name"), asked.get("arguments") or "{}"
-        used = {"type": "function_call", "call_id": call.get("id"), "name": name}
-        contents.append({**used, "arguments": given})
+        call_id, name, arguments = asked_of(call)
+        used = {"type": "function_call", "call_id": call_id, "name": name}
+        contents.append({**used, "arguments": dumped(arguments)})
     message: Json = {"type": "message", "role": role, "contents": contents}
     if view.get("name"):
         message["author_name"] = view["name"]
@@ -63,23 +70,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
 
 
 def _parts(block: Json) -> Iterator[Json]:
-    if block.get("type") == "text":
-        yield {"type": "text", "text": str(block.get("text") or "")}
+    if block.get("type") == "text" and says(block.get("text")):
+        yield text_part(block["text"])
     elif block.get("type") in ("data", "uri") and block.get("uri"):
-        if str(block.get("media_type") or "").startswith("image/"):
-            yield {"type": "image_url", "image_url": {"url": block["uri"]}}
-        else:
-            yield {"type": "file", "file": {"file_data": block["uri"]}}
-
-
-def _told(result: object) -> str:
-    if isinstance(result, str):
-        return result
-    return json.dumps(result, ensure_ascii=False, default=str)
-
-
-def _call(block: Json) -> Json:
-    given = block.get("arguments")
-    arguments = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
-    function = {"name": block.get("name"), "arguments": arguments}
-    return {"id": block.get("call_id"), "type": "function", "function": function}
+        yield media_part(str(block["uri"]), str(block.get("media_type")))

@@ -1,140 +1,329 @@
 """Messages of Anthropic's Messages API, whose content is a list of blocks. Pure.
 
-A compaction block stands for all before it. Claude's can be read, so that its text is a summary for
-any other model too.
+A compaction block stands for all messages before it. Claude's is readable, and its text is a
+summary for any other model too.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
+from operator import is_
 from typing import Any
 
-from agent_memory.core.formats.responses import calls_of, summary_element
+from agent_memory.core.formats.parts import (
+    IMAGES,
+    NO_OUTPUT,
+    Json,
+    answer_of,
+    asked_of,
+    call_of,
+    calls_of,
+    cleaned,
+    data_in,
+    data_url,
+    decoded,
+    dicts,
+    dumped,
+    is_blank,
+    is_text,
+    joined,
+    link_of,
+    mapping,
+    mark_of,
+    media_part,
+    parts_of,
+    said_by,
+    says,
+    summary_element,
+    text_of,
+    text_part,
+)
 
-Json = dict[str, Any]
+_BLOCKS = frozenset(
+    {
+        *("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"),
+        *("mcp_tool_use", "document", "search_result", "container_upload", "compaction"),
+    }
+)
+_MOST_MARKS = 4
+_THOUGHTS = ("thinking", "redacted_thinking")
+_ENVELOPE = frozenset({"stop_reason", "model", "usage"})
+"""Fields of a response that no request accepts."""
+
+_CHAT_ONLY = frozenset(
+    {
+        *("role", "content", "name", "refusal", "annotations", "audio", "function_call", "images"),
+        *("tool_calls", "tool_call_id", "reasoning", "reasoning_content", "reasoning_details"),
+        *("thinking_blocks", "provider_specific_fields", "parsed", "id"),
+    }
+)
+
+
+def recognises(value: Mapping[str, Any]) -> bool:
+    """Return whether a value is a message of this API, or a whole response."""
+    if value.get("role") not in ("user", "assistant"):
+        return False
+    is_reply = value.get("type") == "message" and bool(_ENVELOPE & value.keys())
+    return is_reply or any(map(_is_own, dicts(value.get("content"))))
+
+
+def _is_own(block: Json) -> bool:
+    kind = block.get("type")
+    if not isinstance(kind, str):
+        return False
+    if kind == "image":
+        return isinstance(block.get("source"), dict)
+    return (
+        kind in _BLOCKS
+        or kind.endswith("_tool_result")
+        or (kind == "text" and bool(block.get("citations")))
+    )
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """The chat messages of a message: results of tools first, each on its own, then what is said.
+    """Return the chat messages of a message: results of tools first, then its text and calls.
 
-    Thinking has no chat form.
+    Each result is a message of its own. Thinking has no chat form. Actions of the provider's own
+    tools show as text.
     """
     role, content = raw.get("role"), raw.get("content")
-    if role not in ("user", "assistant", "system") or not isinstance(content, str | list):
+    if role not in ("user", "assistant", "system"):
         return []
     if isinstance(content, str):
-        return [{"role": role, "content": content}]
-    blocks = [block for block in content if isinstance(block, dict)]
+        return [{"role": role, "content": content}] if says(content) else []
+    blocks = dicts(content)
     views = [
-        {
-            "role": "tool",
-            "tool_call_id": block.get("tool_use_id"),
-            "content": _told(block.get("content")),
-        }
+        answer_of(block.get("tool_use_id"), _result(block.get("content")))
         for block in blocks
         if block.get("type") == "tool_result"
     ]
     parts = [part for block in blocks for part in _parts(block)]
-    calls = [_call(block) for block in blocks if block.get("type") == "tool_use"]
-    if parts or calls:
-        only_text = all(part["type"] == "text" for part in parts)
-        text = "\n".join(part["text"] for part in parts) if only_text else parts
-        asked = {"tool_calls": calls} if calls else {}
-        views.append({"role": role, "content": text or None, **asked})
-    return views
+    calls = [
+        call_of(block.get("id"), block.get("name"), block.get("input"))
+        for block in blocks
+        if block.get("type") == "tool_use"
+    ]
+    return views + said_by(role, parts, calls)
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """The message of a chat message. A system message stays one: Claude is given it apart."""
+    """Return the message for a chat message."""
     role, content = view.get("role"), view.get("content")
-    if role in ("tool", "function"):
-        called = view.get("tool_call_id" if role == "tool" else "name")
-        block = {"type": "tool_result", "tool_use_id": called, "content": _own(content)}
+    if role == "tool":
+        result: Any = (
+            content if isinstance(content, str) else [_block(part) for part in parts_of(content)]
+        )
+        block = {"type": "tool_result", "tool_use_id": view.get("tool_call_id"), "content": result}
         return [{"role": "user", "content": [block]}]
-    blocks = _own(content)
+    blocks: Any = content
+    if not isinstance(content, str):
+        block_of = _block if role == "user" else _text_block
+        blocks = [block_of(part) for part in parts_of(content)]
     if calls := calls_of(view):
-        said = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
-        blocks = [*(said if content else ()), *map(_use, calls)]
-    return [{"role": role, "content": blocks}] if blocks else []
+        content_blocks = (
+            [text_part(blocks)] if says(blocks) else [] if isinstance(blocks, str) else blocks
+        )
+        return [{"role": role, "content": [*content_blocks, *map(_use, calls)]}]
+    more = {key: value for key, value in view.items() if key not in _CHAT_ONLY}
+    content_blocks = says(blocks) if isinstance(blocks, str) else blocks
+    return [{"role": role, "content": blocks, **more}] if content_blocks else []
+
+
+def items(raw: Mapping[str, Any]) -> list[Json]:
+    """Return a message as it is sent back, without a response's own fields and empty blocks."""
+    message: Json = dict(raw)
+    if raw.get("type") == "message" and _ENVELOPE & raw.keys():
+        message = {"role": raw.get("role"), "content": raw.get("content")}
+    content = message.get("content")
+    if not isinstance(content, list):
+        return [message] if says(content) else []
+    blocks = cleaned(content, _clean)
+    while blocks and mapping(blocks[-1]).get("type") in _THOUGHTS:
+        blocks = blocks[:-1]  # a message must not end with a thinking block
+    if blocks is not content:
+        message = {**message, "content": blocks}
+    return [message] if blocks else []
+
+
+def _clean(block: Any) -> Any:
+    """Return a block without blank texts; None for a blank block. An empty error gets a text."""
+    if not isinstance(block, dict) or is_blank(block):
+        return None if isinstance(block, dict) else block
+    inner = cleaned_content = block.get("content")
+    if isinstance(inner, list):
+        cleaned_content = cleaned(inner, lambda item: None if is_blank(mapping(item)) else item)
+    if block.get("is_error") and not cleaned_content:
+        cleaned_content = NO_OUTPUT
+    return block if cleaned_content is inner else {**block, "content": cleaned_content}
 
 
 def compacts(raw: Mapping[str, Any]) -> bool:
-    """Whether a message begins with what stands for all before it; a failed compaction does not."""
-    content = raw.get("content")
-    return isinstance(content, list) and any(
-        isinstance(block, dict) and block.get("type") == "compaction" and block.get("content")
-        for block in content
+    """Return whether a message begins with a compaction block that succeeded."""
+    return any(
+        block.get("type") == "compaction" and block.get("content")
+        for block in dicts(raw.get("content"))
     )
 
 
+def merged(messages: list[Json]) -> list[Json]:
+    """Merge the results of a step into the one message after its calls, results first."""
+    merged_messages: list[Json] = []
+    for message in messages:
+        if merged_messages and _is_results(message) and _is_results(merged_messages[-1]):
+            blocks = [*merged_messages[-1]["content"], *message["content"]]
+            blocks.sort(key=lambda block: mapping(block).get("type") != "tool_result")
+            merged_messages[-1] = {**merged_messages[-1], "content": blocks}
+        else:
+            merged_messages.append(message)
+    return merged_messages
+
+
+def is_counted(value: Any) -> bool:
+    """Return whether a message or a system text has cache marks, or ends with white space."""
+    return _has_marks(value) or _trimmed(value) is not value
+
+
+def limited(context: list[Any]) -> list[Any]:
+    """Return a context that keeps only its last cache marks, as many as the API accepts.
+
+    If the last message is the assistant's, white space at its end is removed.
+    """
+    limited_context, left = list(context), _MOST_MARKS
+    for place in reversed(range(len(limited_context))):
+        limited_context[place], left = _marked(limited_context[place], left)
+    return [*limited_context[:-1], *map(_trimmed, limited_context[-1:])]
+
+
+def _has_marks(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_marks, value))
+    return isinstance(value, dict) and (
+        "cache_control" in value
+        or _has_marks(value.get("content"))
+        or _has_marks(value.get("source"))
+    )
+
+
+def _marked(value: Any, left: int) -> tuple[Any, int]:
+    """Return a value with only its last cache marks, and the number of marks left.
+
+    The value is a message, a block or a list of them.
+    """
+    if isinstance(value, list):
+        items = list(value)
+        for place in reversed(range(len(items))):
+            items[place], left = _marked(items[place], left)
+        return (value if all(map(is_, items, value)) else items), left
+    if not isinstance(value, dict):
+        return value, left
+    if value.get("cache_control") is not None and "role" not in value:
+        if left:
+            left -= 1
+        else:
+            value = {key: field for key, field in value.items() if key != "cache_control"}
+    for key in ("content", "source"):
+        if isinstance(value.get(key), list | dict):
+            inner, left = _marked(value[key], left)
+            value = value if inner is value[key] else {**value, key: inner}
+    return value, left
+
+
+def _is_results(message: Json) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and any(
+        mapping(block).get("type") == "tool_result" for block in content
+    )
+
+
+def _trimmed(message: Any) -> Any:
+    """Remove white space at the end of an assistant's message. Return any other message
+    unchanged."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if not content or message.get("role") != "assistant":
+        return message
+    if isinstance(content, str):
+        text = content.rstrip()
+        return message if text == content else {**message, "content": text}
+    last = content[-1]
+    if not is_text(last) or (text := last["text"].rstrip()) == last["text"]:
+        return message
+    return {**message, "content": [*content[:-1], {**last, "text": text}]}
+
+
 def _parts(block: Json) -> Iterator[Json]:
-    match block.get("type"):
-        case "text" if block.get("text"):
-            yield {"type": "text", "text": block["text"]}
-        case "compaction" if isinstance(block.get("content"), str):
-            yield {"type": "text", "text": summary_element(block["content"])}
+    kind = str(block.get("type"))
+    match kind:
+        case "text":
+            if says(block.get("text")):
+                yield text_part(block["text"])
+        case "compaction":
+            if isinstance(block.get("content"), str):
+                yield text_part(summary_element(block["content"]))
         case "image":
-            yield {"type": "image_url", "image_url": {"url": _url(block.get("source") or {})}}
+            yield media_part(_url(mapping(block.get("source"))), "image")
         case "document":
-            source = block.get("source") or {}
+            source = mapping(block.get("source"))
             if source.get("type") == "text":
-                yield {"type": "text", "text": source.get("data") or ""}
+                yield text_part(str(source.get("data") or "[document]"))
+            elif source.get("type") == "content":
+                yield from [part for item in dicts(source.get("content")) for part in _parts(item)]
             else:
-                name = {"filename": block["title"]} if block.get("title") else {}
-                yield {"type": "file", "file": {"file_data": _url(source), **name}}
+                yield media_part(_url(source), name=block.get("title"))
+        case "search_result":
+            texts = [str(item.get("text") or "") for item in dicts(block.get("content"))]
+            title = block.get("title") or block.get("source")
+            yield text_part("\n".join([f"[search_result {title}]", *texts]))
+        case "server_tool_use" | "mcp_tool_use":
+            yield text_part(f"[{kind} {block.get('name')} {dumped(block.get('input') or {})}]")
+        case "tool_result" | "tool_use" | "thinking" | "redacted_thinking":
+            pass
+        case _ if kind.endswith("_tool_result"):
+            content = block.get("content")
+            titles = [str(item.get("title") or item.get("text") or "") for item in dicts(content)]
+            summary = "; ".join(filter(None, titles)) or str(mapping(content).get("stdout") or "")
+            yield text_part(f"[{kind}: {summary}]" if summary else f"[{kind}]")
+        case _:
+            yield text_part(mark_of(block))
 
 
-def _url(source: Json) -> str:
+def _url(source: Mapping[str, Any]) -> str:
     if source.get("type") == "base64":
-        return f"data:{source.get('media_type')};base64,{source.get('data')}"
+        return data_url(source.get("media_type"), source.get("data"))
     return str(source.get("url") or source.get("file_id") or "")
 
 
-def _told(content: object) -> Any:
-    """What a tool gave, as a chat shows it: text, or parts where there are pictures."""
+def _result(content: object) -> Any:
+    """Return the result of a tool for a chat: text, or parts if it has pictures."""
     if not isinstance(content, list):
         return content or ""
-    parts = [part for block in content if isinstance(block, dict) for part in _parts(block)]
-    only_text = all(part["type"] == "text" for part in parts)
-    return "\n".join(part["text"] for part in parts) if only_text else parts
-
-
-def _call(block: Json) -> Json:
-    arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
-    function = {"name": block.get("name"), "arguments": arguments}
-    return {"id": block.get("id"), "type": "function", "function": function}
+    return joined([part for block in dicts(content) for part in _parts(block)])
 
 
 def _use(call: Json) -> Json:
-    function = call.get("function") or {}
-    try:
-        given = json.loads(function.get("arguments") or "{}")
-    except ValueError:
-        given = None
-    asked = given if isinstance(given, dict) else {"arguments": function.get("arguments")}
-    return {"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": asked}
+    call_id, name, arguments = asked_of(call)
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
-def _own(content: object) -> Any:
-    """A chat message's content as Claude takes it."""
-    if not isinstance(content, list):
-        return content or ""
-    return [_block(part) for part in content]
+def _text_block(part: object) -> Any:
+    """Return a part of an assistant's or system message, as text."""
+    return part if is_text(part) else text_part(mark_of(part))
 
 
-def _block(part: object) -> object:
-    if isinstance(part, str):
-        return {"type": "text", "text": part}
-    if not isinstance(part, dict) or part.get("type") not in ("image_url", "file"):
-        return part
-    image, file = part.get("image_url"), part.get("file") or {}
-    url = image.get("url") if isinstance(image, dict) else image or file.get("file_data") or ""
-    head, comma, data = str(url).partition(";base64,")
-    source = {"type": "url", "url": url}
-    if comma:
-        kind = head.removeprefix("data:")
-        source = {"type": "base64", "media_type": kind, "data": data}
-    elif file.get("file_id"):
-        source = {"type": "file", "file_id": file["file_id"]}
-    return {"type": "image" if part["type"] == "image_url" else "document", "source": source}
+def _block(part: object) -> Any:
+    """Return a part of a user's message or a tool's result: text, a picture, or a document."""
+    if is_text(part) or not isinstance(part, dict):
+        return _text_block(part)
+    url = link_of(part)
+    is_image, data = part.get("type") == "image_url", data_in(url)
+    source: Json | None = None
+    if data is not None:
+        kind, body = data
+        if kind in (IMAGES if is_image else ("application/pdf",)):
+            source = {"type": "base64", "media_type": kind, "data": body}
+        elif kind == "text/plain":
+            source = {"type": "text", "media_type": kind, "data": decoded(body)}
+    elif url.startswith(("http://", "https://")):
+        source = {"type": "url", "url": url}
+    if source is None:
+        return text_part(text_of([part]))
+    return {"type": "image" if is_image else "document", "source": source}

@@ -1,102 +1,265 @@
-"""Messages of Bedrock's Converse API, as Strands keeps them: each block has one key. Pure."""
+"""Messages of Bedrock's Converse API: each block has one key. Pure.
+
+Strands stores such messages within its own records.
+"""
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator, Mapping
+from operator import is_
 from typing import Any
 
-from agent_memory.core.formats.responses import calls_of
+from agent_memory.core.formats.parts import (
+    NO_OUTPUT,
+    Json,
+    answer_of,
+    asked_of,
+    bytes_of,
+    call_of,
+    calls_of,
+    cleaned,
+    data_in,
+    data_url,
+    dicts,
+    dumped,
+    joined,
+    link_of,
+    mapping,
+    mark_of,
+    media_part,
+    parts_of,
+    said_by,
+    says,
+    text_part,
+)
 
-Json = dict[str, Any]
+_KEYS = frozenset(
+    {
+        *("text", "image", "document", "video", "audio", "toolUse", "toolResult", "guardContent"),
+        *("cachePoint", "reasoningContent", "citationsContent", "searchResult"),
+    }
+)
+_IMAGES = ("png", "jpeg", "gif", "webp")
+_DOCUMENTS = {
+    "application/pdf": "pdf",
+    "text/plain": "txt",
+    "text/csv": "csv",
+    "text/html": "html",
+    "text/markdown": "md",
+}
+_TYPES = {form: kind for kind, form in _DOCUMENTS.items()}
+_NO_NAME = re.compile(r"[^a-zA-Z0-9\s\-()\[\]]+")
+_MOST_NAME = 200
+
+
+def recognises(value: Mapping[str, Any]) -> bool:
+    """Return whether a value is a message of this API: a role, and blocks of one key each."""
+    content = value.get("content")
+    blocks = dicts(content)
+    return (
+        value.get("role") in ("user", "assistant")
+        and bool(blocks)
+        and len(blocks) == len(content or ())
+        and all("type" not in block and _KEYS & block.keys() for block in blocks)
+    )
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """The chat messages of a message: results of tools first, each on its own, then what is said.
+    """Return the chat messages of a message: results of tools first, then its text and calls.
 
-    A message that was redacted says what stands in its place. Reasoning has no chat form.
+    Each result is a message of its own. For a redacted message, its replacement is shown.
+    Reasoning has no chat form.
     """
-    message = raw.get("redact_message") or raw.get("message") or raw
-    role, content = (message.get("role"), message.get("content")) if message else (None, None)
-    if role not in ("user", "assistant", "system") or not isinstance(content, list):
+    message = _message(raw)
+    role, content = message.get("role"), message.get("content")
+    if role not in ("user", "assistant", "system"):
         return []
-    blocks = [block for block in content if isinstance(block, dict)]
+    blocks = dicts(content)
     views = [
-        {"role": "tool", "tool_call_id": one.get("toolUseId"), "content": _told(one.get("content"))}
+        answer_of(item.get("toolUseId"), _result(item.get("content")))
         for block in blocks
-        if isinstance(one := block.get("toolResult"), dict)
+        if isinstance(item := block.get("toolResult"), dict)
     ]
     parts = [part for block in blocks for part in _parts(block)]
-    calls = [_call(block["toolUse"]) for block in blocks if isinstance(block.get("toolUse"), dict)]
-    if parts or calls:
-        asked = {"tool_calls": calls} if calls else {}
-        views.append({"role": role, "content": _joined(parts) or None, **asked})
-    return views
+    calls = [
+        call_of(item.get("toolUseId"), item.get("name"), item.get("input"))
+        for block in blocks
+        if isinstance(item := block.get("toolUse"), dict)
+    ]
+    return views + said_by(str(role), parts, calls)
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """The message of a chat message."""
-    role, content = view.get("role"), view.get("content")
-    said = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
-    texts = [{"text": part["text"]} for part in said if isinstance(part, dict) and part.get("text")]
+    """Return the message for a chat message."""
+    role = view.get("role")
+    blocks = [_block(part, str(role)) for part in parts_of(view.get("content"))]
     if role == "tool":
-        result = {"toolUseId": view.get("tool_call_id"), "status": "success", "content": texts}
+        blocks = blocks or [{"text": NO_OUTPUT}]
+        result = {"toolUseId": view.get("tool_call_id"), "status": "success", "content": blocks}
         return [{"role": "user", "content": [{"toolResult": result}]}]
     uses = [{"toolUse": _use(call)} for call in calls_of(view)]
-    return [{"role": role, "content": [*texts, *uses]}] if texts or uses else []
+    return [{"role": role, "content": [*blocks, *uses]}] if blocks or uses else []
+
+
+def items(raw: Mapping[str, Any]) -> list[Json]:
+    """Return a message as it is sent back, without empty texts."""
+    message: Json = dict(_message(raw))
+    content = message.get("content")
+    blocks = cleaned(content, _clean) if isinstance(content, list) else []
+    if blocks is not content:
+        message["content"] = blocks
+    return [message] if blocks else []
+
+
+def merged(messages: list[Json]) -> list[Json]:
+    """Merge neighbouring messages of the same role. Results come first."""
+    merged_messages: list[Json] = []
+    for message in messages:
+        if merged_messages and merged_messages[-1]["role"] == message["role"]:
+            blocks = [*merged_messages[-1]["content"], *message["content"]]
+            if message["role"] == "user":
+                blocks.sort(key=lambda block: "toolResult" not in block)
+            merged_messages[-1] = {**merged_messages[-1], "content": blocks}
+        else:
+            merged_messages.append(message)
+    return merged_messages
+
+
+def is_counted(message: Any) -> bool:
+    """Return whether a message has documents."""
+    return isinstance(message, dict) and any(map(_has_document, message["content"]))
+
+
+def limited(context: list[Any]) -> list[Any]:
+    """Give each document of a context a unique name, and text beside it."""
+    used: set[str] = set()
+    return [_documented(message, used) if is_counted(message) else message for message in context]
+
+
+def _has_document(block: Any) -> bool:
+    if not isinstance(block, dict):
+        return False
+    result = block.get("toolResult")
+    content = result.get("content") if isinstance(result, dict) else None
+    return "document" in block or (
+        isinstance(content, list) and any("document" in item for item in dicts(content))
+    )
+
+
+def _documented(message: Json, used: set[str]) -> Json:
+    """Return a message whose documents have names that no earlier document has."""
+    blocks = [_titled(block, used) for block in message["content"]]
+    if any("document" in mapping(block) for block in blocks):
+        if not any("text" in mapping(block) for block in blocks):
+            blocks.append({"text": "[document]"})
+    elif all(map(is_, blocks, message["content"])):
+        return message
+    return {**message, "content": blocks}
+
+
+def _titled(block: Any, used: set[str]) -> Any:
+    result, document = mapping(block).get("toolResult"), mapping(block).get("document")
+    if isinstance(result, dict) and any(
+        "document" in item for item in dicts(result.get("content"))
+    ):
+        content = [_titled(item, used) for item in result["content"]]
+        return {**block, "toolResult": {**result, "content": content}}
+    if not isinstance(document, dict):
+        return block
+    name = own = _document_name(document.get("name"))
+    count = 1
+    while name in used:
+        count += 1
+        name = f"{own[: _MOST_NAME - 5]} {count}"
+    used.add(name)
+    if name == document.get("name"):
+        return block
+    return {**block, "document": {**document, "name": name}}
+
+
+def _document_name(name: object) -> str:
+    """Return a document name that the API accepts: without two blanks in a row."""
+    return " ".join(_NO_NAME.sub(" ", str(name or "")).split())[:_MOST_NAME].strip() or "document"
+
+
+def _message(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping(raw.get("redact_message") or raw.get("message") or raw)
+
+
+def _clean(block: Any) -> Any:
+    """Return a block without blank texts; None for a blank block. An empty result gets a text."""
+    if _is_blank(block):
+        return None
+    result = mapping(mapping(block).get("toolResult"))
+    inner = result.get("content")
+    if not isinstance(inner, list):
+        return block
+    cleaned_content = cleaned(inner, lambda item: None if _is_blank(item) else item) or [
+        {"text": NO_OUTPUT}
+    ]
+    return (
+        block
+        if cleaned_content is inner
+        else {**block, "toolResult": {**result, "content": cleaned_content}}
+    )
+
+
+def _is_blank(block: Any) -> bool:
+    return isinstance(block, dict) and block.keys() == {"text"} and not says(block["text"])
 
 
 def _parts(block: Json) -> Iterator[Json]:
-    if isinstance(block.get("text"), str):
-        yield {"type": "text", "text": block["text"]}
-    for kind in ("image", "document", "video"):
+    if says(block.get("text")):
+        yield text_part(block["text"])
+    for kind in ("image", "document", "video", "audio"):
         if isinstance(block.get(kind), dict):
             yield _file(kind, block[kind])
+    for text in dicts(mapping(block.get("citationsContent")).get("content")):
+        if says(text.get("text")):
+            yield text_part(text["text"])
 
 
 def _file(kind: str, block: Json) -> Json:
-    source = block.get("source") or {}
+    source = mapping(block.get("source"))
     data = source.get("bytes")
     if isinstance(data, dict):  # as Strands writes bytes
         data = data.get("data")
-    form = (
-        f"{'image' if kind == 'image' else 'application'}/{block.get('format') or 'octet-stream'}"
-    )
-    url = (
-        f"data:{form};base64,{data}" if data else str((source.get("location") or {}).get("uri", ""))
-    )
-    if kind == "image":
-        return {"type": "image_url", "image_url": {"url": url}}
-    return {"type": "file", "file": {"file_data": url, "filename": str(block.get("name") or kind)}}
+    form = str(block.get("format") or "octet-stream")
+    if data:
+        url = data_url(_TYPES.get(form, form) if kind == "document" else f"{kind}/{form}", data)
+    else:
+        location = mapping(source.get("location") or source.get("s3Location"))
+        url = str(location.get("uri", ""))
+    return media_part(url, kind, block.get("name") or kind)
 
 
-def _told(content: object) -> Any:
-    """What a tool gave: text, JSON as text, or parts where there are pictures."""
+def _result(content: object) -> Any:
+    """Return the result of a tool: text, JSON as text, or parts if it has pictures."""
     parts: list[Json] = []
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and "json" in block:
-            parts.append({"type": "text", "text": json.dumps(block["json"], ensure_ascii=False)})
-        elif isinstance(block, dict):
+    for block in dicts(content):
+        if "json" in block:
+            parts.append(text_part(dumped(block["json"])))
+        else:
             parts += _parts(block)
-    return _joined(parts)
-
-
-def _joined(parts: list[Json]) -> Any:
-    only_text = all(part["type"] == "text" for part in parts)
-    return "\n".join(part["text"] for part in parts) if only_text else parts
-
-
-def _call(use: Json) -> Json:
-    arguments = json.dumps(use.get("input") or {}, ensure_ascii=False)
-    function = {"name": use.get("name"), "arguments": arguments}
-    return {"id": use.get("toolUseId"), "type": "function", "function": function}
+    return joined(parts)
 
 
 def _use(call: Mapping[str, Any]) -> Json:
-    function = call.get("function") or {}
-    try:
-        given = json.loads(function.get("arguments") or "{}")
-    except ValueError:
-        given = None
-    asked = given if isinstance(given, dict) else {"arguments": function.get("arguments")}
-    return {"toolUseId": call.get("id"), "name": function.get("name"), "input": asked}
+    call_id, name, arguments = asked_of(call)
+    return {"toolUseId": call_id, "name": name, "input": arguments}
+
+
+def _block(part: Any, role: str) -> Json:
+    """Return a part as a block. Only users and tools have pictures and files; others get a text."""
+    data = data_in(link_of(part)) if isinstance(part, dict) and role in ("user", "tool") else None
+    if data is not None:
+        kind, body = data
+        family, _, form = kind.partition("/")
+        source = {"bytes": bytes_of(body)}
+        if family == "image" and form in _IMAGES:
+            return {"image": {"format": form, "source": source}}
+        if kind in _DOCUMENTS:
+            name = _document_name(mapping(part.get("file")).get("filename"))
+            return {"document": {"format": _DOCUMENTS[kind], "name": name, "source": source}}
+    return {"text": mark_of(part)}

@@ -1,7 +1,8 @@
-"""Values that JSON does not give back exactly, written so that it does. Pure.
+"""Exact encoding of values that JSON does not round-trip. Pure.
 
-Bytes, numbers that are not finite, halves of surrogate pairs, tuples, and keys that are no texts
-become lists with a mark; a list that begins with the mark gets one more.
+These values are bytes, non-finite numbers, lone surrogates, tuples, and keys that are not texts.
+They become lists that begin with a mark. A list that already begins with the mark gets another
+one.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+MAX_DEPTH = 100
+"""The deepest nesting of a message. The limits of pydantic and JSON are a little above twice
+that."""
+
 _MARK = "\u0001exact"
 
 
 def written(value: Any) -> Any:
-    """A value as plain JSON. What it does not know is kept as its text.
-
-    Args:
-        value: Anything.
-    """
+    """Encode a value as plain JSON. A value of an unknown type becomes its text."""
     match value:
         case None | bool():
             return value
@@ -32,44 +33,81 @@ def written(value: Any) -> Any:
         case bytes() | bytearray():
             return [_MARK, "bytes", b64encode(value).decode()]
         case tuple():
-            return [_MARK, "tuple", [written(one) for one in value]]
+            return [_MARK, "tuple", [written(item) for item in value]]
         case list():
-            kept = [written(one) for one in value]
-            return [_MARK, "list", kept] if kept and kept[0] == _MARK else kept
+            items = [written(item) for item in value]
+            return [_MARK, "list", items] if items and items[0] == _MARK else items
         case Mapping():
             if all(isinstance(key, str) and _is_whole(key) for key in value):
-                return {key: written(one) for key, one in value.items()}
-            return [_MARK, "dict", [[written(key), written(one)] for key, one in value.items()]]
+                return {key: written(item) for key, item in value.items()}
+            return [_MARK, "dict", [[written(key), written(item)] for key, item in value.items()]]
         case _:
             return [_MARK, "object", written(str(value))]
 
 
-def read(kept: Any) -> Any:
-    """The value that `written` wrote."""
-    if isinstance(kept, dict):
-        return {key: read(one) for key, one in kept.items()}
-    if not isinstance(kept, list):
-        return kept
-    if len(kept) != 3 or kept[0] != _MARK:
-        return [read(one) for one in kept]
-    _, kind, told = kept
+def read(value: Any) -> Any:
+    """Decode a value that `written` encoded."""
+    if isinstance(value, dict):
+        return {key: read(item) for key, item in value.items()}
+    if not isinstance(value, list):
+        return value
+    if not is_written(value):
+        return [read(item) for item in value]
+    _, kind, encoded = value
     match kind:
         case "int":
-            return int(told, 16)
+            return int(encoded, 16)
         case "text":
-            return b64decode(told).decode("utf-8", "surrogatepass")
+            return b64decode(encoded).decode("utf-8", "surrogatepass")
         case "float":
-            return float(told)
+            return float(encoded)
         case "bytes":
-            return b64decode(told)
+            return b64decode(encoded)
         case "tuple":
-            return tuple(read(one) for one in told)
+            return tuple(read(item) for item in encoded)
         case "list":
-            return [read(one) for one in told]
+            return [read(item) for item in encoded]
         case "dict":
-            return {read(key): read(one) for key, one in told}
+            return {read(key): read(item) for key, item in encoded}
         case _:
-            return read(told)
+            return read(encoded)
+
+
+def is_written(value: Any) -> bool:
+    """Return whether a value is one that `written` encoded as a list with a mark."""
+    return isinstance(value, list) and len(value) == 3 and value[0] == _MARK
+
+
+def base64_of(value: Any) -> str:
+    """Return bytes in base64, whether encoded or not. A text is base64 already."""
+    if is_written(value):
+        return str(value[2])
+    return b64encode(value).decode() if isinstance(value, bytes | bytearray) else str(value or "")
+
+
+def as_json(value: Any) -> Any:
+    """Return a value for JSON, with bytes in base64, as the providers' HTTP APIs accept them."""
+    if isinstance(value, dict):
+        return {key: as_json(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_json(item) for item in value]
+    return base64_of(value) if isinstance(value, bytes | bytearray) else value
+
+
+def is_plain(value: Any, depth: int = 0) -> bool:
+    """Return whether `written` would return a value unchanged. Deeper nesting counts as plain."""
+    if depth > MAX_DEPTH:
+        return True
+    if isinstance(value, dict):
+        return all(type(key) is str and is_plain(item, depth + 1) for key, item in value.items())
+    if isinstance(value, list):
+        has_mark = bool(value) and value[0] == _MARK
+        return not has_mark and all(is_plain(item, depth + 1) for item in value)
+    return (
+        value is None
+        or isinstance(value, str | int)
+        or (isinstance(value, float) and isfinite(value))
+    )
 
 
 def _is_whole(text: str) -> bool:

@@ -1,88 +1,192 @@
-"""Events of Google's ADK, whose content is Gemini's: a role and parts. Pure."""
+"""Contents of Google's Gemini API: a role and parts. Events of ADK hold such a content. Pure.
+
+Fields have the names of REST (`functionCall`) or of the SDK (`function_call`).
+"""
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_memory.core.formats.responses import calls_of
+from agent_memory.core.formats.parts import (
+    Json,
+    answer_of,
+    asked_of,
+    call_of,
+    calls_of,
+    data_in,
+    data_url,
+    dicts,
+    dumped,
+    link_of,
+    mapping,
+    mark_of,
+    media_part,
+    parts_of,
+    said_by,
+    says,
+    text_part,
+    tool_name,
+)
 
-Json = dict[str, Any]
+_ROLES = {"model": "assistant", "assistant": "assistant", "system": "system"}
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_.:-]+")
+_CALL = ("functionCall", "function_call")
+_ANSWER = ("functionResponse", "function_response")
+_UNSIGNED = {"thoughtSignature": "skip_thought_signature_validator"}
+"""The signature for a call that Gemini did not make.
 
-_ROLES = {"user": "user", "model": "assistant", "function": "user", "system": "system"}
+Gemini 3 refuses the first call of a step of the current turn without a signature
+(https://ai.google.dev/gemini-api/docs/thought-signatures#faqs). Earlier turns get it too, so that
+successive contexts share their prefix.
+"""
+
+
+def recognises(value: Mapping[str, Any]) -> bool:
+    """Return whether a value is a content: it has parts without types."""
+    parts = value.get("parts")
+    if not isinstance(parts, list) or "kind" in value:
+        return False
+    return len(dicts(parts)) == len(parts) and not any("type" in part for part in parts)
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """The chat messages of an event: results of functions first, each alone, then what is said.
+    """Return the chat messages of a content: results of functions first, then its text and calls.
 
-    Thoughts have no chat form, and an event without content none either.
+    Each result is a message of its own. Thoughts have no chat form.
     """
-    content = raw.get("content")
-    if not isinstance(content, Mapping) or not isinstance(content.get("parts"), list):
-        return []
-    author = "user" if raw.get("author") == "user" else "model"
-    role = _ROLES.get(str(content.get("role") or author), "user")
-    parts = [
-        part for part in content["parts"] if isinstance(part, dict) and not part.get("thought")
-    ]
-    views = [
-        {
-            "role": "tool",
-            "tool_call_id": given.get("id") or given.get("name"),
-            "content": json.dumps(given.get("response"), ensure_ascii=False),
-        }
+    parts = [part for part in dicts(raw.get("parts")) if not part.get("thought")]
+    role = _role(raw)
+    views = [_answer(item) for part in parts if (item := _field(part, *_ANSWER))]
+    shown_parts = [item for part in parts for item in _chat_parts(part)]
+    calls = [
+        call_of(item.get("id"), item.get("name"), item.get("args"))
         for part in parts
-        if isinstance(given := part.get("function_response"), dict)
+        if (item := _field(part, *_CALL))
     ]
-    said = [one for part in parts for one in _said(part)]
-    calls = [_call(part["function_call"]) for part in parts if part.get("function_call")]
-    if said or calls:
-        only_text = all(one["type"] == "text" for one in said)
-        told: Any = "\n".join(one["text"] for one in said) if only_text else said
-        asked = {"tool_calls": calls} if calls else {}
-        views.append({"role": role, "content": told or None, **asked})
-    return views
+    return views + said_by(role, shown_parts, calls)
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """The content of a chat message."""
+    """Return the content for a chat message."""
     role, content = view.get("role"), view.get("content")
     if role == "tool":
-        name = view.get("name") or view.get("tool_call_id")
-        answer = {"id": view.get("tool_call_id"), "name": name, "response": {"result": content}}
-        return [{"role": "user", "parts": [{"function_response": answer}]}]
-    said = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
-    texts = [{"text": part["text"]} for part in said if isinstance(part, dict) and part.get("text")]
-    calls = [{"function_call": _asked(call)} for call in calls_of(view)]
-    kind = "model" if role == "assistant" else "user"
-    return [{"role": kind, "parts": [*texts, *calls]}] if texts or calls else []
+        name, call_id = tool_name(view.get("name"), _NO_NAME), view.get("tool_call_id")
+        parts = [_part(part) for part in parts_of(content)]
+        texts = [part["text"] for part in parts if "text" in part]
+        files = [part for part in parts if "text" not in part]
+        answer: Json = {"name": name, "response": {"result": "\n".join(texts)}}
+        if call_id:
+            answer = {"id": call_id, **answer}
+        if files:
+            answer["parts"] = files
+        return [{"role": "user", "parts": [{"functionResponse": answer}]}]
+    parts = [_part(part) for part in parts_of(content)]
+    calls = [{"functionCall": _call_part(call)} for call in calls_of(view)]
+    parts += [call | _UNSIGNED for call in calls[:1]] + calls[1:]
+    return [{"role": "model" if role == "assistant" else "user", "parts": parts}] if parts else []
 
 
-def _said(part: Json) -> Iterator[Json]:
-    if isinstance(part.get("text"), str) and part["text"]:
-        yield {"type": "text", "text": part["text"]}
-    for name in ("inline_data", "file_data"):
-        if isinstance(blob := part.get(name), dict):
-            kind = str(blob.get("mime_type") or "application/octet-stream")
-            url = str(blob.get("file_uri") or f"data:{kind};base64,{blob.get('data')}")
-            if kind.startswith("image/"):
-                yield {"type": "image_url", "image_url": {"url": url}}
-            else:
-                yield {"type": "file", "file": {"file_data": url}}
+def items(raw: Mapping[str, Any]) -> list[Json]:
+    """Return a content as it is sent back, without empty texts."""
+    parts = raw.get("parts")
+    shown_parts = [part for part in parts if not _is_blank(part)] if isinstance(parts, list) else []
+    if not any(map(_shows, shown_parts)):
+        return []
+    role = "model" if _role(raw) == "assistant" else "user"
+    return [{**raw, "role": role, "parts": shown_parts}]
 
 
-def _call(call: Json) -> Json:
-    arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
-    function = {"name": call.get("name"), "arguments": arguments}
-    return {"id": call.get("id") or call.get("name"), "type": "function", "function": function}
+def merged(contents: list[Json]) -> list[Json]:
+    """Merge contents that Gemini requires as one.
+
+    Results of one step become one content, and calls join the model's content before them.
+    """
+    merged_contents: list[Json] = []
+    for content in contents:
+        calls = content.get("role") == "model" and _has(content, _CALL)
+        while calls and merged_contents and merged_contents[-1].get("role") == "model":
+            before = merged_contents.pop()
+            content = {**before, "parts": [*before["parts"], *content["parts"]]}
+        if merged_contents and _has(merged_contents[-1], _ANSWER) and _has(content, _ANSWER):
+            parts = [*merged_contents[-1]["parts"], *content["parts"]]
+            parts.sort(key=lambda part: not _field(mapping(part), *_ANSWER))
+            content = {**merged_contents.pop(), "parts": parts}
+        merged_contents.append(content)
+    return merged_contents
 
 
-def _asked(call: Mapping[str, Any]) -> Json:
-    function = call.get("function") or {}
-    try:
-        given = json.loads(function.get("arguments") or "{}")
-    except ValueError:
-        given = None
-    args = given if isinstance(given, dict) else {"arguments": function.get("arguments")}
-    return {"id": call.get("id"), "name": function.get("name"), "args": args}
+def to_chat_of_event(raw: Mapping[str, Any]) -> list[Json]:
+    """Return the chat messages of an event of ADK."""
+    content = mapping(raw.get("content"))
+    author = "user" if raw.get("author") == "user" else "model"
+    return to_chat({**content, "role": content.get("role") or author})
+
+
+def _role(raw: Mapping[str, Any]) -> str:
+    return _ROLES.get(str(raw.get("role")).lower(), "user")
+
+
+def _field(part: Mapping[str, Any], *names: str) -> Json | None:
+    value = next((part[name] for name in names if isinstance(part.get(name), dict)), None)
+    return value if value else None
+
+
+def _has(content: Mapping[str, Any], names: tuple[str, str]) -> bool:
+    return any(_field(part, *names) for part in dicts(content.get("parts")))
+
+
+def _is_blank(part: Any) -> bool:
+    return (
+        isinstance(part, dict)
+        and not (part.keys() - {"text", "thought"})
+        and (not says(part.get("text")))
+    )
+
+
+def _shows(part: Any) -> bool:
+    """Return whether a part is more than a thought."""
+    return isinstance(part, dict) and not part.get("thought")
+
+
+def _answer(response: Json) -> Json:
+    output = response.get("response")
+    only = mapping(output)
+    if only.keys() == {"result"} or only.keys() == {"output"}:
+        output = next(iter(only.values()))
+    text = [text_part(dumped(output if output is not None else ""))]
+    files = [chat_part for part in dicts(response.get("parts")) for chat_part in _chat_parts(part)]
+    content: Any = [*text, *files] if files else text[0]["text"]
+    return answer_of(response.get("id"), content, response.get("name"))
+
+
+def _chat_parts(part: Json) -> Iterator[Json]:
+    if says(part.get("text")):
+        yield text_part(part["text"])
+    blob = _field(part, "inlineData", "inline_data", "fileData", "file_data")
+    if blob is not None:
+        kind = str(blob.get("mimeType") or blob.get("mime_type") or "application/octet-stream")
+        link = blob.get("fileUri") or blob.get("file_uri")
+        name = blob.get("displayName") or blob.get("display_name")
+        yield media_part(str(link or data_url(kind, blob.get("data"))), kind, name)
+    if code := _field(part, "executableCode", "executable_code"):
+        yield text_part(f"[code {code.get('code')}]")
+    if ran := _field(part, "codeExecutionResult", "code_execution_result"):
+        yield text_part(f"[code_result {ran.get('output')}]")
+
+
+def _call_part(call: Mapping[str, Any]) -> Json:
+    call_id, name, args = asked_of(call, _NO_NAME)
+    return {**({"id": call_id} if call_id else {}), "name": name, "args": args}
+
+
+def _part(part: Any) -> Json:
+    """Return a part of a chat message as a part of Gemini."""
+    data = data_in(link_of(part)) if isinstance(part, dict) else None
+    if data is not None:
+        return {"inlineData": {"mimeType": data[0], "data": data[1]}}
+    if isinstance(part, dict) and isinstance(sound := part.get("input_audio"), dict):
+        kind = f"audio/{sound.get('format') or 'wav'}"
+        return {"inlineData": {"mimeType": kind, "data": str(sound.get("data") or "")}}
+    return {"text": mark_of(part)}

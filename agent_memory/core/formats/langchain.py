@@ -1,99 +1,164 @@
-"""Messages of LangChain, as its `message_to_dict` writes them: a type, and its data. Pure."""
+"""Messages of LangChain, as `model_dump` returns them: a type, content, calls. Pure."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_memory.core.formats.responses import calls_of
-
-Json = dict[str, Any]
+from agent_memory.core.formats.chat import role_in
+from agent_memory.core.formats.parts import (
+    Json,
+    asked_of,
+    call_of,
+    calls_of,
+    data_url,
+    dicts,
+    is_blank,
+    joined,
+    mapping,
+    media_part,
+    parts_of,
+    says,
+    text_of,
+    text_part,
+)
 
 _ROLES = {
     "human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function",
     "AIMessageChunk": "assistant", "HumanMessageChunk": "user", "ToolMessageChunk": "tool",
     "SystemMessageChunk": "system",
 }  # fmt: skip
+_MEDIA = ("image", "audio", "video", "file")
+SYSTEM_TYPES = ("system", "SystemMessageChunk")
 _TYPES = {"user": "human", "assistant": "ai", "developer": "system"}
 
 
+def recognises(value: Mapping[str, Any]) -> bool:
+    """Return whether a value is a message of LangChain, dumped flat or with a `data` field.
+
+    It may have a role in place of a type.
+    """
+    kind = value.get("type")
+    if kind is None and isinstance(value.get("role"), str):
+        return role_in(value["role"]) in ("user", "assistant", "tool") and _has_own(value)
+    is_ours = kind in _ROLES or (kind == "chat" and "data" in value)
+    return is_ours and ("content" in value or "content" in mapping(value.get("data")))
+
+
+def to_message(value: Mapping[str, Any]) -> Json:
+    """Return the flat form of a message."""
+    data = value.get("data")
+    if isinstance(data, Mapping):
+        return {**data, "type": value.get("type")}
+    if value.get("type") is not None:
+        return dict(value)
+    role = role_in(value["role"])
+    kind = _TYPES.get(role, role)
+    rest = {key: field for key, field in value.items() if key not in ("type", "role")}
+    return {"type": kind, "content": "", **rest}
+
+
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """The chat message of a message; none for what is no part of a chat, such as a removal."""
-    kind, data = raw.get("type"), raw.get("data")
-    if not isinstance(data, Mapping):
-        return []
-    role = data.get("role") if kind == "chat" else _ROLES.get(str(kind))
+    """Return the chat message of a message; none for one that no chat shows, such as a removal."""
+    kind = raw.get("type")
+    role = raw.get("role") if kind == "chat" else _ROLES.get(str(kind))
     if not isinstance(role, str):
         return []
-    view: Json = {"role": role, "content": _content(data.get("content"))}
+    content = _content(raw.get("content"))
+    calls = [
+        call_of(call.get("id"), call.get("name"), call.get("args"))
+        for call in dicts(raw.get("tool_calls"))
+    ]
+    view: Json = {"role": role, "content": content}
     if role == "tool":
-        view["tool_call_id"] = data.get("tool_call_id")
-    elif data.get("name"):
-        view["name"] = data["name"]
-    if calls := [_call(call) for call in data.get("tool_calls") or () if isinstance(call, dict)]:
-        view |= {"tool_calls": calls, "content": view["content"] or None}
+        view["tool_call_id"] = raw.get("tool_call_id")
+    elif not (calls or content):
+        return []
+    if isinstance(raw.get("name"), str) and raw["name"]:
+        view["name"] = raw["name"]
+    if calls:
+        view |= {"content": content or None, "tool_calls": calls}
     return [view]
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """The message of a chat message."""
-    role = str(view.get("role"))
+    """Return the message for a chat message."""
+    role, content = str(view.get("role")), view.get("content")
     kind = _TYPES.get(role, role)
-    data: Json = {"type": kind, "content": view.get("content") or ""}
+    if isinstance(content, list):
+        content = list(parts_of(content)) if kind in ("human", "ai", "tool") else text_of(content)
+    calls = calls_of(view)
+    if not (content or calls or kind == "tool"):
+        return []
+    data: Json = {"type": kind, "content": content or ""}
     for name in ("name", "tool_call_id"):
         if view.get(name) is not None:
             data[name] = view[name]
-    if calls := calls_of(view):
-        data["tool_calls"] = [_asked(call) for call in calls]
-    return [{"type": kind, "data": data}]
+    if calls:
+        data["tool_calls"] = [_call(call) for call in calls]
+    return [data]
+
+
+def items(raw: Mapping[str, Any]) -> list[Json]:
+    """Return a message as it is sent back. A chunk becomes a whole message."""
+    if not to_chat(raw):
+        return []
+    message, kind, content = dict(raw), str(raw.get("type")), raw.get("content")
+    if kind.endswith("MessageChunk"):
+        message["type"] = _TYPES.get(_ROLES[kind], _ROLES[kind])
+    if isinstance(content, list):
+        message["content"] = [block for block in content if not is_blank(mapping(block))] or ""
+    return [message]
+
+
+def _has_own(value: Mapping[str, Any]) -> bool:
+    """Return whether a message with a role has calls or blocks in LangChain's form."""
+    calls = dicts(value.get("tool_calls"))
+    if any("args" in call and "name" in call and "function" not in call for call in calls):
+        return True
+    return any(map(_is_own_block, dicts(value.get("content"))))
+
+
+def _is_own_block(block: Json) -> bool:
+    """Return whether a picture or a file has LangChain's form."""
+    if block.get("type") not in _MEDIA or block.keys() & {"file", "source", "mediaType"}:
+        return False
+    return bool(block.keys() & {"base64", "url", "source_type"})
 
 
 def _content(content: object) -> Any:
-    """Text, or parts where there are pictures and the like. Reasoning has no chat form."""
+    """Return the content as text, or as parts if it has media. Reasoning has no chat form."""
     if not isinstance(content, list):
-        return content or ""
-    parts = [part for block in content for part in _parts(block)]
-    only_text = all(part["type"] == "text" for part in parts)
-    return "\n".join(part["text"] for part in parts) if only_text else parts
+        return content if says(content) else ""
+    return joined([part for block in content for part in _parts(block)])
 
 
 def _parts(block: object) -> Iterator[Json]:
-    if isinstance(block, str):
-        yield {"type": "text", "text": block}
+    if isinstance(block, str) and says(block):
+        yield text_part(block)
     if not isinstance(block, dict):
         return
     match block.get("type"):
         case "text":
-            yield {"type": "text", "text": str(block.get("text") or "")}
+            if says(block.get("text")):
+                yield text_part(block["text"])
         case "image_url" | "input_audio":
             yield block
-        case "image" | "audio" | "video" | "file":
+        case "file" if isinstance(block.get("file"), dict):
+            yield block
+        case str(kind) if kind in _MEDIA:
             yield _file(block)
 
 
 def _file(block: Json) -> Json:
-    given = block.get("source")
-    source: Json = given if isinstance(given, dict) else block
+    inner = block.get("source")
+    source: Json = inner if isinstance(inner, dict) else block
     data = source.get("base64") or source.get("data")
-    kind = source.get("mime_type") or source.get("media_type") or "application/octet-stream"
-    url = f"data:{kind};base64,{data}" if data else str(source.get("url") or source.get("id") or "")
-    if block["type"] == "image":
-        return {"type": "image_url", "image_url": {"url": url}}
-    return {"type": "file", "file": {"file_data": url}}
+    kind = source.get("mime_type") or source.get("media_type")
+    url = data_url(kind, data) if data else str(source.get("url") or source.get("id") or "")
+    return media_part(url, block["type"])
 
 
-def _call(call: Json) -> Json:
-    arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
-    function = {"name": call.get("name"), "arguments": arguments}
-    return {"id": call.get("id"), "type": "function", "function": function}
-
-
-def _asked(call: Mapping[str, Any]) -> Json:
-    function = call.get("function") or {}
-    try:
-        given = json.loads(function.get("arguments") or "{}")
-    except ValueError:
-        given = None
-    args = given if isinstance(given, dict) else {"arguments": function.get("arguments")}
-    return {"type": "tool_call", "id": call.get("id"), "name": function.get("name"), "args": args}
+def _call(call: Mapping[str, Any]) -> Json:
+    call_id, name, args = asked_of(call)
+    return {"type": "tool_call", "id": call_id, "name": name, "args": args}

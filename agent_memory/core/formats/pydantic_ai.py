@@ -2,93 +2,93 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_memory.core.formats.responses import calls_of
-
-Json = dict[str, Any]
+from agent_memory.core.formats.parts import (
+    Json,
+    answer_of,
+    call_of,
+    calls_of,
+    data_url,
+    dicts,
+    dumped,
+    joined,
+    media_part,
+    said_by,
+    text_of,
+    text_part,
+)
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """The chat messages of a request (what the system, the user and tools said) or a response.
+    """Return the chat messages of a response, or of a request (system, user and tool messages).
 
     Thinking has no chat form.
     """
-    parts = [one for one in raw.get("parts") or () if isinstance(one, dict)]
+    parts = dicts(raw.get("parts"))
     if raw.get("kind") == "response":
-        said = [p for p in parts if p.get("part_kind") == "text" and p.get("content")]
-        calls = [_call(p) for p in parts if p.get("part_kind") == "tool-call"]
-        text = "\n".join(str(part["content"]) for part in said)
-        if not (text or calls):
-            return []
-        view: Json = {"role": "assistant", "content": text or None}
-        return [{**view, "tool_calls": calls} if calls else view]
-    return [view for part in parts for view in _asked(part)]
+        texts = [p for p in parts if p.get("part_kind") == "text" and p.get("content")]
+        calls = [
+            call_of(p.get("tool_call_id"), p.get("tool_name"), p.get("args"))
+            for p in parts
+            if p.get("part_kind") == "tool-call"
+        ]
+        return said_by("assistant", [text_part(str(part["content"])) for part in texts], calls)
+    return [view for part in parts for view in _chat_messages(part)]
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """The message of a chat message."""
+    """Return the message for a chat message."""
     role, content = view.get("role"), view.get("content")
     if role == "assistant":
-        parts: list[Json] = [{"part_kind": "text", "content": _text(content)}] if content else []
+        parts: list[Json] = (
+            [{"part_kind": "text", "content": text_of(content or "")}] if content else []
+        )
         for call in calls_of(view):
-            asked = call.get("function") or {}
-            used = {"part_kind": "tool-call", "tool_name": asked.get("name")}
-            parts.append({**used, "args": asked.get("arguments"), "tool_call_id": call.get("id")})
+            function = call.get("function") or {}
+            call_part = {"part_kind": "tool-call", "tool_name": function.get("name")}
+            parts.append(
+                {**call_part, "args": function.get("arguments"), "tool_call_id": call.get("id")}
+            )
         return [{"kind": "response", "parts": parts}] if parts else []
     if role == "tool":
         name = view.get("name") or "tool"
-        told = {"part_kind": "tool-return", "tool_name": name, "content": content}
-        return [{"kind": "request", "parts": [{**told, "tool_call_id": view.get("tool_call_id")}]}]
+        return_part = {"part_kind": "tool-return", "tool_name": name, "content": content}
+        return [
+            {
+                "kind": "request",
+                "parts": [{**return_part, "tool_call_id": view.get("tool_call_id")}],
+            }
+        ]
     kind = "system-prompt" if role in ("system", "developer") else "user-prompt"
-    return [{"kind": "request", "parts": [{"part_kind": kind, "content": _text(content)}]}]
+    return [{"kind": "request", "parts": [{"part_kind": kind, "content": text_of(content or "")}]}]
 
 
-def _asked(part: Json) -> Iterator[Json]:
+def _chat_messages(part: Json) -> Iterator[Json]:
     kind, content = part.get("part_kind"), part.get("content")
     if kind == "system-prompt":
         yield {"role": "system", "content": str(content or "")}
     elif kind == "user-prompt":
         yield {"role": "user", "content": _user(content)}
     elif kind in ("tool-return", "retry-prompt"):
-        told = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+        text = dumped(content)
         if kind == "retry-prompt" and not part.get("tool_name"):
-            yield {"role": "user", "content": told}
+            yield {"role": "user", "content": text}
         else:
-            yield {"role": "tool", "tool_call_id": part.get("tool_call_id"), "content": told}
+            yield answer_of(part.get("tool_call_id"), text)
 
 
 def _user(content: object) -> Any:
     if not isinstance(content, list):
         return str(content or "")
-    parts = [part for one in content for part in _parts(one)]
-    only_text = all(part["type"] == "text" for part in parts)
-    return "\n".join(part["text"] for part in parts) if only_text else parts
+    return joined([part for item in content for part in _parts(item)])
 
 
-def _parts(one: object) -> Iterator[Json]:
-    if isinstance(one, str):
-        yield {"type": "text", "text": one}
-    elif isinstance(one, dict) and (one.get("url") or one.get("data")):
-        form = str(one.get("media_type") or "application/octet-stream")
-        url = str(one.get("url") or f"data:{form};base64,{one.get('data')}")
-        if form.startswith("image/") or one.get("kind") == "image-url":
-            yield {"type": "image_url", "image_url": {"url": url}}
-        else:
-            yield {"type": "file", "file": {"file_data": url}}
-
-
-def _text(content: object) -> str:
-    if not isinstance(content, list):
-        return str(content or "")
-    texts = [one.get("text") for one in content if isinstance(one, dict) and one.get("text")]
-    return "\n".join(map(str, texts))
-
-
-def _call(part: Json) -> Json:
-    given = part.get("args")
-    arguments = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
-    function = {"name": part.get("tool_name"), "arguments": arguments}
-    return {"id": part.get("tool_call_id"), "type": "function", "function": function}
+def _parts(item: object) -> Iterator[Json]:
+    if isinstance(item, str):
+        yield {"type": "text", "text": item}
+    elif isinstance(item, dict) and (item.get("url") or item.get("data")):
+        form = str(item.get("media_type") or "application/octet-stream")
+        kind = "image" if item.get("kind") == "image-url" else form
+        yield media_part(str(item.get("url") or data_url(form, item.get("data"))), kind)

@@ -1,13 +1,16 @@
-"""Formats of provider-native items by name: those built in, and those that adapters add."""
+"""Formats of messages by name: built-in formats, and those that adapters register."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agent_memory.core.formats import (
     agent_framework,
+    ai_sdk,
+    chat,
     claude,
     converse,
     gemini,
@@ -22,17 +25,32 @@ from agent_memory.errors import InvalidInput
 __all__ = [
     "ADK",
     "AGENT_FRAMEWORK",
+    "AI_SDK",
+    "ANTHROPIC",
+    "CHAT",
     "CONVERSE",
+    "GOOGLE",
     "LANGCHAIN",
     "LLAMA_INDEX",
     "PYDANTIC_AI",
     "RESPONSES",
+    "Arguments",
     "Format",
+    "Ids",
     "register",
 ]
 
+CHAT = "openai.chat"
+"""The format of OpenAI's Chat Completions API."""
+
 RESPONSES = "openai.responses"
 """The format of the items of OpenAI's Responses API."""
+
+ANTHROPIC = "anthropic.messages"
+"""The format of Anthropic's Messages API."""
+
+GOOGLE = "google.contents"
+"""The format of Google's Gemini API."""
 
 LANGCHAIN = "langchain"
 """The format of LangChain's messages."""
@@ -41,7 +59,7 @@ ADK = "google.adk"
 """The format of events of Google's ADK."""
 
 CONVERSE = "bedrock.converse"
-"""The format of Bedrock's Converse API, in which Strands keeps messages."""
+"""The format of Bedrock's Converse API, which Strands uses."""
 
 LLAMA_INDEX = "llama_index"
 """The format of LlamaIndex's messages."""
@@ -49,18 +67,22 @@ LLAMA_INDEX = "llama_index"
 AGENT_FRAMEWORK = "agent_framework"
 """The format of messages of Microsoft's Agent Framework."""
 
+AI_SDK = "ai_sdk"
+"""The format of messages of the AI SDK (Vercel)."""
+
 PYDANTIC_AI = "pydantic_ai"
 """The format of pydantic-ai's messages."""
 
 Raw = Mapping[str, Any]
 Chat = Sequence[dict[str, Any]]
+Messages = list[Any]
 
 
 def _never(raw: Raw) -> bool:
     return False
 
 
-def _nobody(raw: Raw) -> str | None:
+def _no_pair(raw: Raw) -> str | None:
     return None
 
 
@@ -68,67 +90,195 @@ def _itself(raw: Raw) -> Sequence[Any]:
     return [raw]
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
-    """How the raw items of a provider show in a chat, and how a chat shows in that format.
+def _unchanged(messages: Messages) -> Messages:
+    return messages
 
-    The functions are pure, and take what they do not know too.
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """The call ids that a provider accepts.
 
     Attributes:
-        name: What messages name in `format`.
-        to_chat: The OpenAI chat messages of an item: one, several, or none.
-        from_chat: The items of an OpenAI chat message; None where contexts cannot be given in this
-            format.
-        compacts: Whether an item stands for all before it, for this provider.
-        items: What an item is sent back as.
-        pair: For a call that no chat shows, and for what answers it: what both are known by.
+        pattern: The pattern of an id; None if calls need no ids.
+        unique: Whether an id must be unique in a context. By default, it must be unique in a
+            message.
+        functions: Whether the only call of a message may have a name in place of an id.
+    """
+
+    pattern: re.Pattern[str] | None = re.compile(r".+", re.DOTALL)
+    unique: bool = False
+    functions: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The names of the SDK arguments that hold a context.
+
+    Attributes:
+        messages: The argument for the messages.
+        system: The path of the argument for the system text, outermost first. Empty if the system
+            text stands among the messages.
+        system_parts: Whether the system text is a list of parts.
+        user_first: Whether the first message must be a user's.
+    """
+
+    messages: str = "messages"
+    system: tuple[str, ...] = ()
+    system_parts: bool = False
+    user_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Conversion between a provider's raw items and chat messages.
+
+    The functions are pure, and accept items of unknown types.
+
+    Attributes:
+        name: The name that messages hold in `format`.
+        to_chat: Returns the OpenAI chat messages of an item: one, several, or none.
+        from_chat: Returns the items of an OpenAI chat message. None if the format cannot express
+            contexts.
+        recognises: Returns whether a value passed to `update` is an item.
+        to_message: Returns the item to store for such a value.
+        compacts: Returns whether an item replaces all items before it, for this provider.
+        items: Returns an item as it is sent back; nothing if the provider would refuse it.
+        leads: Returns whether an item without a chat form must be sent with the item after it.
+        pair: Returns the common key of a call and its answer, if no chat shows them.
+        merged: Merges neighbouring messages that the provider requires as one.
+        is_counted: Returns whether `limited` may have to change a message or a system text.
+        limited: Makes a context with its system texts first valid as a whole. It resolves excess
+            marks and duplicate names.
+        ids: The call ids that the provider accepts.
+        arguments: The SDK arguments for a context.
+        in_runs: Whether results may stand after several calls in a row.
+        is_exact: Whether items may hold bytes, which are stored as `exact.written` encodes them.
     """
 
     name: str
     to_chat: Callable[[Raw], Chat]
     from_chat: Callable[[Raw], Sequence[Any]] | None = None
+    recognises: Callable[[Raw], bool] = _never
+    to_message: Callable[[Raw], dict[str, Any]] = dict
     compacts: Callable[[Raw], bool] = _never
     items: Callable[[Raw], Sequence[Any]] = _itself
-    pair: Callable[[Raw], str | None] = _nobody
+    leads: Callable[[Raw], bool] = _never
+    pair: Callable[[Raw], str | None] = _no_pair
+    merged: Callable[[Messages], Messages] = _unchanged
+    is_counted: Callable[[Any], bool] = _never
+    limited: Callable[[Messages], Messages] = _unchanged
+    ids: Ids = Ids()
+    arguments: Arguments = Arguments()
+    in_runs: bool = False
+    is_exact: bool = False
 
 
-def _of_responses(name: str) -> Format:
+def _of_responses(name: str, recognises: Callable[[Raw], bool] = _never) -> Format:
     own = responses
-    return Format(name, own.to_chat, own.from_chat, own.compacts, own.items, own.pair)
+    return Format(
+        name,
+        own.to_chat,
+        own.from_chat,
+        recognises,
+        compacts=own.compacts,
+        items=own.items,
+        leads=own.leads,
+        pair=own.pair,
+        is_counted=own.is_counted,
+        limited=own.limited,
+        ids=Ids(re.compile(r".{1,64}", re.DOTALL), unique=True),
+        arguments=Arguments("input"),
+        in_runs=True,
+    )
 
 
-_FORMATS = {
-    RESPONSES: _of_responses(RESPONSES),
-    "xai.responses": _of_responses("xai.responses"),  # one provider can't read another's items
-    "anthropic.messages": Format(
-        "anthropic.messages", claude.to_chat, claude.from_chat, claude.compacts
+def _is_of_pydantic_ai(value: Raw) -> bool:
+    return value.get("kind") in ("request", "response") and isinstance(value.get("parts"), list)
+
+
+_ALL = [
+    Format(
+        CHAT,
+        chat.to_chat,
+        chat.from_chat,
+        ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True),
     ),
-    AGENT_FRAMEWORK: Format(AGENT_FRAMEWORK, agent_framework.to_chat, agent_framework.from_chat),
-    ADK: Format(ADK, gemini.to_chat, gemini.from_chat),
-    CONVERSE: Format(CONVERSE, converse.to_chat, converse.from_chat),
-    LANGCHAIN: Format(LANGCHAIN, langchain.to_chat, langchain.from_chat),
-    PYDANTIC_AI: Format(PYDANTIC_AI, pydantic_ai.to_chat, pydantic_ai.from_chat),
-    LLAMA_INDEX: Format(LLAMA_INDEX, llama_index.to_chat, llama_index.from_chat),
-}
+    Format(
+        LANGCHAIN,
+        langchain.to_chat,
+        langchain.from_chat,
+        langchain.recognises,
+        langchain.to_message,
+        items=langchain.items,
+        ids=Ids(re.compile(r".{1,40}", re.DOTALL)),
+        arguments=Arguments("input"),
+        is_exact=True,
+    ),
+    Format(
+        ANTHROPIC,
+        claude.to_chat,
+        claude.from_chat,
+        claude.recognises,
+        compacts=claude.compacts,
+        items=claude.items,
+        merged=claude.merged,
+        is_counted=claude.is_counted,
+        limited=claude.limited,
+        ids=Ids(re.compile(r"[a-zA-Z0-9_-]+"), unique=True),
+        arguments=Arguments(system=("system",), user_first=True),
+    ),
+    _of_responses(RESPONSES, responses.recognises),
+    _of_responses("xai.responses"),  # a provider cannot read another provider's items
+    Format(
+        GOOGLE,
+        gemini.to_chat,
+        gemini.from_chat,
+        gemini.recognises,
+        items=gemini.items,
+        merged=gemini.merged,
+        ids=Ids(None),
+        arguments=Arguments("contents", ("config", "system_instruction"), user_first=True),
+        is_exact=True,
+    ),
+    Format(
+        CONVERSE,
+        converse.to_chat,
+        converse.from_chat,
+        converse.recognises,
+        items=converse.items,
+        merged=converse.merged,
+        is_counted=converse.is_counted,
+        limited=converse.limited,
+        ids=Ids(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True),
+        arguments=Arguments(system=("system",), system_parts=True, user_first=True),
+        is_exact=True,
+    ),
+    Format(AI_SDK, ai_sdk.to_chat, recognises=ai_sdk.recognises, is_exact=True),
+    Format(ADK, gemini.to_chat_of_event, gemini.from_chat),
+    Format(AGENT_FRAMEWORK, agent_framework.to_chat, agent_framework.from_chat),
+    Format(PYDANTIC_AI, pydantic_ai.to_chat, pydantic_ai.from_chat, _is_of_pydantic_ai),
+    Format(LLAMA_INDEX, llama_index.to_chat, llama_index.from_chat),
+]
+_FORMATS = {form.name: form for form in _ALL}
 
 
 def register(form: Format) -> None:
-    """Add a format, or put one in the place of another of its name, for this process.
+    """Register a format for this process, or replace the one of the same name.
 
-    Do so before a memory is opened, in every process that reads such items.
+    Register it before a memory is opened, in every process that reads such items.
     """
     _FORMATS[form.name] = form
 
 
 def format_of(name: str) -> Format:
-    """The format of a name, in which contexts can be given.
+    """Return the format with this name, if contexts can be expressed in it.
 
     Raises:
-        InvalidInput: Contexts cannot be given in it.
+        InvalidInput: Contexts cannot be expressed in it.
     """
     form = _FORMATS.get(name) if isinstance(name, str) else None
     if form is None or form.from_chat is None:
-        known = ", ".join(sorted(one for one, form in _FORMATS.items() if form.from_chat))
+        known = ", ".join(sorted(key for key, form in _FORMATS.items() if form.from_chat))
         raise InvalidInput(
             f"Contexts cannot be given in the format {quoted(name)}. Formats that they can be "
             f"given in: {known}. `register` of agent_memory.core.formats.registry adds one."
@@ -136,21 +286,34 @@ def format_of(name: str) -> Format:
     return form
 
 
+def recognised(value: Raw) -> Format | None:
+    """Return the format whose shape a value has; None for a chat message or an unknown shape."""
+    if not all(isinstance(value.get(key), str | None) for key in ("type", "role", "kind")):
+        return None
+    return next((form for form in _FORMATS.values() if form.recognises(value)), None)
+
+
+def is_exact(name: str | None) -> bool:
+    """Return whether items of a format may hold bytes, which are stored as text."""
+    form = _FORMATS.get(name or "")
+    return form is not None and form.is_exact
+
+
 def is_known(name: str | None) -> bool:
-    """Whether a format is registered."""
+    """Return whether a format is registered."""
     return name in _FORMATS
 
 
 def compacts(raw: Raw, name: str | None) -> bool:
-    """Whether an item stands for all before it, for the provider of its format."""
+    """Return whether an item replaces all items before it, for the provider of its format."""
     form = _FORMATS.get(name or "")
     return form is not None and form.compacts(raw)
 
 
 def views_of(raw: Raw, name: str | None) -> Chat:
-    """The chat messages of a raw item.
+    """Return the chat messages of a raw item.
 
-    Of a format that nobody registered, an item shows that has a chat role and content of its own.
+    In an unknown format, an item is shown if it has a chat role and content.
     """
     form = _FORMATS.get(name or "")
     if form is not None:

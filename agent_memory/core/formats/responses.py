@@ -1,112 +1,198 @@
-"""Items of OpenAI's Responses API, which others speak too. Pure.
+"""Items of OpenAI's Responses API, which other providers use too. Pure.
 
-A compaction item stands for all before it, for the provider that made it alone: OpenAI's and xAI's
-are sealed. What `responses.compact` answers with is kept as one item, which stands for its output.
+A compaction item replaces all items before it, only for the provider that made it. Those of OpenAI
+and xAI are encrypted. The response of `responses.compact` is stored as one item, which stands for
+its output.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_memory.core.text import escape
-
-Json = dict[str, Any]
+from agent_memory.core.formats.parts import (
+    Json,
+    answer_of,
+    call_of,
+    calls_of,
+    dicts,
+    dumped,
+    joined,
+    link_of,
+    mapping,
+    mark_of,
+    openai_takes,
+    parts_of,
+    says,
+    summary_element,
+    text_of,
+    text_part,
+    tool_name,
+)
 
 COMPACTED = "response.compaction"
-"""The `object` of what `responses.compact` answers with."""
+"""The `object` of a response of `responses.compact`."""
 
 _CHAT_FIELDS = ("name", "tool_call_id")
 _CHAT_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _APPROVALS = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
 _TEXTS = {"input_text": "text", "output_text": "text", "summary_text": "text", "refusal": "refusal"}
+_OWN_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file", "input_audio"})
+_ITEMS = frozenset(
+    {"reasoning", "compaction", "item_reference", "mcp_list_tools", *_APPROVALS, "program"}
+)
+_ENDS = ("_call", "_call_output", "_output")
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+
+
+def recognises(value: Mapping[str, Any]) -> bool:
+    """Return whether a value is an item, by its type or by the types of its parts."""
+    kind, role = value.get("type"), value.get("role")
+    if role is None:
+        return isinstance(kind, str) and (kind in _ITEMS or kind.endswith(_ENDS))
+    if kind == "message":
+        return role in _CHAT_ROLES
+    parts = dicts(value.get("content"))
+    return any(
+        str(part.get("type")) in _OWN_PARTS and not isinstance(part.get("input_audio"), dict)
+        for part in parts
+    )
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """The chat messages of an item; none for reasoning, and whatever else no chat could show."""
-    match raw.get("type"):
-        case "function_call" | "custom_tool_call" as kind:
-            given = raw.get("arguments" if kind == "function_call" else "input", "")
-            function = {"name": raw.get("name"), "arguments": given}
-            call = {"id": raw.get("call_id"), "type": "function", "function": function}
-            return [{"role": "assistant", "content": None, "tool_calls": [call]}]
-        case "function_call_output" | "custom_tool_call_output":
-            output = raw.get("output", "")
-            text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-            return [{"role": "tool", "tool_call_id": raw.get("call_id"), "content": text}]
-        case "compaction":
-            text = "\n".join(_texts(raw.get("content"))) or "\n".join(_texts(raw.get("summary")))
-            return [{"role": "assistant", "content": summary_element(text)}] if text else []
+    """Return the chat messages of an item; none for reasoning and others without a chat form."""
+    kind = str(raw.get("type"))
+    if kind in _CALLS:
+        call = call_of(raw.get("call_id"), raw.get("name"), raw.get(_CALLS[kind]) or "")
+        return [{"role": "assistant", "content": None, "tool_calls": [call]}]
+    if kind in _OUTPUTS:
+        output = raw.get("output", "")
+        is_content = isinstance(output, list) and all(
+            str(mapping(part).get("type")) in _OWN_PARTS for part in output
+        )
+        content = joined([_chat_part(part) for part in output]) if is_content else dumped(output)
+        return [answer_of(raw.get("call_id"), content)]
+    if kind == "compaction":
+        text = "\n".join(_texts(raw.get("content"))) or "\n".join(_texts(raw.get("summary")))
+        return [{"role": "assistant", "content": summary_element(text)}] if text else []
     view = said(raw)
     return [view] if view is not None else []
 
 
 def said(raw: Mapping[str, Any]) -> Json | None:
-    """The chat message of any item that has a chat role and content of its own."""
+    """Return the chat message of any item that has a chat role and content; None for others."""
     role, content = raw.get("role"), raw.get("content")
     if not isinstance(role, str) or role not in _CHAT_ROLES or not isinstance(content, str | list):
         return None
     view: Json = {key: raw[key] for key in _CHAT_FIELDS if isinstance(raw.get(key), str)}
-    shown = [_chat_part(part) for part in content] if isinstance(content, list) else content
-    return {"role": role, "content": shown, **view}
+    shown = content
+    if isinstance(content, list):
+        shown = list(parts_of([_chat_part(part) for part in content]))
+    is_empty = not (says(shown) if isinstance(shown, str) else shown)
+    return None if is_empty and role != "tool" else {"role": role, "content": shown, **view}
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """The items of a chat message."""
-    role, content = view.get("role"), view.get("content")
-    if role in ("tool", "function"):
-        called = view.get("tool_call_id" if role == "tool" else "name")
-        text = content if isinstance(content, str) else "\n".join(_texts(content))
-        return [{"type": "function_call_output", "call_id": called, "output": text}]
+    """Return the items for a chat message."""
+    role, content = str(view.get("role")), view.get("content")
+    if role == "tool":
+        output: Any = content
+        if not isinstance(content, str):
+            output = [_own_part(part) for part in parts_of(content)] or ""
+        return [{"type": _OUTPUTS[0], "call_id": view.get("tool_call_id"), "output": output}]
     items: list[Json] = []
-    if content:
-        kind = "output_text" if role == "assistant" else "input_text"
-        parts = [content] if isinstance(content, str) else content
-        items.append({"role": role, "content": [_own_part(part, kind) for part in parts]})
+    if isinstance(content, str):
+        if says(content):
+            items.append({"role": role, "content": content})
+    elif role == "assistant" and (text := text_of(content)):
+        items.append({"role": role, "content": text})
+    elif parts := [_own_part(part) for part in parts_of(content)]:
+        items.append({"role": role, "content": parts})
     for call in calls_of(view):
-        asked = call.get("function") or {}
-        name, arguments = asked.get("name"), asked.get("arguments") or "{}"
-        call = {"type": "function_call", "call_id": call.get("id"), "name": name}
-        items.append({**call, "arguments": arguments})
+        function = mapping(call.get("function") or call.get("custom"))
+        arguments = function.get("arguments") or function.get("input")
+        item = {"type": "function_call", "call_id": call.get("id")}
+        item["name"] = tool_name(function.get("name"))
+        items.append({**item, "arguments": arguments or "{}"})
     return items
 
 
 def items(raw: Mapping[str, Any]) -> list[Any]:
-    """What an item is sent back as."""
-    output = raw.get("output")
-    return output if raw.get("object") == COMPACTED and isinstance(output, list) else [raw]
+    """Return an item as it is sent back; nothing for an empty message."""
+    output, content = raw.get("output"), raw.get("content")
+    if raw.get("object") == COMPACTED and isinstance(output, list):
+        return output
+    if "role" not in raw:
+        return [raw if output != [] else {**raw, "output": ""}]
+    if not isinstance(content, list):
+        return [raw] if says(content) else []
+    parts = [part for part in content if not _is_blank(part)]
+    return [raw if len(parts) == len(content) else {**raw, "content": parts}] if parts else []
+
+
+def is_counted(item: Any) -> bool:
+    """Return whether `limited` may have to change an item.
+
+    It has an id, which must be unique, or it belongs to a custom tool. The output of a custom tool
+    must have the kind of its call.
+    """
+    return isinstance(item, Mapping) and (
+        "id" in item or str(item.get("type")).startswith("custom_tool_call")
+    )
+
+
+def limited(context: list[Any]) -> list[Any]:
+    """Give results the kind of their calls, and remove duplicate ids.
+
+    A repeated message or call loses its id. Any other repeated item is dropped.
+    """
+    limited_items: list[Any] = []
+    ids: set[object] = set()
+    outputs: dict[object, str] = {}
+    for item in context:
+        kind, item_id = item.get("type"), item.get("id")
+        if item_id is not None:
+            if item_id in ids:
+                if kind not in ("message", *_CALLS):
+                    continue
+                item = {key: value for key, value in item.items() if key != "id"}
+            ids.add(item_id)
+        if kind in _CALLS:
+            outputs[item.get("call_id")] = f"{kind}_output"
+        elif kind in _OUTPUTS and kind != (own := outputs.get(item.get("call_id"), kind)):
+            item = {**item, "type": own}
+        limited_items.append(item)
+    return limited_items
 
 
 def compacts(raw: Mapping[str, Any]) -> bool:
-    """Whether an item stands for all before it."""
+    """Return whether an item replaces all items before it."""
     return any(
-        one.get("type") == "compaction" and bool(one.get("encrypted_content"))
-        for one in items(raw)
-        if isinstance(one, Mapping)
+        item.get("type") == "compaction" and bool(item.get("encrypted_content"))
+        for item in items(raw)
+        if isinstance(item, Mapping)
     )
 
 
 def pair(raw: Mapping[str, Any]) -> str | None:
-    """What a call and its output are known by: a screen's, a shell's, a request for approval."""
-    kind, called = str(raw.get("type")), raw.get("call_id")
+    """Return the common key of a call and its output: computer, shell, approval request."""
+    kind, call_id = str(raw.get("type")), raw.get("call_id")
     if kind in _APPROVALS:
-        kind, called = "approval", raw.get(_APPROVALS[kind])
+        kind, call_id = "approval", raw.get(_APPROVALS[kind])
     name = kind.removesuffix("_output").removesuffix("_call")
-    return f"{name} {called}" if isinstance(called, str) else None
+    return f"{name} {call_id}" if isinstance(call_id, str) else None
 
 
-def calls_of(view: Mapping[str, Any]) -> list[Json]:
-    """The calls of a chat message, an old function call among them, each id once."""
-    calls = [*(view.get("tool_calls") or ())]
-    if isinstance(function := view.get("function_call"), Mapping):
-        calls.append({"id": function.get("name"), "function": function})
-    return list({call.get("id"): call for call in reversed(calls)}.values())[::-1]
+def leads(raw: Mapping[str, Any]) -> bool:
+    """Return whether an item must be sent with the item after it."""
+    return raw.get("type") == "reasoning"
 
 
-def summary_element(text: str) -> str:
-    """What a readable compaction says, marked as a summary."""
-    return f"<summary>\n{escape(text)}\n</summary>"
+def _is_blank(part: object) -> bool:
+    block = mapping(part)
+    key = _TEXTS.get(str(block.get("type")))
+    return key is not None and not says(block.get(key))
 
 
 def _texts(parts: object) -> Iterator[str]:
@@ -116,37 +202,40 @@ def _texts(parts: object) -> Iterator[str]:
             yield text
 
 
-def _chat_part(part: object) -> object:
+def _chat_part(part: object) -> Any:
     if not isinstance(part, dict):
         return part
     match part.get("type"):
         case "input_text" | "output_text" | "summary_text" | "refusal" as kind:
-            return {"type": "text", "text": part.get(_TEXTS[kind], "")}
+            return text_part(part.get(_TEXTS[kind], ""))
         case "input_image":
             image = {"url": part.get("image_url", "")}
             detail = {"detail": part["detail"]} if part.get("detail") else {}
             return {"type": "image_url", "image_url": image | detail}
         case "input_file":
             keys = ("file_id", "filename", "file_data")
-            return {"type": "file", "file": {key: part[key] for key in keys if part.get(key)}}
+            file = {key: part[key] for key in keys if part.get(key)}
+            if part.get("file_url") and "file_data" not in file:
+                file["file_data"] = part["file_url"]
+            return {"type": "file", "file": file}
         case _:
             return part
 
 
-def _own_part(part: object, kind: str) -> object:
-    if isinstance(part, str):
-        return {"type": kind, "text": part}
-    if not isinstance(part, dict):
-        return part
-    match part.get("type"):
-        case "text":
-            return {"type": kind, "text": part.get("text", "")}
-        case "image_url":
-            image = part.get("image_url")
-            url = image if isinstance(image, dict) else {"url": image}
-            detail = {"detail": url["detail"]} if url.get("detail") else {}
-            return {"type": "input_image", "image_url": url.get("url"), **detail}
-        case "file":
-            return {"type": "input_file", **(part.get("file") or {})}
-        case _:
+def _own_part(part: object) -> Any:
+    match mapping(part).get("type"):
+        case "image_url" if openai_takes(mapping(part)):
+            url = link_of(mapping(part))
+            detail = mapping(mapping(part)["image_url"]).get("detail") or "auto"
+            return {"type": "input_image", "image_url": url, "detail": detail}
+        case "file" if openai_takes(mapping(part), links=True):
+            file = mapping(mapping(part).get("file"))
+            if (url := link_of(mapping(part))).startswith(("http:", "https:")):
+                file = {"file_url": url}
+            elif url and "filename" not in file:
+                file = {**file, "filename": "file"}
+            return {"type": "input_file", **file}
+        case str(own) if own in _OWN_PARTS and own != "input_audio":
             return part
+        case _:
+            return {"type": "input_text", "text": mark_of(part)}

@@ -1,1 +1,1 @@
-"""Counting tokens, without a network."""
+"""Token counting without a network."""

@@ -1,8 +1,8 @@
-"""Counting what messages cost, with the tokenizer of the configured model and no network.
+"""Token counts of messages with the tokenizer of the configured model, without a network.
 
-The count of a context is the sum of its messages' counts plus `TokenCounter.overhead`. Each part of
-a message is counted by itself and every separator that a chat template puts between parts is
-allowed for, so that the sum is not below what the tokenizer says of the rendered whole.
+The count of a context is the sum of its messages' counts plus `TokenCounter.overhead`. Each part
+of a message is counted separately, with an allowance for every separator of a chat template. The
+sum is therefore not below the tokenizer's count of the rendered context.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from agent_memory.core.formats.chat import ROLES
 from agent_memory.core.formats.registry import is_known
 from agent_memory.core.limits import text_of
-from agent_memory.core.media import media_tokens
-from agent_memory.core.messages import ROLES, Message
+from agent_memory.core.messages import Message
 from agent_memory.core.tokens.encodings import Encoding, encoding
-from agent_memory.core.tokens.estimates import Estimate
+from agent_memory.core.tokens.estimates import Estimate, media_tokens
 from agent_memory.core.tokens.vocabularies import (
     CLAUDE,
     DEFAULT_ENCODING,
@@ -25,14 +25,15 @@ from agent_memory.core.tokens.vocabularies import (
     VOCABULARIES,
 )
 
-# A chat template frames a message with a start mark, its role and line break, an end mark and a
-# line break; a name and each tool call are framed in turn.
+# A chat template frames a message with a start mark, its role, a line break, an end mark and a line
+# break. A name and each tool call have frames of their own.
 _PER_MESSAGE = 4
 _PER_FIELD = 2
+_LEAST_ID = 4
 _REPLY_PRIMING = 3
 
-# Every encoding cuts a text before a space that follows no white space, so that each side is merged
-# by itself: what a break does at an end is told by some words there.
+# Every encoding splits a text before a space that follows no white space, and merges each side
+# separately. The effect of a line break at an end therefore depends only on a few words there.
 _WORD = re.compile(r"\S(?= )")
 _NEAR = 64
 
@@ -43,20 +44,20 @@ Tokenizer = Literal["exact", "approximate"]
 
 
 class TokenCounter:
-    """Counts texts and messages for one model.
+    """Counts the tokens of texts and messages for one model.
 
-    "exact" uses the model's own encoding, where it is known; Anthropic's last published one for
-    Claude, and litellm's fallback (cl100k_base) for every other model: then `exact` is False.
-    "approximate" loads nothing and estimates, whatever the model; docs/tokens.md says how far off
-    it may be.
+    "exact" uses the model's own encoding if it is known. Claude uses the last one that Anthropic
+    published, and every other model uses litellm's fallback (cl100k_base). For both, `exact` is
+    False. "approximate" estimates without loading anything, for any model; docs/tokens.md gives
+    its error.
 
     Args:
         model: A litellm model name; None counts with o200k_base.
         tokenizer: "exact" or "approximate".
 
     Attributes:
-        encoding: Name of what counts; stored with every count.
-        exact: Whether texts are counted by the model's own encoding.
+        encoding: Name of the encoding; stored with every count.
+        exact: Whether texts are counted with the model's own encoding.
     """
 
     def __init__(self, model: str | None = None, tokenizer: Tokenizer = "exact") -> None:
@@ -74,28 +75,29 @@ class TokenCounter:
 
     @property
     def overhead(self) -> int:
-        """Fixed cost of a context, over the sum of its messages."""
+        """Return the fixed tokens of a context beside its messages."""
         return _REPLY_PRIMING
 
     def load(self) -> None:
-        """Build the tokenizer now, which the first texts would have built beside them."""
+        """Build the tokenizer now, instead of in the background of the first texts."""
         if isinstance(self._texts, Encoding):
             self._texts.build()
 
     def text(self, text: str) -> int:
-        """Tokens of a bare text."""
+        """Return the tokens of a text."""
         return self._texts.count(text)
 
     def message(self, message: Message) -> int:
-        """Tokens of one message in a context, its role, name, calls and pictures included.
+        """Return the tokens of a message in a context, with its role, name, calls and pictures.
 
-        A raw item costs whichever is more: its JSON, or its chat views. Where one has a list of
-        parts, these cost what they cost in the view: a picture is no text. One that its format
-        never shows costs nothing.
+        A raw item costs the larger of its JSON and its chat views. If a view has a list of parts,
+        the content costs as much as these parts, because a picture is not counted as text. An item
+        that its format never shows costs nothing.
         """
         role, content = message.role, message.content
-        if role is not None and isinstance(content, str) and message.model_fields_set <= _PLAIN:
-            return _PER_MESSAGE + self._role(role) + self._line(content)
+        is_simple = role not in (None, "tool") and isinstance(content, str)
+        if is_simple and message.model_fields_set <= _PLAIN:
+            return _PER_MESSAGE + self._role(str(role)) + self._line(str(content))
         views = message.views()
         shown = sum(self.chat(view) for view in views)
         if message.role is not None:
@@ -109,11 +111,11 @@ class TokenCounter:
         return max(shown, self.item(raw))
 
     def item(self, raw: Mapping[str, Any]) -> int:
-        """Tokens of a raw item as JSON."""
+        """Return the tokens of a raw item as JSON."""
         return _PER_MESSAGE + self._json(raw)
 
     def chat(self, message: Mapping[str, Any]) -> int:
-        """Tokens of one OpenAI chat dict in a context."""
+        """Return the tokens of one OpenAI chat dict in a context."""
         cost = _PER_MESSAGE
         for key, value in message.items():
             if value is None:
@@ -122,16 +124,20 @@ class TokenCounter:
                 cost += self._content(value)
             elif key == "role" and isinstance(value, str):
                 cost += self._role(value)
+            elif key == "tool_call_id":
+                cost += self._id(value)
             elif isinstance(value, str):
                 cost += self.text(value) + _PER_FIELD
             elif key == "tool_calls":
                 cost += sum(_PER_MESSAGE + self._call(call) for call in value)
             else:
                 cost += _PER_FIELD + self._json(value)
+        if message.get("role") == "tool" and message.get("tool_call_id") is None:
+            cost += self._id("")
         return cost
 
     def context(self, messages: Sequence[Mapping[str, Any]]) -> int:
-        """Tokens of a whole list of OpenAI chat dicts."""
+        """Return the tokens of a list of OpenAI chat dicts."""
         return self.overhead + sum(self.chat(message) for message in messages)
 
     def _role(self, role: str) -> int:
@@ -163,23 +169,33 @@ class TokenCounter:
         return self._json(part)
 
     def _call(self, call: object) -> int:
-        """A call's id, name and arguments; whatever else it carries, as JSON."""
+        """Return the tokens of a call: id, name, arguments, and other fields as JSON."""
         if not isinstance(call, dict):
             return self._json(call)
-        cost = 0
+        cost = self._id("") if call.get("id") is None else 0
         for key, value in call.items():
-            if key == "function" and isinstance(value, dict):
-                cost += self._call(value)
+            if key == "id" and value is not None:
+                cost += self._id(value)
+            elif key == "function" and isinstance(value, dict):
+                cost += self._call(value) - self._id("")
             elif isinstance(value, str):
                 cost += self.text(value) + _PER_FIELD
             elif value is not None:
                 cost += self._json(value) + _PER_FIELD
         return cost
 
-    def _line(self, text: str) -> int:
-        """Tokens of a text between line breaks, the breaks themselves not included.
+    def _id(self, value: object) -> int:
+        """Return the tokens of a call id.
 
-        Only white space merges with a break next to it, and the merged whole may cost more.
+        The count covers the id that may replace it for a provider that refuses it.
+        """
+        text = value if isinstance(value, str) else json.dumps(value)
+        return max(_LEAST_ID, self.text(text)) + _PER_FIELD
+
+    def _line(self, text: str) -> int:
+        """Return the tokens of a text between line breaks, without the breaks.
+
+        Only white space merges with a neighbouring break, and the merged text may cost more.
         """
         alone = self._texts.count(text)
         if not text or not (text[0].isspace() or text[-1].isspace()):
@@ -194,7 +210,7 @@ class TokenCounter:
         return alone + max(0, more)
 
     def _more(self, before: str, text: str, after: str) -> int:
-        """Tokens that a text costs more between breaks."""
+        """Return the extra tokens of a text between breaks."""
         if not (before or after):
             return 0
         merged = self.text(f"{before}{text}{after}")
@@ -205,13 +221,13 @@ class TokenCounter:
 
 
 def encoding_for(model: str | None) -> tuple[str, bool]:
-    """The encoding for a litellm model name, and whether it is the model's own."""
+    """Return the encoding for a litellm model name, and whether it is the model's own."""
     if model is None:
         return DEFAULT_ENCODING, True
     text_of("model", model)
     name = model.rsplit("/", 1)[-1].lower()
     if "claude" in name:
-        # Anthropic publishes no tokenizer for Claude 3 and later; this one is its predecessor's.
+        # Anthropic publishes no tokenizer for Claude 3 and later; this is the predecessor's.
         return CLAUDE, False
     from tiktoken.model import encoding_name_for_model
 

@@ -1,8 +1,8 @@
-"""Encodings, ready at once: what counts their tokens first is not what counts them later.
+"""Encodings that count immediately: a slow exact counter first, tiktoken's tokenizer later.
 
-Building tiktoken's tokenizer takes a few hundred milliseconds, most of which no other thread of the
-process can run in. So a process's first texts are counted by a `MergeCounter`, which says the same;
-when they become many, the tokenizer is built in a thread, and takes over.
+To build tiktoken's tokenizer takes a few hundred milliseconds, most of which block all threads. A
+process's first texts are therefore counted by a `MergeCounter`, with the same result. After many
+texts, the tokenizer is built in a thread and replaces it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from agent_memory.core.tokens.vocabularies import VOCABULARIES, Vocabulary
 if TYPE_CHECKING:
     import tiktoken
 
-_BUILD_AFTER = 20_000_000  # of a MergeCounter's work: some ten short messages
+_BUILD_AFTER = 20_000_000  # work of a MergeCounter: about ten short messages
 
 _MOST_KEPT, _LONG = 4_096, 2_000
 
-# tiktoken panics over a million blanks in a row, so they are cut.
+# tiktoken panics at a million blanks in a row, so that runs are split.
 _BLANKS = 200_000
 _MANY_BLANKS = re.compile(r"\s{200000}")
 
@@ -44,13 +44,13 @@ class Encoding:
     """Counts tokens in one encoding. Safe to share between threads.
 
     Args:
-        name: Of the encoding.
+        name: The name of the encoding.
         vocabulary: Its tokens and pattern.
 
     Attributes:
-        name: Of the encoding.
-        count: A function that counts a text's tokens. It is replaced when there is a faster one, so
-            it is looked up for each text.
+        name: The name of the encoding.
+        count: Counts the tokens of a text. A faster function replaces it later: look it up for
+            each text.
     """
 
     def __init__(self, name: str, vocabulary: Vocabulary) -> None:
@@ -64,7 +64,7 @@ class Encoding:
         self._lock = fork_safe_lock(own=True)
 
     def build(self) -> Callable[[str], int]:
-        """Build tiktoken's tokenizer, unless that was done, and have it count from now on."""
+        """Build tiktoken's tokenizer once, and use it from now on."""
         import tiktoken
 
         ranks = self._table()
@@ -77,12 +77,12 @@ class Encoding:
                     mergeable_ranks=owned,
                     special_tokens={},
                 )
-                owned.clear()  # tiktoken holds on to it, and has a copy of its own
+                owned.clear()  # tiktoken holds a reference to it, beside its own copy
                 self._built = self.count = _counter(encoding, self._vocabulary)
                 self._merges = self._ranks = None
             return self._built
 
-    @apart  # it imports, and an import that is cut short may leave the lock of all imports taken
+    @apart  # it imports, and an interrupted import may never release the import lock
     def _count_first(self, text: str) -> int:
         merges = self._merges
         if merges is None:
@@ -101,7 +101,7 @@ class Encoding:
 
     def _build_in_thread(self) -> None:
         self._builder = threading.Thread(target=self.build, name="agent-memory-tokenizer")
-        # Where there can be no more threads, the first texts' counter goes on.
+        # Without another thread, the first counter continues.
         with suppress(RuntimeError):
             self._builder.start()
 
@@ -114,7 +114,7 @@ class Encoding:
 
 
 def encoding(name: str) -> Encoding:
-    """The encoding of that name; the same for all who ask."""
+    """Return the shared encoding of that name."""
     return _ENCODINGS[name]
 
 
@@ -131,5 +131,5 @@ def _counter(encoding: tiktoken.Encoding, vocabulary: Vocabulary) -> Callable[[s
         return sum(len(encode(text[start:end])) for start, end in pairwise(cuts))
 
     whole = count if normal is None else lambda text: count(normal(text))
-    kept = lru_cache(_MOST_KEPT)(whole)  # what is recalled is counted at each question
-    return lambda text: kept(text) if len(text) < _LONG else whole(text)
+    cached_count = lru_cache(_MOST_KEPT)(whole)  # recalled texts are counted at each query
+    return lambda text: cached_count(text) if len(text) < _LONG else whole(text)

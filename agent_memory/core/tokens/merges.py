@@ -1,7 +1,7 @@
-"""An exact token count in Python, there within milliseconds, for a process's first texts.
+"""An exact token count in pure Python for a process's first texts, available in milliseconds.
 
-Nothing is built for it. A token's rank is its place in the vocabulary's file, and only what a text
-asks for is looked up there; should that become much, the file is read into a table.
+It builds no index. A token's rank is its place in the vocabulary's file. Only tokens of the
+counted text are searched there. After many searches, the file is read into a table.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from agent_memory.core.tokens.vocabularies import Vocabulary
 
-# Work is counted in bytes searched; a megabyte takes about half a millisecond.
+# Work is measured in searched bytes; a megabyte takes about half a millisecond.
 _WORK_PER_CHARACTER = 500
 _WORK_PER_PAIR = 200
 _TABLE_WORK = 32_000_000
@@ -25,7 +25,7 @@ _LONGEST_PIECE = 512  # the work grows with its square
 
 _NO_TOKEN = sys.maxsize
 
-# The pattern is shown one character for each of the classes that it tells apart.
+# The pattern is applied to one character for each of the classes that it distinguishes.
 _CASELESS, _MARK = "\u00aa", "\u0300"
 _CLASSES = {
     "upper": f"A-Z{_CASELESS}{_MARK}",
@@ -36,13 +36,15 @@ _CLASSES = {
 }
 _SHAPES = {"Lu": "A", "Lt": "A", "Ll": "a", "Lm": _CASELESS, "Lo": _CASELESS}
 _SHAPES_BY_GROUP = {"M": _MARK, "N": "0", "Z": "\t", "P": "!", "S": "!", "C": "!"}
-_NEXT_LINE = "\u0085"  # white space, though its category is that of controls
-_LONG_S = "\u017f"  # an s, where the pattern takes either case
-_PICTURES = range(0x1F300, 0x1FB00)  # symbols, or still free for some: one class
+_NEXT_LINE = "\u0085"  # white space, although its category is that of controls
+_LONG_S = "\u017f"  # an s, if the pattern ignores case
+_PICTURES = range(0x1F300, 0x1FB00)  # symbols, or code points reserved for them: one class
 
 
 class NotForMerging(Exception):
-    """Have the tokenizer built: a character is unsure, a piece very long, or the work too much."""
+    """Raised if the tokenizer must be built: an uncertain character, a very long piece, or too
+    much work.
+    """
 
 
 class MergeCounter:
@@ -50,10 +52,10 @@ class MergeCounter:
 
     Args:
         vocabulary: The encoding.
-        table: Gives the vocabulary's ranks.
+        table: Returns the vocabulary's ranks.
 
     Attributes:
-        work: How much was done so far.
+        work: The work done so far.
     """
 
     def __init__(self, vocabulary: Vocabulary, table: Callable[[], dict[bytes, int]]) -> None:
@@ -69,10 +71,10 @@ class MergeCounter:
         self._counts = _Counts(self._count_piece)
 
     def __call__(self, text: str) -> int:
-        """Tokens of a text.
+        """Return the tokens of a text.
 
         Raises:
-            NotForMerging: Nothing was counted.
+            NotForMerging: The text cannot be counted.
         """
         self._spend(_WORK_PER_CHARACTER * len(text))
         if self._normal is not None:
@@ -99,7 +101,8 @@ class MergeCounter:
         if searching and (len(token) > _LONGEST_SEARCHED or self.work > _TABLE_WORK):
             self._table = self._read_table()
             rank = self._look_up
-        # One of the two for a whole piece: what they say has its order in common, no more.
+        # A piece needs one function throughout: the two agree in the order of ranks, but not in
+        # values.
         return self._merge(token, rank)
 
     def _merge(self, token: bytes, rank: Callable[[bytes], int]) -> int:
@@ -123,9 +126,9 @@ class MergeCounter:
     def _search(self, token: bytes) -> int:
         place = self._places.get(token)
         if place is None:
-            found = self._listing.find(self._entry(token))
-            self._spend(found if found >= 0 else len(self._listing))
-            place = self._places[token] = found if found >= 0 else _NO_TOKEN
+            offset = self._listing.find(self._entry(token))
+            self._spend(offset if offset >= 0 else len(self._listing))
+            place = self._places[token] = offset if offset >= 0 else _NO_TOKEN
         return place
 
     def _spend(self, work: int) -> None:
@@ -135,7 +138,7 @@ class MergeCounter:
 
 
 class _Counts(dict[str, int]):
-    """Tokens of each piece seen so far."""
+    """The cached token count of each piece."""
 
     def __init__(self, count: Callable[[str], int]) -> None:
         self._count = count
@@ -146,7 +149,7 @@ class _Counts(dict[str, int]):
 
 
 class _Shapes(dict[int, str]):
-    """What the pattern is shown for each character seen so far."""
+    """The cached class character of each character."""
 
     def __missing__(self, code: int) -> str:
         shape = self[code] = _shape(chr(code))
@@ -154,16 +157,16 @@ class _Shapes(dict[int, str]):
 
 
 def _shape(character: str) -> str:
-    """One character of the same class.
+    """Return a character of the same class.
 
     Raises:
-        NotForMerging: Its class may not be the same in another release of Unicode.
+        NotForMerging: The class may differ in another release of Unicode.
     """
     if ord(character) in _PICTURES:
         return "!"
     category = unicodedata.category(character)
-    ever = unicodedata.ucd_3_2_0.category(character)
-    if category != ever or category in ("Cn", "Cs") or character == _LONG_S:
+    old_category = unicodedata.ucd_3_2_0.category(character)
+    if category != old_category or category in ("Cn", "Cs") or character == _LONG_S:
         raise NotForMerging
     if character == _NEXT_LINE:
         return "\t"

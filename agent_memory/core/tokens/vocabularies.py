@@ -1,7 +1,8 @@
-"""The vocabularies that litellm ships: what their files say, and how each cuts a text in pieces.
+"""The vocabularies that litellm ships: their files, and how each splits a text into pieces.
 
-All are byte-pair encodings. A pattern cuts the text in pieces; within a piece, the neighbours that
-make the token of the lowest rank are joined, the first such pair first, until none make a token.
+All are byte-pair encodings. A pattern splits the text into pieces. Within a piece, the
+neighbours that form the token of the lowest rank are merged, the first such pair first. This is
+repeated until no pair forms a token.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from typing import Protocol
 from agent_memory.errors import ConfigError
 
 DEFAULT_ENCODING = "o200k_base"
-UNKNOWN_MODEL_ENCODING = "cl100k_base"  # litellm's choice where it has no tokenizer
+UNKNOWN_MODEL_ENCODING = "cl100k_base"  # litellm's choice for a model without a tokenizer
 CLAUDE = "claude"
 
 _CLAUDE_FILE = "anthropic_tokenizer.json"
 
-# Upper stands for letters that may begin a word in capitals, lower for those that may end it;
-# letters without case, and marks, are both. Outside o200k a mark is no letter.
+# Upper is for letters that may begin a capitalised word, lower for those that may end it. Letters
+# without case, and marks, are in both. Outside o200k, a mark is not a letter.
 _O200K = (
     r"[^\r\n{letter}{digit}]?[{upper}]*[{lower}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
     r"|[^\r\n{letter}{digit}]?[{upper}]+[{lower}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -58,79 +59,79 @@ class Vocabulary(Protocol):
 
     @property
     def pattern(self) -> str:
-        """The pattern; its classes of characters are left to be named."""
+        """Return the pattern with placeholders for its character classes."""
         ...
 
     def listing(self) -> bytes:
-        """The part of the file that names the tokens, in the order of their ranks."""
+        """Return the part of the file that names the tokens, in the order of their ranks."""
         ...
 
     def entry(self, token: bytes) -> bytes:
-        """What the listing has where it names the token, and nowhere else."""
+        """Return bytes that occur in the listing only at the token's entry."""
         ...
 
     def ranks(self) -> dict[bytes, int]:
-        """Every token, with a number that grows with its rank."""
+        """Map every token to a number that grows with its rank."""
         ...
 
     @property
     def normal(self) -> Callable[[str], str] | None:
-        """Gives the text as it is encoded; None for as it is."""
+        """Return a function that normalises texts; None for no change."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAI:
-    """A vocabulary of OpenAI's: a line for each token, in base 64, with its rank.
+    """A vocabulary of OpenAI: a line for each token, in base64, with its rank.
 
     Attributes:
         file: Name of the file.
-        pattern: Cuts a text into pieces.
+        pattern: Splits a text into pieces.
     """
 
     file: str
     pattern: str
 
     def listing(self) -> bytes:
-        """The file; a line break comes before its first line too."""
+        """Return the file with a line break before its first line."""
         return b"\n" + _bundled(self.file)
 
     def entry(self, token: bytes) -> bytes:
-        """The token's line up to the rank."""
+        """Return the token's line up to the rank."""
         return b"\n%b " % b2a_base64(token, newline=False)
 
     def ranks(self) -> dict[bytes, int]:
-        """Every token, numbered by its line."""
+        """Map every token to the number of its line."""
         words = _bundled(self.file).split()[::2]
         return dict(zip(map(a2b_base64, words), range(len(words)), strict=True))
 
     @property
     def normal(self) -> None:
-        """Texts are encoded as they are."""
+        """Return None: texts are not changed."""
 
 
 class Claude:
     """The vocabulary that Anthropic published, in the JSON of `tokenizers`.
 
-    It counts as `tokenizers` does, but that the name of a special token is text like any other.
-    There, merges have ranks, not tokens. It comes to the same: each token is made by one merge
-    alone, of tokens that were made before it.
+    It counts as `tokenizers` does, except that names of special tokens are ordinary text. In that
+    file, merges have ranks, and tokens do not. The result is the same, because each token is made
+    by exactly one merge of earlier tokens.
     """
 
     pattern = _GPT2
 
     def listing(self) -> bytes:
-        """The object that numbers the tokens; it is in order."""
+        """Return the object that numbers the tokens, in order."""
         numbered = _bundled(_CLAUDE_FILE).partition(b'"vocab":{')[2]
         return numbered.partition(b',"merges":[')[0]  # "merges" is a token too
 
     def entry(self, token: bytes) -> bytes:
-        """The token's key in that object."""
+        """Return the token's key in that object."""
         letters = token.decode("latin-1").translate(_LETTERS)
         return json.dumps(letters, ensure_ascii=False).join((",", ":")).encode()
 
     def ranks(self) -> dict[bytes, int]:
-        """Every token but the special ones."""
+        """Map every token but the special ones to its number."""
         tokenizer = json.loads(_bundled(_CLAUDE_FILE))
         vocab = tokenizer["model"]["vocab"]
         special = {token["content"] for token in tokenizer["added_tokens"]}
@@ -141,7 +142,7 @@ class Claude:
         }
 
     def normal(self, text: str) -> str:
-        """The text in Unicode's form KC."""
+        """Return the text in Unicode's form KC."""
         return text if text.isascii() else unicodedata.normalize("NFKC", joined(text))
 
 
@@ -154,12 +155,12 @@ VOCABULARIES: dict[str, Vocabulary] = {
 
 
 def joined(text: str) -> str:
-    """The text with pairs of surrogates made characters, and single ones replaced."""
+    """Join pairs of surrogates to characters, and replace single ones."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _letters() -> dict[int, str]:
-    """The printable letter that stands for each byte in files of `tokenizers`, from GPT-2 on."""
+    """Map each byte to its printable letter in files of `tokenizers` since GPT-2."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in plain]
     return {byte: chr(byte) for byte in plain} | {
@@ -172,7 +173,7 @@ _BYTES = {ord(letter): byte for byte, letter in _LETTERS.items()}
 
 
 def _bundled(file: str) -> bytes:
-    """One of litellm's tokenizer files, found without importing it (that takes seconds)."""
+    """Read one of litellm's tokenizer files without importing litellm, which takes seconds."""
     spec = importlib.util.find_spec("litellm")
     assert spec is not None, "litellm is a dependency"
     assert spec.origin is not None, "litellm is a package with files"

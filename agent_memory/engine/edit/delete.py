@@ -1,4 +1,4 @@
-"""Deleting sessions and users: marked first, erased after, so that any worker can finish it."""
+"""Deletion of sessions and users: marked first, erased after, so any worker can finish it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from uuid import uuid4
 
 from agent_memory.core.receipts import Part
 from agent_memory.core.records import Head, Lease, Scope
-from agent_memory.core.reserved import KEYS, reserved
+from agent_memory.core.system_collections import KEYS, reserved
 from agent_memory.core.threads import apart
 from agent_memory.engine.edit.edit import under_lease
 from agent_memory.engine.edit.receipts import Deleted
-from agent_memory.engine.edit.tombstones import Tombstones
 from agent_memory.engine.leases import Leases, Locks
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import Absorber
@@ -27,7 +26,13 @@ from agent_memory.engine.values.key_values import erase_values
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import Damaged, SessionDeleting, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, record_id
-from agent_memory.ltm_blocks.registry import erase, erase_derived, erase_indexed, registered
+from agent_memory.ltm_blocks.registry import (
+    Tombstones,
+    erase,
+    erase_derived,
+    erase_indexed,
+    registered,
+)
 from agent_memory.stores.base import Store
 from agent_memory.stores.damage import head_or_rest, noted
 from agent_memory.stores.log import check_owner
@@ -48,7 +53,7 @@ T = TypeVar("T")
 
 
 class SharedNamespaces(Protocol):
-    """What a deletion takes out of namespaces that several agents share."""
+    """The part of a deletion that concerns namespaces shared by several agents."""
 
     def close(self, user_id: str) -> None:
         """Shut a user, or all agents of a namespace, out, before anything is erased."""
@@ -67,11 +72,11 @@ class Deletion:
         leases: Which keep other workers off meanwhile.
         absorber: Whose blocks forget.
         manual_blocks: Blocks that keep what they did not absorb, and forget too.
-        tombstones: What is to stay forgotten.
-        records: Where the deletion of a user is noted until it is finished.
-        windows: What is kept of logs in memory.
+        tombstones: The tombstones of forgotten facts.
+        records: Holds a note of each user's deletion until it is finished.
+        windows: The cached windows.
         shared: Takes a user out of shared namespaces.
-        deleted: Where it is noted that a session or a user was deleted.
+        deleted: The record of deleted sessions and users.
     """
 
     def __init__(
@@ -98,12 +103,12 @@ class Deletion:
         self._deleted = deleted
 
     def session(self, session_id: str, user_id: str | None = None) -> list[Part]:
-        """Erase one session; see `AgentMemory.delete`. What became of each place."""
+        """Erase one session and return the outcome for each place; see `AgentMemory.delete`."""
         begun = datetime.now(UTC)
         is_there = self._mark(session_id, user_id=user_id)
         parts = self.finish(session_id)
         if is_there:
-            self._deleted.note("session", session_id, begun)
+            self._deleted.note("session", [session_id], begun)
         return parts
 
     @apart
@@ -112,9 +117,9 @@ class Deletion:
         return [*self._erase(session_id), self._scrub()]
 
     def retried(self, session_id: str, call: Callable[[], T]) -> T:
-        """What a call gives, made anew each time a deletion of its session has refused it.
+        """Make a call again whenever a deletion of its session refused it, and return its result.
 
-        The deletion is finished first, whoever has begun it.
+        The deletion is finished first, whichever process began it.
 
         Raises:
             StoreUnavailable: The session is deleted again and again, or its deletion does not end.
@@ -137,7 +142,7 @@ class Deletion:
         before = max([time(), *begun])  # the clock of another machine may be ahead
         key = uuid4().hex
         self._records.write(Kind.USER_DELETIONS, key, user_id=user_id, before=before)
-        self._deleted.note("user", user_id, datetime.fromtimestamp(before, UTC))
+        self._deleted.note("user", [user_id], datetime.fromtimestamp(before, UTC))
         return self._finish(key, user_id)
 
     def settle(self, user_id: str) -> None:
@@ -158,12 +163,12 @@ class Deletion:
 
     @apart
     def _finish(self, key: str, user_id: str) -> list[Part]:
-        """Erase what there was of a user when a deletion began; what became of each place.
+        """Erase a user's data from before the deletion began. Return the outcome for each place.
 
-        One at a time does that. Who comes second finds it done: what is there now was kept since.
+        One caller at a time does that. A second caller returns: the user's current data is newer.
 
         Args:
-            key: Of the deletion's note.
+            key: The key of the deletion's note.
             user_id: The user.
         """
         parts = [_LOG, *map(_of_block, [*self._absorber.blocks.values(), *self._manual_blocks])]
@@ -175,13 +180,13 @@ class Deletion:
             return [*parts, self._scrub()]
 
     def _erase_user(self, key: str, user_id: str, before: float, *, cleared: bool) -> list[Part]:
-        """Erase what there was of a user at a time; what was said since stays.
+        """Erase a user's data from before a time. Newer messages stay.
 
         Args:
-            key: Of the deletion's note.
+            key: The key of the deletion's note.
             user_id: The user.
             before: The time.
-            cleared: Whether what was kept outright is gone: what is there now was kept since.
+            cleared: Whether directly stored data is erased already. Its current data is newer.
         """
         if not cleared:
             self._shared.close(user_id)
@@ -192,7 +197,9 @@ class Deletion:
         sessions = [head.session_id for head in self._sessions(user_id)]
         # all are marked before the first is erased, so that none comes back if this stops half-way
         parts: list[Part] = []
-        for session_id in [name for name in sessions if self._mark(name, before)]:
+        marked = [name for name in sessions if self._mark(name, before)]
+        self._deleted.note("session", marked, datetime.fromtimestamp(before, UTC))
+        for session_id in marked:
             parts += self._erase(session_id)
         for block in self._absorber.blocks.values():
             resolve(block.delete(Scope(user_id)))

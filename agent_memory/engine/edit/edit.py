@@ -1,7 +1,7 @@
-"""The one way in which a log that is there is changed, whatever is to become of it.
+"""Edits of a stored log.
 
-In this order, so that it can stop anywhere: cursors go back, blocks forget, the log is rewritten.
-If it stops before the last step the log is as it was, and what was forgotten is absorbed again.
+Cursors go back first, blocks forget next, and the log changes last. If an edit stops before the
+last step, the log is unchanged, and blocks absorb again what they forgot.
 """
 
 from __future__ import annotations
@@ -14,19 +14,27 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft, Entry, Head, Lease, Scope, Span, empty_head
+from agent_memory.core.records import Draft, Entry, Head, Lease, Recall, Scope, Span, empty_head
+from agent_memory.core.shapes import role_of
 from agent_memory.core.threads import apart, given_up
-from agent_memory.engine.edit.plans import Drafts, LogEdit, Plan, answered, changed, popped
-from agent_memory.engine.edit.tombstones import Tombstones
+from agent_memory.engine.edit.plans import (
+    Drafts,
+    LogEdit,
+    Plan,
+    answered,
+    changed,
+    popped,
+    window_before,
+)
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import read_of
 from agent_memory.engine.processing.absorb import Absorber
-from agent_memory.engine.processing.dead_letters import DeadLetters
-from agent_memory.engine.recall.sent import SentContexts
+from agent_memory.engine.processing.failures import DeadLetters
+from agent_memory.engine.recall.prompt_log import SentContexts
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost, SessionDeleting
-from agent_memory.ltm_blocks.registry import erase_derived
-from agent_memory.stores.base import Store
+from agent_memory.ltm_blocks.registry import Tombstones, erase_derived
+from agent_memory.stores.base import SessionStore, Store
 from agent_memory.stores.log import check_owner
 
 logger = logging.getLogger(__name__)
@@ -39,32 +47,32 @@ Done = TypeVar("Done")
 def under_lease(
     leases: Leases,
     session_id: str,
-    look: Callable[[], Task | None],
+    find: Callable[[], Task | None],
     work: Callable[[Task, Lease], Done | None],
-    told: str,
+    consequence: str,
 ) -> Done | None:
-    """Work on a session under its lease, for as long as there is something to do.
+    """Work on a session under its lease, as long as there is something to do.
 
-    Whoever finds the session gone, comes second, or loses the lease half-way, looks again.
+    If the session is gone, another writer came first, or the lease is lost, `find` is called again.
 
     Args:
-        leases: The store's.
+        leases: The store's leases.
         session_id: The session.
-        look: Says what there is to do, of what is stored at that moment; None: nothing.
-        work: Does it; None where another writer came first.
-        told: What it means for the caller that another worker does not let go, and what to do.
+        find: Returns the task for the current state. None for nothing to do.
+        work: Does the task. Returns None if another writer came first.
+        consequence: For the error: what was not done, and what to do.
 
     Returns:
-        What was done; None where there was nothing to do, or is not any more.
+        The result of `work`. None if there was nothing to do.
 
     Raises:
-        StoreUnavailable: Another worker did not let go, and there is something to do still.
+        StoreUnavailable: Another worker did not release the session, and there is still a task.
     """
-    while look() is not None:
+    while find() is not None:
         with suppress(LeaseLost), leases.take(session_id, waiting=True) as lease:
-            while lease is not Unheld.GONE and (task := look()) is not None:
+            while lease is not Unheld.GONE and (task := find()) is not None:
                 if lease is Unheld.BUSY:
-                    raise busy(session_id, told)
+                    raise busy(session_id, consequence)
                 done = work(task, lease)
                 if done is not None:
                     return done
@@ -72,11 +80,11 @@ def under_lease(
 
 
 class Edited(NamedTuple):
-    """What an edit has done.
+    """The result of an edit.
 
     Attributes:
-        head: The head as it is stored now.
-        taken: The entries that are not in the log any more.
+        head: The stored head.
+        taken: The entries that left the log.
     """
 
     head: Head
@@ -84,17 +92,7 @@ class Edited(NamedTuple):
 
 
 class Editor:
-    """Edits logs.
-
-    Args:
-        store: The log, and what blocks keep beside it.
-        leases: Which keep absorbing off meanwhile.
-        absorber: Whose blocks forget.
-        dead_letters: What blocks could not absorb.
-        tombstones: What is to stay forgotten.
-        windows: What is kept of logs in memory.
-        sent: What models were sent of them.
-    """
+    """Edits logs."""
 
     def __init__(
         self,
@@ -115,37 +113,37 @@ class Editor:
         self._sent = sent
 
     def pop(self, session_id: str, count: int, user_id: str | None = None) -> list[Message]:
-        """Take messages back; see `AgentMemory.pop`."""
-        told = "Nothing was taken back; try again."
-        done = self.edit(session_id, popped(count), told, user_id=user_id)
+        """Remove the newest messages. See `AgentMemory.pop`."""
+        consequence = "Nothing was taken back; try again."
+        done = self.edit(session_id, popped(count), consequence, user_id=user_id)
         return [entry.message for entry in done.taken] if done else []
 
     def answer(
         self, part: Span, question: Message, drafts: Sequence[Draft], user_id: str | None
     ) -> Head | None:
-        """Put another answer in a former one's place, see `plans.answered`; the head afterwards.
+        """Replace the answer to a question and return the new head. See `plans.answered`.
 
         Returns:
-            None where the session is gone.
+            None if the session is gone.
 
         Raises:
-            InvalidInput: The session went on; nothing was changed.
+            InvalidInput: The session has new messages. Nothing was changed.
         """
         plan = answered(part, question, drafts)
-        told = "Nothing was replaced; try again."
-        done = self.edit(part.session_id, plan, told, user_id=user_id)
+        consequence = "Nothing was replaced; try again."
+        done = self.edit(part.session_id, plan, consequence, user_id=user_id)
         return done.head if done else None
 
     def save(
         self, session_id: str, messages: Sequence[Message], user_id: str | None, drafted: Drafts
     ) -> None:
-        """Have a session consist of these messages; it begins if need be.
+        """Replace a session's messages. A session that does not exist is created.
 
         Raises:
-            SessionOfAnotherUser: It has another user.
-            SessionDeleting: A deletion of it has begun.
-            UnsupportedOperation: None are given, and messages of it have expired.
-            StoreUnavailable: It is being absorbed, and what was absorbed is to be replaced.
+            SessionOfAnotherUser: It belongs to another user.
+            SessionDeleting: Its deletion has begun.
+            UnsupportedOperation: The list is empty, and messages have expired.
+            StoreUnavailable: A worker holds it, and absorbed messages must be replaced.
         """
         self.change(session_id, lambda log: messages, user_id, drafted)
 
@@ -156,11 +154,11 @@ class Editor:
         user_id: str | None,
         drafted: Drafts,
     ) -> Head:
-        """Have a session's log be what a function makes of it; as `save`. The head afterwards."""
+        """Replace a session's log with the result of a function, as `save`. Return the new head."""
         begins = empty_head(session_id, user_id, datetime.now(UTC))
         plan = changed(change, user_id, drafted)
-        told = "Nothing was changed; try again."
-        done = self.edit(session_id, plan, told, begins, user_id=user_id)
+        consequence = "Nothing was changed; try again."
+        done = self.edit(session_id, plan, consequence, begins, user_id=user_id)
         if done:
             return done.head
         there = self._store.head(session_id) or begins
@@ -172,35 +170,35 @@ class Editor:
         self,
         session_id: str,
         plan: Plan,
-        told: str,
+        consequence: str,
         begins: Head | None = None,
         *,
         user_id: str | None = None,
     ) -> Edited | None:
-        """Make a session's log what a plan says.
+        """Change a session's log according to a plan.
 
-        A plan that only adds disturbs nobody and waits for nobody. Others take the lease.
+        A plan that only adds takes no lease and waits for nobody. Other plans take the lease.
 
         Args:
             session_id: The session.
-            plan: Says what is to become of it; asked again whenever somebody else came first.
-            told: See `under_lease`.
-            begins: The head to begin a session with, where there is none.
-            user_id: Whose it has to be; the plan sees no other's.
+            plan: Returns the change. It is called again after each concurrent write.
+            consequence: See `under_lease`.
+            begins: The first head of a session that does not exist yet.
+            user_id: The user it must belong to. The plan sees no other user's session.
 
         Returns:
-            What was done; None where there is nothing to do, or no such session.
+            The result. None if there is nothing to do, or no such session.
 
         Raises:
-            SessionOfAnotherUser: It is another's.
-            SessionDeleting: The session is to begin, and a deletion of it is not finished.
-            StoreUnavailable: Another worker did not let go of the session; nothing was changed.
+            SessionOfAnotherUser: It belongs to another user.
+            SessionDeleting: The session must be created, but its deletion is not finished.
+            StoreUnavailable: Another worker did not release the session. Nothing was changed.
         """
         known: LogEdit | None = None
 
-        def look() -> LogEdit | None:
+        def find() -> LogEdit | None:
             nonlocal known
-            if given_up():  # what was said since is not what was to be changed
+            if given_up():  # the caller is gone: do not change messages that came later
                 return None
             head = self._head(session_id, begins)
             if head is not None:
@@ -209,24 +207,26 @@ class Editor:
                 known = plan(head, self._log(head)) if head else None
             return known
 
-        def look_further() -> LogEdit | None:
-            found = look()
+        def find_conflicting() -> LogEdit | None:
+            found = find()
             return None if found is None or found.only_adds else found
 
-        while (found := look()) is not None:
+        while (found := find()) is not None:
             if found.only_adds:
                 done = self._commit(found)
             else:
-                done = under_lease(self._leases, session_id, look_further, self._edit, told)
+                done = under_lease(
+                    self._leases, session_id, find_conflicting, self._edit, consequence
+                )
             if done is not None:
                 return done
         return None
 
     def reach(self, block: str, head: Head, end: int) -> int:
-        """The seq after which a block forgets, when nothing after seq `end` is to count.
+        """Return the seq after which a block deletes records if entries after `end` leave.
 
-        It lies before what the block made, or failed to make, of messages on both sides: that is
-        made anew of those that stay.
+        It lies before the records and dead letters that span `end`. The block derives them again
+        from the messages that stay.
         """
         letters = self._dead_letters.dead(block, head.session_id)
         cut = [letter.first - 1 for letter in letters if letter.last > end]
@@ -236,7 +236,7 @@ class Editor:
             for record in self._store.records(block, owner)
             if record.session_id == head.session_id and record.first <= end < record.last
         ]
-        return max(head.expired, min([end, *cut]))  # what has expired could not be made anew
+        return max(head.expired, min([end, *cut]))  # records of expired entries are not repeatable
 
     def _head(self, session_id: str, begins: Head | None) -> Head | None:
         head = self._store.head(session_id)
@@ -259,7 +259,7 @@ class Editor:
         return read
 
     def _edit(self, edit: LogEdit, lease: Lease) -> Edited | None:
-        """Do it; None where another writer came first."""
+        """Do an edit. None if another writer came first."""
         head, session_id = edit.before, edit.before.session_id
         names = dict.fromkeys((*self._absorber.blocks, *head.cursors))
         reaches = {
@@ -271,7 +271,7 @@ class Editor:
             for name, cursor in head.cursors.items()
         }
         rewound = self._rewound(head, cursors, lease)
-        if rewound is None or rewound.end != head.end:  # messages came
+        if rewound is None or rewound.end != head.end:  # new messages arrived
             return None
         for name, reach in reaches.items():
             self._forget(name, head, rewound, min(reach, edit.since), lease)
@@ -283,7 +283,7 @@ class Editor:
         return self._commit(replace(edit, after=after), lease)
 
     def _rewound(self, head: Head, cursors: Mapping[str, int], lease: Lease) -> Head | None:
-        """The head with its cursors put back, before anything is forgotten."""
+        """Return the head with its cursors put back, before blocks delete records."""
         if cursors == head.cursors:
             return head
         moved = self._store.move(replace(head, cursors=dict(cursors)), lease=lease)
@@ -292,18 +292,20 @@ class Editor:
         return moved
 
     def _forget(self, name: str, before: Head, rewound: Head, after: int, lease: Lease) -> None:
-        """Have a block forget what derives from entries after a seq, whatever its cursor says: a
-        worker that died may have left records past it."""
+        """Have a block delete records of entries after a seq, regardless of its cursor.
+
+        A worker that died may have left records past the cursor.
+        """
         scope = Scope(rewound.user_id, rewound.session_id, after, lease)
         block = self._absorber.blocks.get(name)
         if block is not None:
             self._absorber.forget(block, rewound, scope)
             return
         erase_derived(self._store, name, scope)
-        if before.cursors.get(name, 0) > rewound.cursors.get(name, 0) > 0:  # it goes on from there
+        if before.cursors.get(name, 0) > rewound.cursors.get(name, 0) > 0:  # absorbs on from there
             logger.warning(
-                "block %r absorbed session %r and is not configured now: what it keeps of messages "
-                "that are gone was deleted in this store, and nowhere else",
+                "block %r absorbed session %r and is not configured now: its records of removed "
+                "messages were deleted in this store, and nowhere else",
                 name,
                 rewound.session_id,
             )
@@ -315,3 +317,57 @@ class Editor:
         self._windows.forget(stored.session_id)
         self._store.schedule(stored, 0)
         return Edited(stored, edit.taken)
+
+
+_PAGE = 64
+
+
+class Regeneration:
+    """Reads sessions as if their newest question had just been asked."""
+
+    def __init__(self, store: SessionStore, windows: Windows, editor: Editor) -> None:
+        self._store = store
+        self._windows = windows
+        self._editor = editor
+
+    def question(self, head: Head) -> Entry | None:
+        """Return the newest user message. None if the log has none."""
+        end = head.end
+        while end > head.expired:
+            after = max(head.expired, end - _PAGE)
+            for entry in reversed(self._read(head, after, end)):
+                if role_of(entry.message) == "user":
+                    return entry
+            end = after
+        return None
+
+    def before(self, head: Head, question: Entry) -> tuple[Head, list[Entry]]:
+        """Return the head and the window without the question and all that followed it."""
+        end = question.seq - 1
+        if head.start <= end:
+            shown = [entry for entry in self._windows.of(head) if entry.seq <= end]
+        else:  # the window, and the summary, begin after the question
+            head = window_before(head, end, lambda after, upto: self._read(head, after, upto))
+            shown = self._read(head, head.start, end)
+        return replace(head, end=end, total=question.total - question.tokens), shown
+
+    def without(
+        self, head: Head, question: Entry, found: Mapping[str, Sequence[Recall]]
+    ) -> dict[str, list[Recall]]:
+        """Return the recalls that derive neither from the question nor from later messages."""
+        kept: dict[str, list[Recall]] = {}
+        for block, recalls in found.items():
+            last = min(self._editor.reach(block, head, question.seq), question.seq - 1)
+            kept[block] = [
+                recall
+                for recall in recalls
+                if not any(name == head.session_id and seq > last for name, seq in recall.sources)
+            ]
+        return kept
+
+    def messages_after(self, head: Head, after: int) -> list[Message]:
+        """Return the messages after a seq."""
+        return [entry.message for entry in self._read(head, after, head.end)]
+
+    def _read(self, head: Head, after: int, upto: int) -> list[Entry]:
+        return read_of(self._store, head, after=after, limit=upto - after)

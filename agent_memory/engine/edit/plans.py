@@ -1,6 +1,6 @@
-"""What an edit makes of a session's log: a pop, another answer, another list, a redaction.
+"""Plans of edits to a session's log: a pop, another answer, a new list, a redaction.
 
-Pure: a plan reads the log through what it is given for that, and changes nothing.
+Pure: a plan reads the log through its arguments and changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from agent_memory.core.limits import check_callable
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Span
-from agent_memory.core.redacted import redacted_message
+from agent_memory.core.redaction import redacted_message
 from agent_memory.core.window import begun_anew, ruled
 from agent_memory.errors import (
     InvalidInput,
@@ -22,27 +22,26 @@ from agent_memory.errors import (
 from agent_memory.stores.log import entries_after, entry_for_caller
 
 Log = Callable[[int, int], Sequence[Entry]]
-"""Gives the entries of a session after a seq, up to another, as far as its log has them."""
+"""Returns the entries of a session after a seq, up to another, as far as its log has them."""
 
 Drafts = Callable[[Sequence[Message]], list[Draft]]
-"""Counts what messages cost."""
+"""Returns drafts of messages, with their token counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEdit:
-    """What makes a session's log another one.
+    """A change of a session's log.
 
     Attributes:
-        before: The head that it was made for.
-        after: The head that goes with the other log; end, total and version as before.
+        before: The head for which it was planned.
+        after: The head of the new log, with the end, total and version of `before`.
         end: The seq up to which the log stays.
-        entries: What follows it.
-        taken: What followed it before, where that is not in the log any more.
-        since: Blocks forget what derives from entries after this seq: `end`, or a seq before it
-            where entries that have expired are not to count any more either.
-        anew: Names of the blocks that absorb the session from its beginning.
-        redacts: Whether the entries are those that were there, redacted: of what was to stay
-            forgotten they say nothing else.
+        entries: The entries after it.
+        taken: The removed entries, if they leave the log.
+        since: Blocks delete records that derive from entries after this seq. It is `end`, or less
+            if expired entries should no longer count either.
+        anew: Names of the blocks that absorb the session from the beginning.
+        redacts: Whether the entries are the old ones, redacted. Then tombstones stay unchanged.
     """
 
     before: Head
@@ -56,32 +55,32 @@ class LogEdit:
 
     @property
     def only_adds(self) -> bool:
-        """Whether all that is there stays. Nothing is to be forgotten then."""
+        """Whether all entries stay, so that no block has to delete anything."""
         return self.end == self.before.end
 
 
 Plan = Callable[[Head, Log], LogEdit | None]
-"""Says what is to become of a session as it is now; None: nothing. What it raises is raised."""
+"""Returns the change for a session's current state. None for no change. Its errors are raised."""
 
 
 def splice(
     head: Head, end: int, taken: Sequence[Entry], drafts: Sequence[Draft], log: Log
 ) -> LogEdit:
-    """The edit that puts messages in the place of all that follows a seq.
+    """Return the edit that replaces all entries after a seq.
 
     Args:
-        head: The session's.
+        head: The session's head.
         end: The seq.
-        taken: What follows it now.
-        drafts: What is to follow it.
-        log: The session's.
+        taken: The current entries after it.
+        drafts: The new messages after it.
+        log: Reads the session's log.
     """
-    total = head.total - sum(one.counted for one in taken)
+    total = head.total - sum(entry.counted for entry in taken)
     entries = entries_after(head.session_id, end, total, drafts)
     after = head
     if any(draft.message.is_system for draft in drafts):
         after = ruled(head, drafts)
-    elif any(one.message.is_system for one in taken):
+    elif any(entry.message.is_system for entry in taken):
         after = ruled(head, log(head.expired, end))
     if taken:
         after = window_before(after, end, log)
@@ -89,7 +88,7 @@ def splice(
 
 
 def window_before(head: Head, end: int, log: Log) -> Head:
-    """The head of a session whose log is cut at a seq: a window that began later begins anew."""
+    """Return the head for a log that is cut at a seq. A window that began later is reset."""
     if head.start < end:
         return head
     first = log(head.expired, head.expired + 1)
@@ -97,10 +96,10 @@ def window_before(head: Head, end: int, log: Log) -> Head:
 
 
 def popped(count: int) -> Plan:
-    """Takes the newest messages away."""
+    """Return a plan that removes the newest messages."""
 
     def plan(head: Head, log: Log) -> LogEdit | None:
-        least = head.expired + 1 if head.expired else 0  # or seqs would begin anew
+        least = head.expired + 1 if head.expired else 0  # an empty log would restart the seqs
         end = max(least, head.end - count)
         return splice(head, end, log(end, head.end), (), log) if end < head.end else None
 
@@ -108,12 +107,12 @@ def popped(count: int) -> Plan:
 
 
 def answered(part: Span, question: Message, drafts: Sequence[Draft]) -> Plan:
-    """Puts another answer right after a question, should that still be the newest.
+    """Return a plan that replaces the answer to a question, if it is still the newest question.
 
     System messages that came with the former answer stay, before the new one.
 
     Args:
-        part: From the question to the newest message, when it was asked again.
+        part: From the question to the newest message, at the time of `regenerate`.
         question: The question.
         drafts: The answer.
     """
@@ -126,23 +125,23 @@ def answered(part: Span, question: Message, drafts: Sequence[Draft]) -> Plan:
                 "Nothing was replaced; call regenerate() anew."
             )
         taken = log(part.first, part.last)
-        rules = [one for one in taken if one.message.is_system]
-        kept = [Draft(one.message, one.tokens, one.encoding) for one in rules]
-        return splice(head, part.first, taken, [*kept, *drafts], log)
+        rules = [entry for entry in taken if entry.message.is_system]
+        system_drafts = [Draft(entry.message, entry.tokens, entry.encoding) for entry in rules]
+        return splice(head, part.first, taken, [*system_drafts, *drafts], log)
 
     return plan
 
 
 def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) -> Plan:
-    """Has a session consist of a list of messages.
+    """Return a plan that replaces a session's messages with a list.
 
-    What agrees with the log from its beginning stays as it is there. A block that has absorbed more
-    than that begins the session anew: only so does it forget the rest wherever it keeps it.
+    Messages at the beginning that equal the log stay. A block that has absorbed more than these
+    absorbs the session from the beginning. Otherwise it would not delete all records of the rest.
 
     Args:
         messages: The list.
-        user_id: Whose the session is to be, if it is nobody's.
-        drafted: Counts the messages that are new.
+        user_id: The user for a session without one.
+        drafted: Returns drafts of the new messages.
     """
 
     def plan(head: Head, log: Log) -> LogEdit | None:
@@ -155,7 +154,7 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
             return had[after - head.expired : upto - head.expired]
 
         edit = splice(head, end, had[same:], drafted(messages[same:]), read)
-        if user_id is not None and head.user_id is None:  # absorbed once more, as the user's
+        if user_id is not None and head.user_id is None:  # blocks absorb it again for the user
             after = replace(edit.after, user_id=user_id, cursors={})
             return replace(edit, after=after, anew=frozenset(head.cursors))
         if head.version and edit.only_adds and not edit.entries:
@@ -169,36 +168,38 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
 def changed(
     change: Callable[[list[Entry]], Iterable[Any]], user_id: str | None, drafted: Drafts
 ) -> Plan:
-    """Has a session consist of what a function makes of its log; see `listed`.
+    """Return a plan that replaces a session's log with the result of a function. See `listed`.
 
     Args:
         change: The function.
-        user_id: Whose the session is to be, if it is nobody's.
-        drafted: Counts the messages that are new.
+        user_id: The user for a session without one.
+        drafted: Returns drafts of the new messages.
 
     Raises:
-        InvalidInput: It is no function.
+        InvalidInput: It is not a function.
     """
     check_callable("change", change)
 
     def plan(head: Head, log: Log) -> LogEdit | None:
-        given = change([entry_for_caller(entry) for entry in log(head.expired, head.end)])
-        messages = [one.message if isinstance(one, Entry) else one for one in given_back(given)]
+        edited = change([entry_for_caller(entry) for entry in log(head.expired, head.end)])
+        messages = [
+            one.message if isinstance(one, Entry) else one for one in entries_and_messages(edited)
+        ]
         return listed(messages, user_id, drafted)(head, log)
 
     return plan
 
 
-def given_back(given: object) -> list[Entry | Message]:
-    """What a function made of a log, one by one.
+def entries_and_messages(value: object) -> list[Entry | Message]:
+    """Return the messages and entries of a function's result.
 
     Raises:
-        InvalidMessage: It is no list of entries and messages.
+        InvalidMessage: It is not a list of entries and messages.
     """
-    if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
-        raise InvalidMessage("Give back a list of entries or messages: all of the log.")
+    if not isinstance(value, Iterable) or isinstance(value, str | Mapping):
+        raise InvalidMessage("Return a list of entries or messages: the whole new log.")
     return [
-        each for one in given for each in ([one] if isinstance(one, Entry) else Message.all_of(one))
+        each for one in value for each in ([one] if isinstance(one, Entry) else Message.all_of(one))
     ]
 
 
@@ -206,14 +207,14 @@ def _check_list(head: Head, messages: Sequence[Message]) -> None:
     if head.expired and not messages:
         raise UnsupportedOperation(
             f"Session {head.session_id!r} cannot be made empty: messages of it have expired, and "
-            "the numbers of new ones go on from theirs. Clear it."
+            "new ones must continue their numbers. Delete the session instead (`clear` a history)."
         )
 
 
 def agreeing(log: Sequence[Entry], messages: Sequence[Message]) -> int:
-    """How many messages a log and a list have in common from their beginning.
+    """Return how many messages a log and a list have in common from the beginning.
 
-    A message that was given without a time of its own agrees with one that was so too, whenever.
+    Two messages without a time of their own are equal, whenever they were stored.
     """
     for count, (entry, message) in enumerate(zip(log, messages, strict=False)):
         if entry.message.to_json() != message.to_json():
@@ -224,36 +225,41 @@ def agreeing(log: Sequence[Entry], messages: Sequence[Message]) -> int:
 def redacted(
     head: Head, log: Log, theirs: Callable[[Message | None], bool], noted: int | None
 ) -> LogEdit | None:
-    """The edit that empties somebody's messages, each at its place; None where there are none.
+    """Return the edit that empties the messages of an author in place. None if there are none.
 
     Args:
-        head: The session's.
-        log: The session's.
-        theirs: Whether a message is to be redacted.
-        noted: A seq before which none of theirs was, where that is known: the log may have lost
-            messages of theirs by now.
+        head: The session's head.
+        log: Reads the session's log.
+        theirs: Returns whether a message must be redacted.
+        noted: A seq before which the author wrote nothing, if known. The log may no longer have all
+            of the author's messages.
     """
     had = log(head.expired, head.end)
-    said = [entry.seq for entry in had if theirs(entry.message)]
-    if noted is not None and noted <= head.expired:  # they said what the log has no more, too
-        said = [noted, *said]
-    if not said and theirs(head.system):  # nobody knows since when
-        said = [1]
-    if not said:
+    seqs = [entry.seq for entry in had if theirs(entry.message)]
+    if noted is not None and noted <= head.expired:  # expired messages of the author count too
+        seqs = [noted, *seqs]
+    if not seqs and theirs(head.system):  # the position is unknown
+        seqs = [1]
+    if not seqs:
         return None
-    first, after = said[0], head
+    first, after = seqs[0], head
     end = max(first - 1, head.expired)
     if theirs(head.system):
         after = ruled(after, [entry for entry in had if not theirs(entry.message)])
     if head.summary is not None and head.summary.upto >= first and had:
         after = begun_anew(after, had[0])
-    entries = [_emptied(one) if theirs(one.message) else one for one in had if one.seq > end]
+    entries = [
+        _emptied(entry) if theirs(entry.message) else entry for entry in had if entry.seq > end
+    ]
     return LogEdit(head, after, end, entries, (), since=first - 1, redacts=True)
 
 
 def _emptied(entry: Entry) -> Entry:
-    """The entry without its words. What it adds to the running total stays, so that no total
-    changes; without the name of an encoding, a context counts it anew."""
+    """Return the entry without its text.
+
+    Its share of the running total stays, so that no total changes. Without an encoding, a context
+    counts it again.
+    """
     return replace(
         entry, message=redacted_message(entry.message), tokens=entry.counted, encoding=""
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Literal
 from agent_memory.core.damage import Damage
 from agent_memory.core.receipts import Part, Receipt, digest_of, merged
 from agent_memory.core.records import Head, Record, Scope
-from agent_memory.core.reserved import DELETED
+from agent_memory.core.system_collections import DELETED
 from agent_memory.engine.paging import all_heads, read_of
 from agent_memory.engine.values.items import is_owned
 from agent_memory.errors import Damaged, InvalidInput, Undecryptable, UnsupportedOperation
 from agent_memory.ltm_blocks.base import record_id
+from agent_memory.ltm_blocks.registry import registered_elsewhere
 from agent_memory.stores.base import RecordStore, Store
 from agent_memory.stores.damage import noted
 
@@ -29,26 +30,28 @@ class Deleted:
     """Which sessions and users were deleted: a tombstone each, without their id or any text.
 
     Args:
-        store: Where they are kept.
+        store: The store that holds them.
     """
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
 
-    def note(self, kind: str, name: str, at: datetime) -> None:
-        """A session or a user is deleted, as it was at a time."""
-        self._store.put_records(DELETED.name, [replace(_tombstone(kind, name), created_at=at)])
+    def note(self, kind: str, names: Iterable[str], at: datetime) -> None:
+        """Note that sessions or users are deleted, as they were at a time."""
+        stones = [replace(_tombstone(kind, name), created_at=at) for name in names]
+        self._store.put_records(DELETED.name, stones)
 
     def since(self, head: Head) -> datetime | None:
         """When a session that had begun before was deleted, or its user; None: neither was."""
-        named = [("session", head.session_id), ("user", head.user_id)]
-        stones = [
-            stone.created_at
-            for kind, name in named
-            if name is not None
-            for stone in self._store.records(DELETED.name, _tombstone(kind, name).owner)
-        ]
-        return max((at for at in stones if at >= head.created_at), default=None)
+        stones = [self.at("session", head.session_id), self.at("user", head.user_id)]
+        return max((at for at in stones if at and at >= head.created_at), default=None)
+
+    def at(self, kind: str, name: str | None) -> datetime | None:
+        """Return when a session or a user was deleted last; None where neither was."""
+        if name is None:
+            return None
+        stones = self._store.records(DELETED.name, _tombstone(kind, name).owner)
+        return max((stone.created_at for stone in stones), default=None)
 
     def lift(self, head: Head) -> None:
         """A session is brought back after all."""
@@ -62,8 +65,9 @@ class Receipts:
         store: The store.
         namespace: The deployment's.
         keys: Sign them; None: they are not signed.
-        outside: What no deletion reaches, beside backups.
+        outside: Places that no deletion reaches, besides backups.
         volatile: Whether the store ends with the process.
+        reached: The names of the blocks whose own databases are open here.
     """
 
     def __init__(
@@ -73,22 +77,26 @@ class Receipts:
         keys: Keys | None,
         outside: Sequence[Part],
         volatile: bool,
+        reached: Collection[str],
     ) -> None:
         self._store = store
         self._namespace = namespace
         self._keys = keys
         self._outside = (*outside, BACKUPS)
         self._volatile = volatile
+        self._reached = frozenset(reached)
 
     def of_deletion(
         self, kind: Literal["session", "user"], name: str, parts: Iterable[Part]
     ) -> Receipt:
-        """Of the deletion of a session or a user, by its id."""
-        every = merged([*parts, *self._outside])
-        return self._signed(Receipt(kind, name, self._namespace, _now(), every))
+        """Return the receipt for the deletion of a session or a user."""
+        made = Receipt(kind, name, self._namespace, _now(), ())
+        unread = _unread(made, self._unread_files())
+        every = merged([*parts, *self._elsewhere(), *unread, *self._outside])
+        return self._signed(replace(made, parts=every))
 
     def checkpoint(self, head: Head, blocks: Iterable[str]) -> Receipt:
-        """Of how far a session is durable; see `AgentMemory.checkpoint`.
+        """Return a receipt for the durable part of a session; see `AgentMemory.checkpoint`.
 
         Raises:
             InvalidInput: It was deleted meanwhile.
@@ -97,6 +105,7 @@ class Receipts:
         if self._volatile:
             log = Part("log", "not supported", "This store ends with the process.")
         parts = [log, *(_absorbed(head, name) for name in blocks)]
+        self._store.sync()
         made = Receipt("checkpoint", head.session_id, self._namespace, _now(), tuple(parts))
         last = read_of(self._store, head, after=head.end - 1, limit=1)
         if head.end and not last:
@@ -106,15 +115,27 @@ class Receipts:
         return self._signed(made)
 
     def verify(self, receipt: Receipt) -> Receipt:
-        """What holds of a receipt now; see `operations.verify`."""
+        """Check a receipt against the store as it is now; see `operations.verify`."""
         checks = {"session": self._session, "user": self._user, "checkpoint": self._checkpoint}
         with noted() as damaged:
             parts = [self._signature(receipt), *checks[receipt.kind](receipt)]
-        parts += _unread(receipt, damaged)
+        parts += _unread(receipt, [*damaged, *self._unread_files()])
         if receipt.namespace != self._namespace:
             told = f"It is of namespace {receipt.namespace!r}, this is {self._namespace!r}."
             parts = [Part("namespace", "failed", told)]
         return replace(receipt, at=_now(), parts=merged(parts), signature=None)
+
+    def _elsewhere(self) -> list[Part]:
+        """The blocks whose own databases are not open here."""
+        told = "It has a database of its own, which is not configured here."
+        names = registered_elsewhere(self._store) - self._reached
+        return [Part(f"block {name!r}", "not supported", told) for name in sorted(names)]
+
+    def _unread_files(self) -> list[Damaged]:
+        """The files of the store that cannot be read: whatever lists sessions passes them over."""
+        with noted() as damaged:
+            self._store.sessions(limit=1)
+        return [error for error in damaged if error.damage and error.damage.kind == "file"]
 
     def _signed(self, receipt: Receipt) -> Receipt:
         if self._keys is None:
@@ -178,7 +199,7 @@ class Receipts:
         yield from self._left(is_left)
 
     def _left(self, is_left: Callable[[Record], bool]) -> Iterator[Part]:
-        """What is kept of it in this store: each collection by its name, records and vectors."""
+        """Yield a part for each collection of this store that still has such records or vectors."""
         left = Counter(name for name, record in self._store.all_records() if is_left(record))
         for name in self._store.vector_blocks():
             try:
@@ -187,23 +208,34 @@ class Receipts:
             except UnsupportedOperation:  # encrypted
                 yield Part(f"vectors of {name!r}", "not supported", "They can't be looked through.")
         yield Part("records")
+        yield from self._elsewhere()
         for name, count in sorted(left.items()):
             if count:
                 yield Part(f"records of {name!r}", "failed", f"Records that are there: {count}.")
 
 
 def _unread(receipt: Receipt, damaged: Sequence[Damaged]) -> Iterator[Part]:
-    """What was passed over: what a receipt is about, and what may be."""
+    """Yield a part for damaged data that was skipped and that the receipt covers, or may cover."""
     if not damaged:
         return
-    told = f"{len(damaged)} records can't be read: `agent-memory doctor` names them."
-    its = any(_is_about(receipt, error.damage) for error in damaged)
+    found = {str(error): error.damage for error in damaged}
+    told = f"{len(found)} records can't be read: `agent-memory doctor` names them."
+    about = [damage for damage in found.values() if _is_about(receipt, damage)]
+    its = bool(about)
+    # a file's name may tell the id of somebody else's session
+    if files := sorted(
+        one.path for one in found.values() if one and one.path and (one in about or not one.owners)
+    ):
+        told = f"{told} Look into {', '.join(files)}."
     yield Part("what is damaged", "failed" if its else "not supported", told)
 
 
 def _is_about(receipt: Receipt, damage: Damage | None) -> bool:
     if damage is None:
         return False
+    if damage.kind == "file":
+        owner = Scope(receipt.id if receipt.kind == "user" else None, receipt.id).owner
+        return any(is_owned(one, owner) for one in damage.owners)
     if receipt.kind == "session":
         return damage.session_id == receipt.id
     head = damage.head

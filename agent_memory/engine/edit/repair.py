@@ -1,4 +1,4 @@
-"""Finding what is damaged in a store, and making anew what the log has still."""
+"""Repair: find damaged records in a store, and restore them from the log if possible."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a look at all records has found.
+    """The result of a check of all records.
 
     Attributes:
-        damaged: What cannot be read, each once.
-        sessions: How many were looked at.
-        is_whole: Whether all there is was looked at: else time ran out.
+        damaged: The unreadable records, without repetitions.
+        sessions: The number of sessions checked.
+        is_whole: Whether the check is complete. Otherwise time ran out.
     """
 
     damaged: list[Damaged]
@@ -47,12 +47,7 @@ class Looked:
 
 
 def look(store: Store, seconds: float = inf) -> Looked:
-    """Read all that a store holds, for what is damaged.
-
-    Args:
-        store: The store.
-        seconds: How long it may take, about.
-    """
+    """Read all records of a store for about `seconds`, and return the damaged ones."""
     deadline, sessions, is_whole = monotonic() + seconds, 0, True
     with noted() as damaged:
         for _ in _steps(store, damaged):
@@ -65,7 +60,7 @@ def look(store: Store, seconds: float = inf) -> Looked:
 
 
 def _steps(store: Store, damaged: list[Damaged]) -> Iterator[None]:
-    """Walk a store, with a pause after each session and all that follows the last."""
+    """Read a store, and yield after each session. The last step reads everything else."""
     for head in all_heads(store):
         _tried(damaged, partial(_read, store, head))
         yield
@@ -104,15 +99,7 @@ def _read(store: Store, head: Head) -> None:
 
 
 class Repair:
-    """Puts right what is damaged.
-
-    Args:
-        store: The store.
-        leases: Which keep other workers off meanwhile.
-        absorber: Whose blocks absorb again.
-        deletion: Deletes what cannot be told whose it is.
-        windows: What is kept of logs in memory.
-    """
+    """Repairs damaged records."""
 
     def __init__(
         self,
@@ -129,34 +116,36 @@ class Repair:
         self._windows = windows
 
     def plan(self, error: Damaged) -> str | None:
-        """What `run` would do about it, in a sentence; None where nothing can be done here, as for
-        what a block absorbed that is not configured here."""
+        """Describe what `run` would do, in a sentence. None if nothing can be done here.
+
+        An example is a record of a block that is not configured here.
+        """
         damage = error.damage
-        if damage is None or isinstance(error, Undecryptable):
+        if damage is None or damage.kind == "file" or isinstance(error, Undecryptable):
             return None
-        if damage.kind == "session" and damage.head is None:  # pages of the file, for a backup
+        if damage.kind == "session" and damage.head is None:  # damaged file pages need a backup
             return None
         if damage.kind == "message":
-            return "It will be replaced by a note that it is lost; what blocks made of it stays."
+            return "It will be replaced by a note that it is lost. Records derived from it stay."
         if damage.kind == "session":
             if damage.is_known:
-                return f"Made anew from its log: {', '.join(damage.broken)}."
+                return f"It will be restored from its log: {', '.join(damage.broken)}."
             return (
-                "IT WILL BE DELETED with all its messages and what derives from them: nothing "
-                "tells whose it is, or where it ends."
+                "IT WILL BE DELETED with all its messages and derived records: neither its owner "
+                "nor its end is known."
             )
         if damage.block not in self._absorber.blocks and self._follows(damage):
             return None
         if self._absorbed(damage):
             return f"{damage.block} will absorb session {readable(damage.session_id)!r} again."
         if damage.owner:
-            return "It will be made anew from what it listed."
+            return "It will be restored from the records that it listed."
         if damage.kind == "vector" and not damage.session_id:
             return None
-        return "IT WILL BE DELETED: it derives from no log that could give it back."
+        return "IT WILL BE DELETED: it cannot be derived again from a log."
 
     def run(self, error: Damaged) -> None:
-        """Do what was planned. Safe to repeat."""
+        """Do what `plan` describes. Safe to repeat."""
         damage = error.damage
         if damage is None or self.plan(error) is None:
             return
@@ -178,15 +167,15 @@ class Repair:
         return head is not None and damage.seq > head.expired
 
     def _follows(self, damage: Damage) -> bool:
-        """Whether a record derives from a log, which its block has absorbed."""
+        """Return whether a record derives from a log that its block has absorbed."""
         head = head_or_rest(self._store, damage.session_id) if damage.session_id else None
         return head is not None and damage.block in head.cursors
 
     def _drop(self, damage: Damage) -> None:
-        """Remove a record; with a vector, the session's later ones go, and come back.
+        """Remove a record. For a vector, the session's later ones are removed and derived again.
 
-        The block goes back to the session's beginning first, and nobody feeds it meanwhile: whoever
-        is killed between the two has lost nothing.
+        The block's cursor is reset first, and no worker feeds the block meanwhile. A process that
+        is killed between the two steps therefore loses nothing.
         """
         session_id = damage.session_id
         if damage.block not in self._absorber.blocks or not session_id:
@@ -209,7 +198,7 @@ class Repair:
             )
 
     def _search(self, damage: Damage) -> None:
-        """Whoever searches what a catalog lists writes it anew where it cannot be read."""
+        """Run a search, which restores an unreadable catalog."""
         from agent_memory.retrieval.query import Query
 
         self._store.search_vectors(damage.block, damage.owner, Query(), 1)
@@ -226,9 +215,9 @@ class Repair:
             raise busy(session_id, _NOTHING_DONE)
 
     def _rebuild(self, session_id: str) -> Head | None:
-        """Write a head whose damaged parts follow from the log; None where another came first."""
+        """Restore the damaged parts of a head from the log. None if another writer came first."""
         try:
-            return self._store.head(session_id)  # somebody has done it
+            return self._store.head(session_id)  # already repaired
         except Damaged as error:
             if error.damage is None or error.damage.head is None:
                 raise
@@ -240,8 +229,8 @@ class Repair:
             head = replace(head, expired=expired, start=expired, start_total=total)
             head = replace(head, pinned=(), pinned_tokens=0, summary=None)
         if broken & _SYSTEM:
-            said = self._system(session_id, head.expired)
-            message, tokens = (said.message, said.tokens) if said else (None, 0)
+            entry = self._system(session_id, head.expired)
+            message, tokens = (entry.message, entry.tokens) if entry else (None, 0)
             head = replace(head, system=message, system_tokens=tokens)
         return self._store.move(head)
 
@@ -249,13 +238,13 @@ class Repair:
         found = None
         while True:
             entries, reached = read_around(self._store, session_id, after, _PAGE)
-            found = next((one for one in reversed(entries) if one.message.is_system), found)
+            found = next((entry for entry in reversed(entries) if entry.message.is_system), found)
             if reached == after:
                 return found
             after = reached
 
     def _replace(self, session_id: str) -> Head | None:
-        """Write a log without its damaged messages; None where another writer came first."""
+        """Replace damaged messages in a log. None if another writer came first."""
         head = head_or_rest(self._store, session_id)
         if head is None:
             return None
@@ -263,22 +252,22 @@ class Repair:
         return self._store.rewrite(head, first - 1, entries) if entries else head
 
     def _mended(self, head: Head) -> tuple[int, list[Entry]]:
-        """The log from the first damaged message on, with notes in the place of such; and its
-        seq."""
+        """Return the seq of the first damaged message, and the log from there on with notes in
+        place of damaged messages."""
         entries: list[Entry] = []
         at, first, missing = head.expired, 0, []
         before: Entry | None = None
         while at < head.end:
             with noted() as damaged:
-                some, reached = read_around(self._store, head.session_id, at, _PAGE)
+                found, reached = read_around(self._store, head.session_id, at, _PAGE)
             for error in damaged:
-                if isinstance(error, Undecryptable):  # whoever has a copy may put it back
+                if isinstance(error, Undecryptable):  # a copy with the key may exist
                     raise error
             if reached == at:
                 break
-            there = {entry.seq: entry for entry in some}
+            readable_entries = {entry.seq: entry for entry in found}
             for seq in range(at + 1, reached + 1):
-                entry = there.get(seq)
+                entry = readable_entries.get(seq)
                 if entry is None:
                     missing.append(seq)
                     first = first or seq
@@ -292,15 +281,15 @@ class Repair:
 
 
 def _notes(seqs: list[int], before: Entry | None, after: Entry | None, head: Head) -> list[Entry]:
-    """What stands for lost messages between two others: together they take what those took."""
+    """Return notes for lost messages, with the tokens of those messages."""
     beside = before or after
     since = before.total if before else head.start_total if head.start == head.expired else 0
     total = after.before if after else since
     tokens = max(0, total - since)
-    made = beside.created_at if beside else head.created_at
-    message = Message(role="assistant", content=LOST, created_at=made)
+    created_at = beside.created_at if beside else head.created_at
+    message = Message(role="assistant", content=LOST, created_at=created_at)
     encoding = beside.encoding if beside else ""
     return [
-        Entry(head.session_id, seq, message, 0 if at else tokens, total, encoding, made)
+        Entry(head.session_id, seq, message, 0 if at else tokens, total, encoding, created_at)
         for at, seq in enumerate(seqs)
     ]

@@ -1,4 +1,4 @@
-"""Asking a question again, and putting the new answer in the old one's place."""
+"""Regeneration: asking a question again, and replacing the old answer by the new one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agent_memory.core.once import digest_of
+from agent_memory.core.idempotency import digest_of
 from agent_memory.core.records import Span
 from agent_memory.core.turns import Turn, turn_of
 from agent_memory.engine.append import Appender
-from agent_memory.engine.edit.edit import Editor
-from agent_memory.engine.edit.regenerate import Regeneration
+from agent_memory.engine.edit.edit import Editor, Regeneration
 from agent_memory.engine.guard import Guard, scope_of
 from agent_memory.engine.recall.contexts import Contexts, Seen, View
 from agent_memory.errors import InvalidInput
@@ -23,69 +22,60 @@ if TYPE_CHECKING:
 
 
 class Regenerate:
-    """Another answer to the newest question.
-
-    Args:
-        guard: Says whose a session is.
-        contexts: Reads sessions and blocks.
-        asking: Looks at a session as if its newest question had just been asked.
-        editor: Changes logs.
-        appender: Makes drafts of messages.
-        settle: Sees to what a change leaves to do.
-    """
+    """Regenerates the answer to the newest question."""
 
     def __init__(
         self,
         guard: Guard,
         contexts: Contexts,
-        asking: Regeneration,
+        regeneration: Regeneration,
         editor: Editor,
         appender: Appender,
         settle: Callable[[Head], Head],
     ) -> None:
         self._guard = guard
         self._contexts = contexts
-        self._asking = asking
+        self._regeneration = regeneration
         self._editor = editor
         self._appender = appender
         self._settle = settle
 
     def turn(self, session_id: str, user_id: str | None) -> Turn:
-        """See `AgentMemory.regenerate`."""
+        """Return the turn. See `AgentMemory.regenerate`."""
         self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
-        asking = self._asking
-        question = asking.question(head) if head else None
+        regeneration = self._regeneration
+        question = regeneration.question(head) if head else None
         if head is None or question is None:
             raise InvalidInput(
                 f"Session {session_id!r} has no question to ask again. Ask one first."
             )
-        before, entries = asking.before(head, question)
+        before, entries = regeneration.before(head, question)
         packer, asked = self._contexts.packer, [question.message]
         window = packer.window(before, entries, asked)
         scope = replace(scope_of(head, user_id, session_id), shown=window.sources)
         with Account("other", scope.user_id).charged() as account:
             found, warnings = self._contexts.recall(scope, question.message)
-        found = asking.without(head, question, found)
+        found = regeneration.without(head, question, found)
         warnings += self._contexts.troubles(head)
         seen = Seen(packer, before, entries, asked, question.message, scope, window)
         context = View(seen, found, warnings, usage=account.usage).context()
         part = Span(session_id, question.seq, head.end)
         return turn_of(session_id, user_id, asked, context, part)
 
-    def replace(self, turn: Turn, part: Span, said: Sequence[Message]) -> Head:
-        """Put a turn in the place of the answer that it regenerates.
+    def replace(self, turn: Turn, part: Span, messages: Sequence[Message]) -> Head:
+        """Replace the answer that a turn regenerates.
 
         Raises:
-            InvalidInput: The session went on, or was deleted. Nothing was stored.
+            InvalidInput: The session has new messages, or was deleted. Nothing was stored.
             SessionOfAnotherUser: The session belongs to another user.
         """
         self._guard.admit(turn.session_id, turn.user_id)
         head = self._guard.owned(turn.session_id, turn.user_id)
-        if head is not None and self._is_there(head, part, said):  # a retry
+        if head is not None and self._is_there(head, part, messages):  # a retry
             return head
-        drafts = self._appender.drafts(said[1:])
-        stored = self._editor.answer(part, said[0], drafts, turn.user_id)
+        drafts = self._appender.drafts(messages[1:], turn.session_id, turn.user_id)
+        stored = self._editor.answer(part, messages[0], drafts, turn.user_id)
         if stored is None:
             raise InvalidInput(
                 f"Session {turn.session_id!r} was deleted while its question was asked again. "
@@ -93,8 +83,12 @@ class Regenerate:
             )
         return self._settle(stored)
 
-    def _is_there(self, head: Head, part: Span, said: Sequence[Message]) -> bool:
-        """Whether a log ends with these messages, from the first of a part on."""
-        there = [one for one in self._asking.said(head, part.first - 1) if not one.is_system]
-        new = [one for one in said if not one.is_system]
-        return digest_of(there) == digest_of(new)
+    def _is_there(self, head: Head, part: Span, messages: Sequence[Message]) -> bool:
+        """Return whether a log ends with these messages, from the first seq of a part on."""
+        stored = [
+            message
+            for message in self._regeneration.messages_after(head, part.first - 1)
+            if not message.is_system
+        ]
+        new = [message for message in messages if not message.is_system]
+        return digest_of(stored) == digest_of(new)

@@ -1,15 +1,18 @@
-"""A whole turn: recall, ask a model, run tools, store."""
+"""A whole turn: recall, call a model, run tools, store. Blocks have hooks for start and end."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from agent_memory.core.idempotency import WriteKey, key_of
 from agent_memory.core.ids import check_id
-from agent_memory.core.limits import how_many
-from agent_memory.core.once import WriteKey, key_of
+from agent_memory.core.limits import how_many, quoted
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Scope
+from agent_memory.core.shapes import role_of
 from agent_memory.core.tools import READ_MESSAGE
 from agent_memory.core.turns import (
     Turn,
@@ -20,26 +23,71 @@ from agent_memory.core.turns import (
     question_of,
     turn_of,
 )
-from agent_memory.engine.loop.conversing import CompletionStream, Conversation
-from agent_memory.engine.loop.offering import GivenTool, Offer
-from agent_memory.engine.loop.retrying import answered_before
-from agent_memory.errors import InvalidInput, ModelRequired
+from agent_memory.engine.loop.rounds import CompletionStream, Conversation, GivenTool, Offer
+from agent_memory.engine.recall.runner import resolve
+from agent_memory.errors import Conflict, InvalidInput, ModelRequired
+from agent_memory.ltm_blocks.base import Block
 from agent_memory.models.usage import Account
 
 if TYPE_CHECKING:
-    from agent_memory.core.messages import Message
     from agent_memory.core.records import Head, Span
     from agent_memory.core.tools import Tool
     from agent_memory.engine.recall.contexts import Pack
     from agent_memory.models.llm import LLM
 
+
+def answered_before(
+    llm: LLM, messages: Sequence[Message], key: str | None, *, stream: bool
+) -> Generator[Any, None, Any]:
+    """Yield the response of a stored turn, in the form of `Conversation.rounds`.
+
+    Raises:
+        Conflict: The answer is not in the log any more.
+    """
+    view = messages[-1].to_openai() if messages and role_of(messages[-1]) == "assistant" else None
+    if view is None:
+        raise Conflict(
+            f"The turn of the key {quoted(key)} was stored, but its answer is not in the log any "
+            "more. Ask again with another key."
+        )
+    if stream:
+        yield llm.as_chunk(view)
+    return llm.as_response(view)
+
+
 logger = logging.getLogger(__name__)
+
+
+class TurnHooks:
+    """Calls the turn hooks of blocks."""
+
+    def __init__(
+        self, blocks: Iterable[Block], scope: Callable[[str | None, str | None], Scope]
+    ) -> None:
+        self._began = [block for block in blocks if type(block).turn_began is not Block.turn_began]
+        self._ended = [block for block in blocks if type(block).turn_ended is not Block.turn_ended]
+        self._scope = scope
+
+    def __call__(self, turn: Turn, messages: Sequence[Message] | None) -> None:
+        """Call the hooks for the start of a turn or, with all its messages, for its end."""
+        blocks = self._began if messages is None else self._ended
+        scope = self._scope(turn.user_id, turn.session_id) if blocks else None
+        for block in blocks:
+            assert scope is not None
+            try:
+                if messages is None:
+                    resolve(block.turn_began(scope, turn))
+                else:
+                    resolve(block.turn_ended(scope, turn, messages))
+            except Exception:  # a hook must not stop the turn
+                logger.exception("the turn hook of block %r failed", block.name)
+
 
 _SET_HERE = ("messages", "api_base", "api_key", "num_retries", "max_retries", "drop_params")
 
 
 class Begin(Protocol):
-    """Reads a session for a turn, as `Contexts.begin`."""
+    """Returns a function that packs a turn's context, as `Contexts.begin`."""
 
     def __call__(
         self,
@@ -66,7 +114,7 @@ class Update(Protocol):
 
 
 class Stored(Protocol):
-    """The messages that were stored under a key; None where it is not known."""
+    """Returns the messages stored under a key. None if the key is unknown."""
 
     def __call__(
         self, session_id: str, key: WriteKey, *, user_id: str | None = None
@@ -83,20 +131,20 @@ class CallTool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The calls about a turn, over the calls that read and store.
+    """The calls about a turn, built on the calls that read and store.
 
-    Nothing is held while a model thinks: other calls for the session go on, and each turn is stored
-    as a whole.
+    No lock is held during model calls: other calls for the session continue, and each turn is
+    stored atomically.
 
     Attributes:
-        begin: Gives what packs a turn's context.
+        begin: Returns a function that packs a turn's context.
         update: Stores a turn.
-        stored: Tells what was stored under a key.
-        replaced: Puts a turn in the place of the answer that it regenerates.
+        stored: Returns the messages stored under a key.
+        replaced: Replaces the answer that a turn regenerates.
         call_tool: Runs a tool of the memory.
-        toolbox: The tools of the memory, by name.
-        models: Opens a language model by name; for None the configured one, or None without one.
-        told: Tells blocks where a turn begins, and with all that was said where it ended.
+        toolbox: Returns the tools of the memory, by name.
+        models: Opens a language model by name. None opens the configured one, if any.
+        notify: Calls the turn hooks for the start or, with all messages, for the end of a turn.
     """
 
     begin: Begin
@@ -106,15 +154,15 @@ class Turns:
     call_tool: CallTool
     toolbox: Callable[[], Mapping[str, Tool]]
     models: Callable[[str | None], LLM | None]
-    told: Callable[[Turn, Sequence[Message] | None], None]
+    notify: Callable[[Turn, Sequence[Message] | None], None]
 
     def before(self, session_id: str, message: Any, user_id: str | None) -> Turn:
-        """See `AgentMemory.before_turn`."""
+        """Begin a turn. See `AgentMemory.before_turn`."""
         asked = messages_of(message, "user")
         check_so_far(asked)
         pack = self.begin(session_id, asked, user_id=user_id)
         turn = turn_of(session_id, user_id, asked, pack(asked))
-        self.told(turn, None)
+        self.notify(turn, None)
         return turn
 
     def after(
@@ -124,16 +172,16 @@ class Turns:
         key: WriteKey | str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """See `AgentMemory.after_turn`."""
+        """Store a turn. See `AgentMemory.after_turn`."""
         check_turn(turn)
-        said = [*turn.asked, *messages_of(answer, "assistant")]
-        check_whole(said)
+        messages = [*turn.asked, *messages_of(answer, "assistant")]
+        check_whole(messages)
         if turn.regenerates is not None:
-            head = self.replaced(turn, turn.regenerates, said)
+            head = self.replaced(turn, turn.regenerates, messages)
         else:
-            given = turn.session_id, said
-            head = self.update(*given, user_id=turn.user_id, key=key, expected_end=expected_end)
-        self.told(turn, said)
+            args = turn.session_id, messages
+            head = self.update(*args, user_id=turn.user_id, key=key, expected_end=expected_end)
+        self.notify(turn, messages)
         return head
 
     def complete(
@@ -150,7 +198,7 @@ class Turns:
         expected_end: int | None = None,
         **options: Any,
     ) -> Any:
-        """See `AgentMemory.completion`."""
+        """Run a whole turn. See `AgentMemory.completion`."""
         _check_options(options)
         max_rounds = how_many("max_rounds", max_rounds)
         if model is not None:
@@ -166,9 +214,9 @@ class Turns:
 
         account = Account("completion", user_id)
         llm = llm.charged_to(account)
-        said = None if own is None else self.stored(session_id, own, user_id=user_id)
-        if said is not None:
-            before = answered_before(llm, said, key, stream=stream)
+        stored = None if own is None else self.stored(session_id, own, user_id=user_id)
+        if stored is not None:
+            before = answered_before(llm, stored, key, stream=stream)
             chunks = CompletionStream(before, account)
             return chunks if stream else _read(chunks)
 
@@ -180,7 +228,7 @@ class Turns:
             reads = READ_MESSAGE in offer.run_here
             pack = self.begin(session_id, asked, user_id=user_id, reads_turn=reads)
         turn = turn_of(session_id, user_id, asked, pack(asked))
-        self.told(turn, None)
+        self.notify(turn, None)
         for warning in turn.context.warnings:
             logger.warning("completion: %s", warning)
 
@@ -194,16 +242,16 @@ class Turns:
 
 
 def _read(chunks: CompletionStream) -> Any:
-    for _ in chunks:  # there are none
+    for _ in chunks:  # without `stream` there are no chunks
         pass
     return chunks.response
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """Refuse options that would be overruled, or that leave open what is to be stored.
+    """Refuse options that the memory sets itself, or that allow several answers.
 
     Raises:
-        InvalidInput: There is one.
+        InvalidInput: There is such an option.
     """
     if options.get("n") not in (None, 1):
         raise InvalidInput("n must be 1: a turn has one answer. Ask again for another one.")

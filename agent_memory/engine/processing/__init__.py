@@ -1,1 +1,1 @@
-"""What follows an update: cutting windows, feeding blocks, shortening logs."""
+"""Work after an update: compaction of windows, absorption by blocks, retention of logs."""

@@ -1,4 +1,4 @@
-"""Feeding the log to long-term blocks: a cursor moves only once its block took the batch."""
+"""Absorption of the log by long-term blocks: a cursor moves only after its block stored a batch."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from agent_memory.core.text import error_text
 from agent_memory.core.threads import unwanted
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.processing.dead_letters import DeadLetters, is_passing
-from agent_memory.engine.processing.failures import Failures
+from agent_memory.engine.processing.failures import DeadLetters, Failures, is_passing
 from agent_memory.engine.recall.runner import TimeLimited, resolve, together
 from agent_memory.errors import ConfigError, LeaseLost, SpendingLimitReached, StoreError
 from agent_memory.ltm_blocks.base import Block
@@ -34,9 +33,9 @@ logger = logging.getLogger(__name__)
 BATCH_ENTRIES = 160
 BATCH_TOKENS = 10_000
 
-_KEPT = 4  # of blocks that take the same batches one may be a little ahead
+_KEPT = 4  # cached batches: one of several blocks may be slightly ahead
 _MOST_CLEAN = 10_000
-_MOST_PREPARED = 1_000  # messages, about: what is prepared is kept in memory
+_MOST_PREPARED = 1_000  # approximate number of messages, which are held in memory
 _TAKEN_OVER = "another worker took the session over"
 
 
@@ -44,7 +43,7 @@ def check_block(name: str, absorbing: Collection[str]) -> None:
     """Refuse the name of a block that does not absorb the log.
 
     Raises:
-        ConfigError: None of those that do is named so.
+        ConfigError: No absorbing block has this name.
     """
     if not isinstance(name, str) or name not in absorbing:
         known = ", ".join(absorbing) or "none"
@@ -54,12 +53,7 @@ def check_block(name: str, absorbing: Collection[str]) -> None:
 
 
 class Batches:
-    """The batches of one session.
-
-    Args:
-        store: The log.
-        session_id: The session.
-    """
+    """The batches of one session."""
 
     def __init__(self, store: SessionStore, session_id: str) -> None:
         self._store = store
@@ -68,7 +62,7 @@ class Batches:
         self._read: dict[tuple[int, int], tuple[list[Entry], int]] = {}
 
     def after(self, cursor: int, target: int) -> tuple[list[Entry], int]:
-        """The next entries to absorb (system messages never are), and the seq they reach to."""
+        """Return the next entries without system messages, and the seq that they reach."""
         with self._lock:
             found = self._read.get((cursor, target)) or self._next(cursor, target)
             self._read[cursor, target] = found
@@ -81,7 +75,7 @@ class Batches:
         limit = min(BATCH_ENTRIES, target - cursor)
         read, reached = read_around(self._store, self._session_id, cursor, limit)
         read = [entry for entry in read if entry.seq <= target]
-        if not read:  # the log has none of them any more, or they are damaged
+        if not read:  # the log no longer has them, or they are damaged
             return [], target if reached == cursor else min(reached, target)
         tokens, last = 0, cursor
         for entry in read:
@@ -96,28 +90,21 @@ _State = tuple[datetime, int, int]
 
 
 def _state(head: Head) -> _State:
-    """What is another where the log is."""
+    """Return values that change with the log."""
     return head.created_at, head.version, head.end
 
 
 class Absorber:
-    """Brings blocks up to date with sessions, each block a consumer of its own.
+    """Brings blocks up to date with sessions. Each block has its own cursor.
 
-    Args:
-        store: The log.
-        dead_letters: Where failed attempts are counted.
-        blocks: Bound blocks; those that do not absorb are passed over.
-        timeout: Seconds that one batch may take.
-        patience: Seconds to wait for what the store says of failures.
-        prepares: Whether blocks are told of many users' sessions at once. What that costs is
-            nobody's, so it is not done where users have spending limits.
-        store_id: What spans are to call where the blocks are.
-        absorbed: Told the name of a block that took a batch.
-        moved: Told a head whose cursor moved, as it was and as it is.
+    A batch may take `timeout` seconds. With `prepares`, blocks receive the pending messages of
+    several users at once. Nobody is charged for that, so it is off with spending limits per user.
+    `absorbed` is called with the name of a block that absorbed a batch. `moved` is called with the
+    heads before and after a cursor moved.
 
     Attributes:
-        blocks: Those that absorb, by name.
-        failures: Why they could not, the last time.
+        blocks: The absorbing blocks, by name.
+        failures: Their last failures.
     """
 
     def __init__(
@@ -144,21 +131,21 @@ class Absorber:
         self.blocks = {block.name: block for block in blocks if block.absorbs}
         self.failures = Failures(dead_letters, self.blocks, patience)
         self._backoff = Backoff()
-        self._unaffordable: dict[tuple[str, str], float] = {}  # until when it waits
-        self._clean: set[tuple[str, str]] = set()  # no attempts of before this process are noted
-        self._prepared: dict[str, tuple[_State, Batches]] = {}  # what was read ahead
+        self._unaffordable: dict[tuple[str, str], float] = {}  # end of the wait for a budget
+        self._clean: set[tuple[str, str]] = set()  # no attempts of earlier processes are stored
+        self._prepared: dict[str, tuple[_State, Batches]] = {}  # read ahead
         self._time_limited = TimeLimited()
 
     def wait(self, session_id: str, block: str) -> float:
-        """Seconds until a block may be fed this session; 0 for now.
+        """Return the seconds until a block may absorb this session. 0 for now.
 
-        It waits after a failure, and where a spending limit lets no model be asked.
+        A block waits after a failure, and while a spending limit allows no model call.
         """
         until = self._unaffordable.get((block, session_id), 0.0)
         return max(until - monotonic(), self._backoff.seconds(block, (block, session_id)))
 
     def prepare(self, heads: Sequence[Head]) -> None:
-        """Tell blocks what waits in sessions that are about to be absorbed, all of it at once."""
+        """Pass blocks the pending messages of several sessions before these are absorbed."""
         self._prepared = {
             head.session_id: (_state(head), Batches(self._store, head.session_id)) for head in heads
         }
@@ -168,7 +155,7 @@ class Absorber:
             try:
                 call = partial(block.prepare, self._first_batches(heads, name, self._prepared))
                 self._time_limited.run(name, call, self._timeout, lambda: None)
-            except Exception as error:  # noqa: BLE001 - absorbing them meets it again, and tells
+            except Exception as error:  # noqa: BLE001 - absorption meets it again and reports it
                 logger.info("block %r could not prepare: %s", name, error_text(error))
 
     def _first_batches(
@@ -184,20 +171,14 @@ class Absorber:
     def absorb(
         self, head: Head, targets: Mapping[str, int], lease: Lease, *, most_batches: int = 0
     ) -> list[Absorbed]:
-        """Feed blocks what waits, all of them at once.
+        """Have blocks absorb pending messages, in parallel.
 
-        A block that fails keeps its cursor and is tried later, after a longer wait each time.
-        Messages that fail again and again for a reason of their own become a dead letter. A call
-        that nobody waits for any more ends after a batch.
+        A block that fails keeps its cursor and is tried again after a growing pause. Messages that
+        fail repeatedly become a dead letter. A call whose caller is gone ends after one batch.
 
-        Args:
-            head: The session's, read under its lease.
-            targets: For each block, the last seq to feed it.
-            lease: The session's.
-            most_batches: How many batches each gets at most; 0 for all.
-
-        Returns:
-            What was absorbed, by each block for which something was waiting.
+        The head must be read under the lease. A target is the last seq for a block. A block absorbs
+        at most `most_batches` batches (0 for all). Returns one result per block with pending
+        messages.
         """
         state, log = self._prepared.pop(lease.session_id, (None, None))
         if log is None or state != _state(head):
@@ -226,16 +207,16 @@ class Absorber:
             return None
         while cursor < target and error is None and fed < most and not (fed and is_unwanted()):
             batch, last = log.after(cursor, target)
-            done = self._feed(head, block, batch, cursor, last, lease, account)
+            result = self._feed(head, block, batch, cursor, last, lease, account)
             fed += 1
-            if isinstance(done, str):
-                error = done
+            if isinstance(result, str):
+                error = result
             else:
-                head, cursor = done, last
+                head, cursor = result, last
         return Absorbed(lease.session_id, block, begun + 1, cursor, error, account.usage)
 
     def redeliver(self, letter: DeadLetter, lease: Lease) -> Absorbed:
-        """Feed a block a batch that it had given up."""
+        """Have a block absorb a batch again that became a dead letter."""
         name, session_id, first = letter.block, letter.session_id, letter.first
         head = self._store.head(session_id)
         still = [one for one in self._dead_letters.dead(name, session_id) if one.first == first]
@@ -257,7 +238,7 @@ class Absorber:
                 return Absorbed(session_id, name, first, last, usage=account.usage)
             except LeaseLost:
                 raise
-            except Exception as error:  # noqa: BLE001 - it stays a dead letter
+            except Exception as error:  # noqa: BLE001 - the batch stays a dead letter
                 message = error_text(account.refusal or error)
                 if account.refusal is None:
                     self._dead_letters.count(name, first, last, message, lease)
@@ -266,7 +247,7 @@ class Absorber:
         return Absorbed(session_id, name, first, first - 1, message, account.usage)
 
     def rewind(self, block: str, lease: Lease | None, session_id: str) -> None:
-        """Put a block's cursor back to the beginning of a session, and make that due."""
+        """Set a block's cursor to the beginning of a session, and schedule the session."""
         while (head := self._store.head(session_id)) and not head.deleting:
             back = self._store.move(replace(head, cursors={**head.cursors, block: 0}), lease=lease)
             if back:
@@ -274,16 +255,16 @@ class Absorber:
                 return
 
     def forget(self, block: Block, head: Head, scope: Scope) -> None:
-        """Have a block forget what a scope says, within the time that a batch may take.
+        """Have a block delete the records of a scope, within the time limit of a batch.
 
         Raises:
-            LeaseLost: The session was taken over meanwhile; what the block may have forgotten of it
-                since, it absorbs again.
+            LeaseLost: The session was taken over meanwhile. The block absorbs again any records
+                that it deleted since.
         """
         failed: Exception | None = None
         try:
             self._limited(block, head, lambda: resolve(block.delete(scope)))
-        except LeaseLost:  # the block's own store has refused it
+        except LeaseLost:  # raised by the block's own store
             raise
         except Exception as error:  # noqa: BLE001 - raised below
             failed = error
@@ -294,15 +275,11 @@ class Absorber:
             raise failed
 
     def undo_stale_writes(self, block: str, head: Head, lease: Lease | None = None) -> None:
-        """Take back what a block may have done after another worker took the session over.
+        """Undo writes of a block after another worker took the session over.
 
-        The block forgets the session and begins it anew. That waits for whoever is at it: the batch
-        that he is feeding the block would else move the cursor on.
-
-        Args:
-            block: Its name.
-            head: The session as it was then.
-            lease: The worker's own, if he may have it still.
+        The block deletes its records of the session and absorbs it from the beginning. This waits
+        for the other worker, whose batch would otherwise move the cursor on. `lease` is the
+        caller's own lease, if it may still be held.
         """
         session_id = head.session_id
         try:
@@ -310,10 +287,10 @@ class Absorber:
                 self.rewind(block, held, session_id)
                 scope = Scope(head.user_id, session_id, head.expired, held)
                 resolve(self.blocks[block].delete(scope))
-            if held is None:  # it is gone (it may have begun anew meanwhile), or never let go
+            if held is None:  # the session is gone, perhaps created again, or never released
                 self.rewind(block, None, session_id)
-        except Exception:  # often on a thread of its own, and never more than a second chance
-            logger.exception("block %r may keep what is no more of session %r", block, session_id)
+        except Exception:  # the last attempt, often on its own thread
+            logger.exception("block %r may hold outdated records of session %r", block, session_id)
 
     def _reacquired(
         self, session_id: str, lease: Lease | None
@@ -332,7 +309,7 @@ class Absorber:
         lease: Lease,
         account: Account,
     ) -> Head | str:
-        """Give a block one batch and move its cursor; the head then, or what went wrong."""
+        """Have a block absorb one batch and move its cursor. Return the new head, or the error."""
         begun = wrote = False
 
         def work() -> None:
@@ -356,20 +333,20 @@ class Absorber:
                 return after
             except LeaseLost:
                 raise
-            except Exception as error:  # noqa: BLE001 - any block's failure must not lose a message
-                wrote = True  # some of it, perhaps
+            except Exception as error:  # noqa: BLE001 - a block's failure must not lose a message
+                wrote = True  # perhaps partly
                 if account.refusal is not None:
                     return self._put_off(name, account.refusal, lease)
-                if is_passing(error) or not begun:  # not begun: the messages are not at fault
+                if is_passing(error) or not begun:  # not begun: the messages are not the cause
                     return self._postpone(name, error, cursor, last, lease)
                 return self._failed(name, error, cursor, last, head, lease)
         except LeaseLost:
-            if wrote:  # else the block's own store has refused it
+            if wrote:  # otherwise the block's own store refused the write
                 self.undo_stale_writes(name, head, lease)
             return _TAKEN_OVER
 
     def _begin(self, block: Block, head: Head, lease: Lease) -> None:
-        # what derives from messages that the log does not have any more could not be made again
+        # records of expired messages stay: they could not be derived again
         scope = Scope(head.user_id, head.session_id, head.expired, lease)
         resolve(block.delete(scope))
         for letter in self._dead_letters.dead(block.name, head.session_id):
@@ -392,7 +369,7 @@ class Absorber:
                 raise
 
         def late() -> None:
-            if not refused:  # by the block's own store
+            if not refused:  # the block's own store did not refuse the write
                 self.undo_stale_writes(block.name, head)
 
         self._time_limited.run(block.name, attempt, self._timeout, late)
@@ -410,14 +387,14 @@ class Absorber:
             self._clean.add((block, lease.session_id))
 
     def _put_off(self, block: str, refusal: SpendingLimitReached, lease: Lease) -> str:
-        """A spending limit was reached, which is nobody's failure: it waits for the next day."""
+        """Wait for the next day's budget. A reached spending limit is not a failure."""
         self._unaffordable[block, lease.session_id] = monotonic() + refusal.seconds
         if not self._held(lease):
             raise LeaseLost(_TAKEN_OVER)
         return error_text(refusal)
 
     def _postpone(self, block: str, error: Exception, cursor: int, last: int, lease: Lease) -> str:
-        """What failed will work some day: nothing is counted, and nothing passed over."""
+        """Wait after a temporary failure: no attempt is counted, and no message is skipped."""
         message = error_text(error)
         self.failures.met(block, message)
         if self.failures.note(block, cursor + 1, last, message, lease):
@@ -440,26 +417,26 @@ class Absorber:
                 self._backoff.succeeded((block, lease.session_id))
                 self.failures.given_up(block)
                 logger.error(
-                    "block %r gave up messages %d to %d of session %r; they are kept as a dead "
-                    "letter: %s", block, cursor + 1, last, lease.session_id, message,
+                    "block %r gave up messages %d to %d of session %r; they are stored as a "
+                    "dead letter: %s", block, cursor + 1, last, lease.session_id, message,
                 )  # fmt: skip
         except LeaseLost:
             raise
-        except StoreError as failure:  # the attempt counts for nothing; the other blocks go on
+        except StoreError as failure:  # the attempt does not count, and the other blocks continue
             return error_text(failure)
         return message
 
     def _held(self, lease: Lease) -> bool:
         try:
             return self._leases.renew(lease)
-        except StoreError:  # it is down: nobody can have taken anything over meanwhile
+        except StoreError:  # the store is down, so no other worker can have taken over
             return True
 
     def _advance(self, seen: Head, block: str, cursor: int, last: int, lease: Lease) -> Head:
-        """Move the block's cursor; the head then.
+        """Move the block's cursor and return the new head.
 
         Raises:
-            LeaseLost: The session changed hands since `seen`.
+            LeaseLost: Another worker or another user has the session since `seen`.
         """
         head: Head | None = seen
         while True:
@@ -475,5 +452,5 @@ class Absorber:
 
 
 def without_system(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries that are not system messages, which blocks and summaries leave out."""
+    """Return the entries without system messages, which blocks and summaries ignore."""
     return [entry for entry in entries if not entry.message.is_system]

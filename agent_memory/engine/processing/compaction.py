@@ -1,14 +1,17 @@
-"""Keeping windows within their share: asks the strategy, checks its answer, moves the head."""
+"""Compaction: keeps windows within their limits by asking the strategy and moving the head."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from agent_memory.core.budget import SUMMARY_FRAME, Budget
+from agent_memory.core.clearing import Cleared
+from agent_memory.core.fitting import SUMMARY_FRAME, Budget
 from agent_memory.core.records import Entry, Head, Summary
+from agent_memory.core.render_cache import Recent
 from agent_memory.core.spending import seconds_left
 from agent_memory.core.text import escape
 from agent_memory.core.transcript import clip
@@ -18,11 +21,14 @@ from agent_memory.engine.paging import head_now, read_of
 from agent_memory.engine.processing.absorb import without_system
 from agent_memory.engine.spending import now_utc
 from agent_memory.engine.windows import Windows
+from agent_memory.errors import ModelError, ModelOutputInvalid
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.models.usage import Account
 from agent_memory.stores.base import SessionStore
+from agent_memory.stores.log import entry_for_caller
 from agent_memory.strategies.base import Departure, Limits, Strategy, Window
 from agent_memory.strategies.bounded import Bounded
+from agent_memory.strategies.clear_tools import ClearTools
 
 if TYPE_CHECKING:
     from agent_memory.models.llm import LLM
@@ -30,22 +36,15 @@ if TYPE_CHECKING:
 _TRIES = 3
 _MODEL = "the model of summaries"
 _LEAST_SUMMARY = 8
-"""Tokens in which something can be said."""
+"""The minimum number of tokens of a useful summary."""
 
 
 class Compaction:
     """Applies one strategy to sessions.
 
-    Args:
-        store: The log.
-        windows: What was read of it.
-        strategy: What leaves, and what stands in its place.
-        resources: Lent to the strategy.
-        max_tokens: The budget of a context.
-        recall_tokens: What to leave free for recalls, where the strategy takes the whole budget.
-        max_messages: How many messages a window may show; None for any number.
-        unaffordable: Whether a spending limit lets no model be asked for a user.
-        held: The seqs of a window's entries that are pinned, within so many tokens.
+    `recall_tokens` stay free for recalls if the strategy takes the whole budget. `unaffordable`
+    returns whether a spending limit forbids model calls for a user. `held` returns the seqs of the
+    pinned entries of a window that fit into a number of tokens.
     """
 
     def __init__(
@@ -74,79 +73,90 @@ class Compaction:
         self._turns_limit = self._budget.turns(0)
         limits = strategy.limits.least(Limits(messages=max_messages))
         self._tokens, self._max_messages, self._max_turns = limits
-        # whatever they are, so many messages are too many of neither
+        # a window with at most this number of messages has neither too many messages nor turns
         self._few = min((n for n in limits[1:] if n is not None), default=math.inf)
         self._backoff = Backoff()
+        self._why: Recent[str] = Recent(1_000)  # by session: an error may quote user data
         self._unaffordable = unaffordable
         self._held = held
+        self._cleared: Recent[Cleared] = Recent(64)
 
     def limit(self, head: Head) -> int:
-        """Tokens that the turns of the session's window may take."""
+        """Return the tokens that the turns of the session's window may take."""
         system = head.system_tokens
         most = self._budget.turns(system) if system else self._turns_limit
         return most if self._tokens is None else min(most, self._tokens)
 
-    def _priced(self, head: Head, entries: Sequence[Entry]) -> list[Entry]:
-        """Entries with what they take of a window that is cut: a long message is shown in part."""
+    def cleared(self, head: Head, entries: Sequence[Entry]) -> list[Entry]:
+        """Return the session's window with stubs in place of old tool results."""
+        clearing, limit = self._strategy.clearing, self.limit(head)
+        if clearing is None or head.window_tokens <= limit:
+            return list(entries)
+        key = (head.session_id, limit)
+        pinned = self._held(head, entries, limit // 2)
+        before = self._cleared.find(key)
+        shown = clearing.clear(entries, limit, self._resources.counter, pinned, before)
+        return self._cleared.put(key, shown).entries
+
+    def _shown(self, head: Head, entries: Sequence[Entry]) -> list[Entry]:
+        """Return a window as it is shown: with stubs for results, and long messages shortened."""
         most = self._budget.message(head.system_tokens)
-        return [replace(one, tokens=most) if one.tokens > most else one for one in entries]
+        shown = self.cleared(head, entries)
+        return [replace(entry, tokens=most) if entry.tokens > most else entry for entry in shown]
 
     def overflows(self, head: Head) -> bool:
-        """Whether the session's window passes its tokens, its messages or its turns.
+        """Return whether the session's window exceeds its tokens, its messages or its turns.
 
-        Nothing is read before the head says that there may be too much. A long message counts with
-        what of it is shown. Messages of the system and those that no chat shows are among the
-        head's, and do not count.
+        Entries are read only if the head says that there may be too many. A long message counts
+        with its shown part. System messages and messages that no chat shows do not count.
         """
         limit = self.limit(head)
         if head.window_tokens > limit:
-            most = self._budget.message(head.system_tokens)
-            if sum(min(entry.counted, most) for entry in self._windows.of(head)) > limit:
+            shown = self._shown(head, self._windows.of(head))
+            if sum(entry.counted for entry in shown) > limit:
                 return True
         if head.end - head.start + len(head.pinned) <= self._few:
             return False
         return self._passes(visible(self._windows.of(head), was_cut=head.start > 0))
 
     def _passes(self, shown: Sequence[Entry]) -> bool:
-        """Whether what is shown has too many messages or turns."""
+        """Return whether the shown entries have too many messages or turns."""
         if passes(shown, self._max_messages):
             return True
         return self._max_turns is not None and len(turns(shown)) > self._max_turns
 
     @property
     def only_cuts(self) -> bool:
-        """Whether the strategy puts nothing in place of what leaves.
+        """Whether the strategy puts nothing in place of the messages that leave.
 
-        Then settling asks no model, and needs no lease: of several who cut at once one wins.
+        Then no model is called and no lease is needed: of several concurrent cuts, one succeeds.
         """
-        return type(self._strategy).summarize is Strategy.summarize
+        parts = self._strategy.parts
+        return all(type(part).summarize is Strategy.summarize for part in parts)
 
     @property
     def is_brief(self) -> bool:
-        """Whether it only cuts, and runs nobody else's code to find where."""
-        return self.only_cuts and type(self._strategy).cut is Bounded.cut
+        """Whether it only cuts, and runs no code of other packages to find the place."""
+        own = (Bounded.cut, ClearTools.cut)
+        return self.only_cuts and all(type(part).cut in own for part in self._strategy.parts)
 
     def compact(self, head: Head, down_to: int | None = None) -> Head:
-        """Cut the window if it passes its limit; the head as it is afterwards.
-
-        Args:
-            head: The session's.
-            down_to: Cut it to so many tokens, though it passes no limit.
-        """
+        """Cut the window if it exceeds its limit or `down_to` tokens. Return the new head."""
         for _ in range(_TRIES):
-            entries = self._windows.of(head) if down_to is not None else []
-            is_more = down_to is not None and sum(one.counted for one in entries) > down_to
-            if not (is_more or self.overflows(head)):
-                return head
-            entries = entries or self._windows.of(head)
-            if down_to is not None and is_more:
-                window, held = self._window(head, entries, min(down_to, self.limit(head)))
+            is_over = self.overflows(head)
+            if not is_over and down_to is None:
+                return head  # the usual case, without a read
+            entries, limit = self._windows.of(head), self.limit(head)
+            if down_to is not None and sum(entry.counted for entry in entries) > down_to:
+                window, held = self._window(head, entries, min(down_to, limit))
                 window = replace(window, keep=1.0)
+            elif is_over:
+                window, held = self._window(head, self._shown(head, entries), limit)
             else:
-                window, held = self._window(head, self._priced(head, entries), self.limit(head))
+                return head
             cut = self._cut(window, was_cut=head.start > 0)
             cut = cut and Cut(cut.start, tuple({*cut.pinned, *(s for s in held if s <= cut.start)}))
-            moved = self._moved(head, entries, cut) if cut else None
+            moved = self._moved(head, entries, cut, window) if cut else None
             if moved is None:
                 return head
             stored = self._store.move(moved)
@@ -161,18 +171,15 @@ class Compaction:
     def _window(
         self, head: Head, entries: Sequence[Entry], limit: int
     ) -> tuple[Window, frozenset[int]]:
-        """What a strategy may cut, and the seqs of what is pinned, which it does not see."""
+        """Return the window that a strategy may cut, and the seqs of the pinned entries in it."""
         held = self._held(head, entries, limit // 2)
-        loose = tuple(one for one in entries if one.seq not in held) if held else tuple(entries)
-        limit -= sum(one.counted for one in entries if one.seq in held)
+        loose = tuple(entry_for_caller(entry) for entry in entries if entry.seq not in held)
+        limit -= sum(entry.counted for entry in entries if entry.seq in held)
         most = self._max_messages and max(2, self._max_messages - len(held))
         return Window(loose, limit, most, self._max_turns), held
 
     def refresh_summary(self, head: Head, *, insist: bool = False) -> Head:
-        """Have the model write the summary for which a local extract is the fallback, if it can.
-
-        With `insist`, a model that failed a moment ago is asked too.
-        """
+        """Have the model write a summary in place of a local extract, if it can."""
         summary = head.summary
         if summary is None or summary.redo_after is None:
             return head
@@ -185,92 +192,120 @@ class Compaction:
         return stored or head
 
     def refresh_wait(self, head: Head) -> float | None:
-        """Seconds until the model may be asked again for a summary; None where none waits."""
+        """Return the seconds until a summary may be tried again. None if none is pending."""
         waits = head.summary is not None and head.summary.redo_after is not None
         if waits and self._unaffordable(head.user_id):
             return seconds_left(now_utc())
-        return self._backoff.seconds(_MODEL) if waits and not self._backoff.idle(_MODEL) else None
+        if not waits or not self._has_failed(head):
+            return None
+        return self._backoff.seconds(_MODEL, (_MODEL, head.session_id))
+
+    def _has_failed(self, head: Head) -> bool:
+        """Return whether the model has failed since it last wrote a summary."""
+        names = (_MODEL, (_MODEL, head.session_id))
+        return not all(map(self._backoff.idle, names))
 
     def troubles(self, head: Head | None) -> list[str]:
-        """What a context of this session should warn of."""
-        fallback = head is not None and head.summary and head.summary.redo_after is not None
-        if fallback and not self._backoff.idle(_MODEL):
-            return ["The summary is a local extract: the model failed, and will be tried again."]
-        return []
+        """Return warnings about the session's summary."""
+        if head is None or self.only_cuts:
+            return []
+        warnings: list[str] = []
+        covered = head.expired if head.summary is None else head.summary.upto
+        if covered < head.start and self._strategy.summary_tokens:
+            warnings.append(
+                f"No summary covers the messages {covered + 1} to {head.start} that left the "
+                "window: max_tokens and max_summary_tokens leave no room for one. Raise them."
+            )
+        is_extract = head.summary is not None and head.summary.redo_after is not None
+        if is_extract and self._has_failed(head):
+            why = self._why.find((head.session_id,))
+            failed = "The summary is a local extract: the model failed, and will be tried again."
+            warnings.append(f"{failed} {why}" if why else failed)
+        return warnings
 
     def _cut(self, window: Window, *, was_cut: bool) -> Cut | None:
-        """The strategy's cut; the usual one where that would leave too much.
+        """Return the strategy's cut, or the default cut if that would leave too much.
 
-        Whatever the strategy says, the newest step stays, and the user message that opened its
-        turn.
+        The newest step and the user message that opened its turn always stay.
         """
         cut = self._strategy.cut(window)
         cut = cut and guarded(window.entries, cut)
-        kept = apply(window.entries, cut) if cut else window.entries
-        fits = window.keep < 1 or sum(entry.counted for entry in kept) <= window.limit
-        if fits and not self._passes(visible(kept, was_cut=was_cut or cut is not None)):
+        remaining = apply(window.entries, cut) if cut else window.entries
+        fits = window.keep < 1 or sum(entry.counted for entry in remaining) <= window.limit
+        if fits and not self._passes(visible(remaining, was_cut=was_cut or cut is not None)):
             return cut
         return Strategy.cut(self._strategy, window) or cut
 
-    def _moved(self, head: Head, entries: list[Entry], cut: Cut) -> Head | None:
-        """The head after a cut; None where the cut would take nothing away."""
+    def _moved(self, head: Head, entries: list[Entry], cut: Cut, window: Window) -> Head | None:
+        """Return the head after a cut of the window. None if the cut removes nothing."""
         legal = cut.start if cut.start <= head.start else snap(entries, cut.start)
-        kept = apply(entries, Cut(legal, cut.pinned))
+        remaining = apply(entries, Cut(legal, cut.pinned))
         start = max(legal, head.start)
-        pinned = [entry for entry in kept if entry.seq <= start]
+        pinned = [entry for entry in remaining if entry.seq <= start]
         leaving = [entry for entry in entries if head.start < entry.seq <= start]
-        stay = {entry.seq for entry in kept}
+        stay = {entry.seq for entry in remaining}
         gone = sum(entry.counted for entry in entries if entry.seq not in stay)
         if not gone:
             return None
         total = leaving[-1].total if leaving else head.start_total
+        left = sum(entry.counted for entry in window.entries if entry.seq in stay)
+        spare = max(
+            sum(entry.counted for entry in window.entries) - left - 1, window.limit - left, 1
+        )
         return replace(
             head,
             start=start,
             start_total=total,
             pinned=tuple(entry.seq for entry in pinned),
             pinned_tokens=sum(entry.tokens for entry in pinned),
-            summary=head.summary if self.only_cuts else self._summarize(head, leaving, start, gone),
+            summary=head.summary
+            if self.only_cuts
+            else self._summarize(head, leaving, start, spare),
         )
 
+    def _left(self, head: Head, after: int, upto: int) -> list[Entry]:
+        """Return the entries that a summary covers in a part of the log: those not pinned."""
+        entries = read_of(self._store, head, after=after, limit=upto - after)
+        return without_system([entry for entry in entries if entry.seq not in head.pinned])
+
     def _summarize(
-        self, head: Head, leaving: list[Entry], upto: int, gone: int = 0, *, insist: bool = False
+        self, head: Head, leaving: list[Entry], upto: int, spare: int = 0, *, insist: bool = False
     ) -> Summary | None:
-        """What the strategy puts in place of what left; a model that failed is spared a while.
+        """Return the strategy's summary of the messages that left.
 
-        A summary is never longer than what it stands for: then it would leave less room.
-
-        Args:
-            head: The session's.
-            leaving: What leaves.
-            upto: The last seq that does.
-            gone: Tokens that the window is smaller by; 0 where nothing leaves.
-            insist: Whether to ask a model that failed a moment ago.
+        A summary is smaller than these messages, or fits into the free part of the window. It may
+        grow by `spare` tokens, which are 0 if nothing leaves. A model that failed recently is
+        called only with `insist`.
         """
         before = head.summary.tokens if head.summary is not None else -SUMMARY_FRAME
         most = self._budget.summary
-        if gone:
-            most = min(most, before + gone - 1)
+        if spare:
+            most = min(most, before + spare)
         if most < _LEAST_SUMMARY:
-            return head.summary and replace(head.summary, upto=upto)
+            return head.summary  # contexts warn of the uncovered messages
+        if head.summary is not None and head.summary.upto < head.start:
+            covered = head.summary.upto
+            between = read_of(self._store, head, after=covered, limit=head.start - covered)
+            leaving = [*between, *leaving]
+        failures: list[ModelError] = []
         departure = Departure(
             entries=without_system(leaving),
             upto=upto,
             previous=head.summary,
-            history=lambda after, to: without_system(
-                read_of(self._store, head, after=after, limit=to - after)
-            ),
+            history=partial(self._left, head),
             max_tokens=most,
+            failed=failures.append,
         )
-        asked: list[str] = []
+        called: list[str] = []
+        own = (_MODEL, head.session_id)
 
         def models(name: str | None) -> LLM | None:
-            if not insist and not self._backoff.ready(_MODEL):
+            if not insist and not self._backoff.ready(_MODEL, own):
                 return None
             if not insist and self._unaffordable(head.user_id):
                 return None
             llm = self._resources.models(name)
-            asked.extend([llm.model] if llm else [])
+            called.extend([llm.model] if llm else [])
             return llm
 
         account = Account("summary", head.user_id)
@@ -278,10 +313,15 @@ class Compaction:
             written = self._strategy.summarize(departure, replace(self._resources, models=models))
         if account.refusal is not None:  # the model did not fail
             return written and self._clipped(written, most)
-        if asked and written and written.redo_after is not None:
-            self._backoff.failed(_MODEL)
-        elif asked:
+        if called and written and written.redo_after is not None:
+            # an invalid answer for one session says nothing about other sessions
+            is_own = any(isinstance(error, ModelOutputInvalid) for error in failures)
+            self._backoff.failed(own if is_own else _MODEL)
+            self._why.put((head.session_id,), str(failures[-1]) if failures else "")
+        elif called:
             self._backoff.succeeded(_MODEL)
+            self._backoff.succeeded(own)
+            self._why.put((head.session_id,), "")
         return written and self._clipped(written, most)
 
     def _clipped(self, summary: Summary, most: int) -> Summary:

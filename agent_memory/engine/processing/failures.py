@@ -1,33 +1,157 @@
-"""Why blocks could not absorb: noted in the store, so that every process can tell."""
+"""Failures of blocks, counted in the store, and dead letters."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import UTC, datetime
 from time import monotonic
 
 from agent_memory.core import threads
-from agent_memory.core.records import Lease
-from agent_memory.engine.processing.dead_letters import DeadLetters
+from agent_memory.core.records import DeadLetter, Lease, Record
+from agent_memory.core.system_collections import FAILED
 from agent_memory.engine.recall.runner import TimeLimited
-from agent_memory.errors import LeaseLost, StoreError
+from agent_memory.errors import (
+    ConfigError,
+    LeaseLost,
+    ModelForbidden,
+    ModelRequired,
+    ModelUnavailable,
+    SpendingLimitReached,
+    StoreError,
+)
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.stores.base import RecordStore
+
+_PLACE = FAILED.name
+_PASSING = (
+    SpendingLimitReached,
+    ModelUnavailable,
+    ModelForbidden,
+    ModelRequired,
+    ConfigError,
+    StoreError,
+    OSError,
+)
+
+
+def is_passing(error: Exception) -> bool:
+    """Return whether an error is temporary: a dependency or a setting fails, not the messages.
+
+    Such an error may last for hours and never makes a dead letter. OSError covers refused
+    connections and timeouts.
+    """
+    return isinstance(error, _PASSING)
+
+
+class DeadLetters:
+    """Failed attempts at batches, and dead letters: batches with the maximum of attempts."""
+
+    def __init__(self, store: RecordStore, most: int) -> None:
+        self._store = store
+        self._most = most
+
+    def count(self, block: str, first: int, last: int, error: str, lease: Lease) -> bool:
+        """Count a failed attempt at a batch. Return whether the batch is now a dead letter."""
+        return self._record(block, first, last, error, lease, 1)
+
+    def note(self, block: str, first: int, last: int, error: str, lease: Lease) -> None:
+        """Record a temporary failure, which is not an attempt: see `is_passing`."""
+        self._record(block, first, last, error, lease, 0)
+
+    def _record(
+        self, block: str, first: int, last: int, error: str, lease: Lease, more: int
+    ) -> bool:
+        place = record_id(_PLACE, block, lease.session_id, first)
+        before = next((one for one in self._store.records(_PLACE, block) if one.id == place), None)
+        record = before or Record(
+            id=place,
+            owner=block,
+            session_id=lease.session_id,
+            first=first,
+            last=last,
+            text=error,
+            sources=(),
+            created_at=datetime.now(UTC),
+            metadata={"attempts": 0},
+        )
+        attempts = record.metadata["attempts"] + more
+        # a dead letter stays one after a change of settings: the cursor has passed it
+        is_last = more > 0 and attempts >= self._most
+        given_up: bool = record.metadata.get("given_up", False) or is_last
+        metadata = {"attempts": attempts, "given_up": given_up}
+        record = replace(record, last=last, text=error, metadata=metadata)
+        self._store.put_records(_PLACE, [record], lease=lease)
+        return given_up
+
+    def keep(self, letter: DeadLetter, lease: Lease) -> None:
+        """Store a dead letter of an imported session."""
+        place = record_id(_PLACE, letter.block, lease.session_id, letter.first)
+        span = (letter.block, lease.session_id, letter.first, letter.last)
+        metadata = {"attempts": letter.attempts, "given_up": True}
+        record = Record(place, *span, letter.error, (), letter.since, metadata)
+        self._store.put_records(_PLACE, [record], lease=lease)
+
+    def clear(self, block: str, first: int, lease: Lease) -> None:
+        """Delete the failures of a batch that was absorbed."""
+        place = record_id(_PLACE, block, lease.session_id, first)
+        self._store.delete_records(_PLACE, record_id=place, lease=lease)
+
+    def failing(self, block: str) -> str | None:
+        """Return the newest error of a block whose batches will be tried again, else None.
+
+        The error may come from any process.
+        """
+        pending = (
+            record for record in self._store.records(_PLACE, block) if not _is_given_up(record)
+        )
+        newest = max(pending, key=lambda one: one.created_at, default=None)
+        return newest.text if newest is not None else None
+
+    def works(self, block: str) -> None:
+        """Delete the temporary failures of a block that absorbed a batch."""
+        for record in self._store.records(_PLACE, block):
+            if not record.metadata["attempts"]:
+                self._store.delete_records(_PLACE, record_id=record.id)
+
+    def forget(self, session_id: str, after: int = 0, lease: Lease | None = None) -> None:
+        """Delete a session's failures: all, or those that reach past a seq."""
+        self._store.delete_records(_PLACE, session_id=session_id, after=after, lease=lease)
+
+    def dead(self, block: str, session_id: str | None = None) -> list[DeadLetter]:
+        """Return a block's dead letters, oldest first."""
+        return [
+            DeadLetter(
+                block=block,
+                session_id=record.session_id,
+                first=record.first,
+                last=record.last,
+                attempts=record.metadata["attempts"],
+                error=record.text,
+                since=record.created_at,
+            )
+            for record in self._store.records(_PLACE, block)
+            if _is_given_up(record) and session_id in (None, record.session_id)
+        ]
+
+
+def _is_given_up(record: Record) -> bool:
+    given_up: bool = record.metadata["given_up"]
+    return given_up
+
 
 logger = logging.getLogger(__name__)
 
 _LOOKED_FOR = 10.0
-"""Seconds for which is believed what the store said of blocks that fail."""
+"""Seconds for which stored failures are cached."""
 _MOST_NOTED = 10_000
 
 
 class Failures:
-    """What this process met, and what others noted.
+    """The failures of blocks in this process, and those in the store.
 
-    Nothing waits long for the store here: it may be what fails.
-
-    Args:
-        dead_letters: Where it is noted.
-        blocks: The blocks that absorb, by name.
-        patience: Seconds to wait for the store.
+    The store itself may fail: no call waits more than `patience` seconds for it.
     """
 
     def __init__(self, dead_letters: DeadLetters, blocks: Collection[str], patience: float) -> None:
@@ -38,13 +162,12 @@ class Failures:
         self._met: dict[str, str] = {}
         self._stored: dict[str, str] = {}
         self._looked: float | None = None
-        self._noted: dict[tuple[str, str], str] = {}  # by this process, of sessions
+        self._noted: dict[tuple[str, str], str] = {}  # stored by this process, by session
 
     def of_blocks(self, *, now: bool = False) -> dict[str, str]:
-        """By name, why blocks could not absorb, the last time; in whatever process that was.
+        """Return the last error of each failing block, from any process.
 
-        Args:
-            now: As the store has it now; else as it had it some seconds ago.
+        Without `now`, the answer may be some seconds old.
         """
         if now:
             self._look()
@@ -57,11 +180,7 @@ class Failures:
         return {**self._stored, **self._met}
 
     def troubles(self, besides: Collection[str] = ()) -> list[str]:
-        """What a context should warn of: the blocks that could not absorb, the last time.
-
-        Args:
-            besides: Blocks of which more is known.
-        """
+        """Return a warning for each failing block, except those in `besides`."""
         return [
             f"The block {name!r} could not absorb, and will try again: {error}"
             for name, error in self.of_blocks().items()
@@ -69,13 +188,13 @@ class Failures:
         ]
 
     def met(self, block: str, message: str) -> None:
-        """A block could not absorb."""
+        """Record a block's failure in this process."""
         if self._met.get(block) != message:
             logger.warning("block %r could not absorb, and will try again: %s", block, message)
         self._met[block] = message
 
     def note(self, block: str, first: int, last: int, message: str, lease: Lease) -> bool:
-        """Note a batch that waits for what fails around it; whether that is new.
+        """Store a temporary failure of a batch. Return whether it is new.
 
         Raises:
             LeaseLost: The session was taken over.
@@ -91,11 +210,11 @@ class Failures:
         return True
 
     def given_up(self, block: str) -> None:
-        """What a block could not absorb is a dead letter now."""
+        """Remove a block's failure, because the batch is a dead letter now."""
         self._met.pop(block, None)
 
     def over(self, block: str, session_id: str) -> None:
-        """A block absorbed something of a session: it works again."""
+        """Remove a block's failure, because it absorbed a batch of the session."""
         self._met.pop(block, None)
         self._noted.pop((block, session_id), None)
         if block in self.of_blocks():
@@ -107,7 +226,7 @@ class Failures:
         self._stored = {name: error for name, error in found.items() if error is not None}
 
     def _within(self, call: Callable[[], None]) -> bool:
-        """Make a call of the store; whether it was done in time.
+        """Run a call to the store. Return whether it succeeded in time.
 
         Raises:
             LeaseLost: The session was taken over.

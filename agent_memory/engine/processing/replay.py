@@ -1,4 +1,4 @@
-"""Rebuilding a block from the log, session by session; what was interrupted goes on."""
+"""Replay: rebuilds a block from the log, session by session, and resumes after an interrupt."""
 
 from __future__ import annotations
 
@@ -14,22 +14,16 @@ from agent_memory.stores.base import SessionStore
 
 
 def unfinished(records: SystemRecords) -> list[str]:
-    """What to tell of replays that are under way, or stopped half-way."""
+    """Return a message for each replay that is running or was interrupted."""
     return [
-        f"A replay of {block} is under way, or stopped, after {begun['done']} sessions: if it "
-        f"stopped, `agent-memory replay {block}` goes on."
+        f"A replay of {block} is running or was interrupted after {begun['done']} sessions. If it "
+        f"was interrupted, `agent-memory replay {block}` resumes it."
         for block, begun in records.read(Kind.REPLAYS).items()
     ]
 
 
 class Replay:
-    """Has a block absorb all sessions anew, while other calls go on.
-
-    Args:
-        store: The log.
-        work: Feeds the block.
-        records: Remember how far a replay has come.
-    """
+    """Has a block absorb all sessions again, and stores the progress. Other calls continue."""
 
     def __init__(self, store: SessionStore, work: SessionWork, records: SystemRecords) -> None:
         self._store = store
@@ -37,19 +31,19 @@ class Replay:
         self._records = records
 
     def run(self, block: str) -> Iterator[Progress]:
-        """Rebuild a block, from where an earlier replay of it stopped half-way."""
+        """Rebuild a block, starting at the end of an interrupted replay."""
         begun = self._records.read(Kind.REPLAYS).get(block, {"after": None, "done": 0})
         after, done = begun["after"], begun["done"]
         self._records.write(Kind.REPLAYS, block, after=after, done=done)
         total = self._store.counts().sessions
         for head in all_heads(self._store, after=after):
-            error = self._anew(block, head.session_id)
+            error = self._absorb_again(block, head.session_id)
             done += 1
             self._records.write(Kind.REPLAYS, block, after=head.session_id, done=done)
             yield Progress(block, head.session_id, done, max(done, total), error)
         self._records.drop(Kind.REPLAYS, block)
 
-    def _anew(self, block: str, session_id: str) -> str | None:
+    def _absorb_again(self, block: str, session_id: str) -> str | None:
         while True:
             with suppress(LeaseLost):  # taken over before the block was rewound
                 return self._work.absorb(session_id, block, anew=True)

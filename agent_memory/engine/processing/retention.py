@@ -1,4 +1,4 @@
-"""How long a log keeps what has passed everything that reads it."""
+"""Retention: how long a log keeps messages that nothing reads any more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from agent_memory.config.settings import Retention as Setting
 from agent_memory.core.records import DeadLetter, Head
-from agent_memory.engine.processing.dead_letters import DeadLetters
+from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.windows import Windows
 from agent_memory.stores.base import SessionStore
 
@@ -16,16 +16,11 @@ _PAGE = 100
 
 
 def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLetter]) -> int:
-    """The seq up to which nothing reads a session's log any more.
+    """Return the seq up to which nothing reads a session's log any more.
 
-    What still reads it: the window; a summary that a model is to redo; each block from its cursor
-    on, also one that is not configured now, and from its dead letters on. The entry at a cursor
-    stays, since its running total says how much waits after it.
-
-    Args:
-        head: The session's.
-        blocks: Names of the blocks that absorb.
-        dead: What blocks gave up of the session.
+    Readers are the window, a summary that a model must redo, dead letters, and each block from its
+    cursor on. Blocks that are not configured now count too. The entry at a cursor stays: its
+    running total is needed to count the tokens after it.
     """
     summary = head.summary
     readers = [head.start, head.end - 1]
@@ -37,16 +32,10 @@ def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLette
 
 
 class Retention:
-    """Shortens logs from their beginning.
+    """Shortens logs from the beginning, and calls `expired` with the session and the last seq.
 
-    Args:
-        store: The log.
-        windows: What was read of it.
-        dead_letters: What blocks gave up.
-        blocks: Names of the blocks that absorb.
-        expired: Told of a session and the seq up to which its log was shortened.
-        retention: "forever"; "window": no longer than something reads it; or for at least so long
-            after the message's own time.
+    A `retention` is "forever", "window" (until nothing reads a message), or a minimum age of a
+    message.
     """
 
     def __init__(
@@ -67,16 +56,16 @@ class Retention:
 
     @property
     def seconds(self) -> float | None:
-        """For how long messages are kept; None where that is not a matter of time."""
+        """The minimum age of removed messages. None if the retention is not a time."""
         return self._retention.total_seconds() if isinstance(self._retention, timedelta) else None
 
     @property
     def job(self) -> str | None:
-        """What workers note that they do, beside the names of blocks; None for nothing."""
+        """The name of the job of workers, next to the names of blocks. None for no job."""
         return None if self._retention == "forever" else f"_retention {self._retention}"
 
     def shorten(self, head: Head) -> Head:
-        """Remove what was kept for long enough; the head afterwards."""
+        """Remove messages that were stored for long enough. Return the new head."""
         upto = self._upto(head)
         if upto <= head.expired:
             return head
@@ -85,18 +74,18 @@ class Retention:
         if upto <= head.expired:
             return head
         moved = self._store.move(replace(head, expired=upto))
-        if moved is None:  # another writer came first: next time
+        if moved is None:  # another writer came first, so the next call does it
             return head
         self._windows.moved(head, moved)
         self._expired(head.session_id, upto)
         return moved
 
     def removes(self, head: Head) -> bool:
-        """Whether there is something to remove, now or once it is old enough."""
+        """Return whether there are messages to remove, now or at a later age."""
         return self._upto(head) > head.expired
 
     def wait(self, head: Head) -> float | None:
-        """Seconds until more is to be removed; None where that is not a matter of time."""
+        """Return the seconds until messages must be removed. None if no time decides that."""
         if not isinstance(self._retention, timedelta) or self._upto(head) <= head.expired:
             return None
         oldest = self._store.read(head.session_id, after=head.expired, limit=1)
@@ -116,7 +105,7 @@ class Retention:
         return safe_to_expire(head, self._blocks, dead)
 
     def _old(self, head: Head, upto: int, before: datetime) -> int:
-        """The last seq, at most `upto`, before the first entry that is not so old."""
+        """Return the last seq, at most `upto`, of the entries that are old enough."""
         old = head.expired
         while old < upto:
             for entry in self._store.read(head.session_id, after=old, limit=_PAGE):

@@ -1,9 +1,9 @@
-"""A session's work: by updates, background threads, workers and flush alike."""
+"""The pending work of a session, for updates, background threads, workers and flush."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,8 +13,8 @@ from agent_memory.core.threads import apart
 from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.paging import head_now
 from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS, Absorber
-from agent_memory.engine.processing.backlog import Backlog
 from agent_memory.engine.processing.compaction import Compaction
+from agent_memory.engine.processing.heartbeats import Backlog
 from agent_memory.engine.processing.retention import Retention
 from agent_memory.errors import AgentMemoryError, Damaged
 from agent_memory.stores.base import SessionStore
@@ -26,43 +26,32 @@ logger = logging.getLogger(__name__)
 
 _HELD = "another worker holds the session"
 _HELD_SECONDS = 1.0
-"""When to look again at a session that another worker holds."""
+"""Seconds until the next look at a session that another worker holds."""
 _LONGEST_WAIT = 600.0
-"""When to look at a session that changed, whatever is to be done for it: a process that was killed
-may have left something."""
+"""Maximum seconds until a changed session is looked at: a killed process may have left work."""
 
 
 def target_seq(head: Head, cursor: int, absorb: Absorb, total_at: Callable[[int], int]) -> int:
-    """The seq up to which a block is to absorb the session now; at or below its cursor: not yet.
+    """Return the seq up to which a block should absorb the session now. Pure.
 
-    Pure.
-
-    Args:
-        head: The session's.
-        cursor: The block's.
-        absorb: The strategy's word: on overflow, at every update, or once so many tokens wait.
-        total_at: The running token total at a seq; asked only where tokens decide.
+    At or below the block's cursor, there is nothing to absorb yet. `total_at` returns the running
+    token total at a seq. It is called only if tokens decide.
     """
     if absorb == "every_update":
         return head.end
     if absorb != "overflow" and cursor < head.end and head.total - total_at(cursor) >= absorb:
         return head.end
-    return head.start  # what left the window
+    return head.start  # the messages that left the window
 
 
 def longest_wait(
     absorb: Absorb, waits: Sequence[float], idle_minutes: float | None, retention: float | None
 ) -> float:
-    """In how many seconds to look at a session that an append left nothing to do for. Pure.
+    """Return the seconds until a session must be looked at after an append without work. Pure.
 
-    Else each message costs a worker a look, to find that it is to wait.
-
-    Args:
-        absorb: The strategy's word: on overflow, at every update, or once so many tokens wait.
-        waits: Of each block for how many seconds of silence it waits before it absorbs at every
-            update. Of none nothing is known: blocks of other processes may.
-        idle_minutes: Silence after which a session is absorbed wholly; None for never.
-        retention: For how many seconds messages are kept; None where time does not matter.
+    This saves a worker's look after each message. `waits` holds the seconds of silence for which
+    blocks wait that absorb at every update. Without `waits`, return 0: blocks of other processes
+    may absorb. `retention` is in seconds.
     """
     if not waits:
         return 0.0
@@ -73,28 +62,24 @@ def longest_wait(
 
 
 def idle_wait(newest: datetime, now: datetime, minutes: float) -> float:
-    """Seconds until a session counts as idle; 0 where it does. Pure.
+    """Return the seconds until a session has been silent for `minutes`; 0 if it has. Pure.
 
-    Args:
-        newest: Time of its newest message; one that lies in the future counts as now.
-        now: The time.
-        minutes: How long a session must have been silent.
+    A newest message with a time in the future counts as of now.
     """
     silent = max(0.0, (now - newest).total_seconds())
     return max(0.0, minutes * 60 - silent)
 
 
-def quiet_seq(said: Sequence[tuple[int, datetime]], now: datetime | None, seconds: float) -> int:
-    """The last seq that was followed by a pause; 0: none was. Pure.
+def quiet_seq(
+    timestamps: Sequence[tuple[int, datetime]], now: datetime | None, seconds: float
+) -> int:
+    """Return the last seq that was followed by a pause of `seconds`; 0 if there is none. Pure.
 
-    Args:
-        said: Seqs and times of messages, in order.
-        now: The time, which ends a pause too; None: the last message has just been said, whatever
-            its own time is.
-        seconds: What counts as a pause.
+    The time up to `now` counts as a pause. If `now` is None, the last message counts as new,
+    regardless of its own time.
     """
     after = now
-    for seq, at in reversed(said):
+    for seq, at in reversed(timestamps):
         if after is not None and (after - at).total_seconds() >= seconds:
             return seq
         after = at
@@ -103,12 +88,12 @@ def quiet_seq(said: Sequence[tuple[int, datetime]], now: datetime | None, second
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """What was done for a session.
+    """The work done for a session.
 
     Attributes:
-        absorbed: What each block absorbed, or why it could not.
-        again: Seconds until somebody should look at it again; 0 for at once, None where nothing is
-            left to do until it changes.
+        absorbed: The result of each block.
+        again: Seconds until the next look at the session; 0 for immediately. None if no work is
+            left until it changes.
     """
 
     absorbed: list[Absorbed]
@@ -116,27 +101,11 @@ class Processed:
 
 
 class SessionWork:
-    """Finishes a session's deletion, cuts its window, refreshes its summary, feeds its blocks, and
-    shortens its log.
+    """Does the pending work of a session: deletion, compaction, summary, absorption, retention.
 
-    Args:
-        store: The log.
-        leases: One worker a session.
-        compaction: Cuts windows.
-        absorber: Feeds blocks.
-        retention: Shortens logs.
-        erase: Finishes the deletion of a session, by its id.
-        absorb: When blocks absorb, by the strategy's word.
-        idle_minutes: Silence after which a session is absorbed wholly; None for never.
-        backlog: Sessions that are absorbed wholly whatever that word is.
-        recent: Reads what a session's window holds.
-        quiet: The blocks that each time ask a model: they wait for a full batch, and at every
-            update for a pause.
-        quiet_seconds: The pause; 0: they do not wait.
-        full_tokens: What fills a batch.
-
-    Attributes:
-        backlog: As given.
+    All pending messages are absorbed after `idle_minutes` of silence (None for never), or while the
+    session is in the `backlog`. The blocks in `quiet` call a model for each batch. They wait for a
+    batch of `full_tokens`, and at every update for a pause of `quiet_seconds` (0: no wait).
     """
 
     def __init__(
@@ -173,28 +142,29 @@ class SessionWork:
         self._wait = longest_wait(absorb, pauses, idle_minutes, retention.seconds)
 
     def needed(self, head: Head) -> bool:
-        """Whether an update leaves something to do now."""
+        """Return whether an update leaves work to do now."""
         return self._compaction.overflows(head) or self._feedable(head)
 
     def within(self, newest: datetime) -> float:
-        """In how many seconds to look at a session that its newest message, of that time, leaves
-        nothing to do for: it may have been said long ago."""
+        """Return the seconds until a session must be looked at whose newest message has this time.
+
+        The message may be old, so the wait may already be over."""
         return idle_wait(newest, datetime.now(UTC), self._wait / 60)
 
     def announce(self, head: Head) -> None:
-        """Have a session looked at now, by whoever works next: its append asked for no hurry."""
+        """Schedule a session immediately if its append has scheduled it for later."""
         if self._wait:
             self._store.schedule(head, 0)
 
     def after_update(self, head: Head) -> Head:
-        """Do what an update leaves to do, now; the head afterwards.
+        """Do the work that an update leaves, now, and return the new head.
 
-        What fails is logged, and tried again later. The exception of a signal, such as a limit of
-        time, is no failure, and the caller's.
+        A failure is logged, and the work is tried again later. An exception of a signal handler,
+        such as a time limit, is raised to the caller.
         """
         if self._compaction.is_brief and not self._store.remote:
-            # made here: it asks nobody, and takes less than another thread takes to wake up
-            with suppress(AgentMemoryError):  # met again by `_settle`, which tells it
+            # run here: it calls no model and is faster than waking another thread
+            with suppress(AgentMemoryError):  # `_settle` meets the error again and reports it
                 head = self._compaction.compact(head)
                 if not (self._feedable(head) or self._retention.removes(head)):
                     return head
@@ -202,27 +172,24 @@ class SessionWork:
 
     @apart
     def _settle(self, head: Head) -> Head:
-        """The same on a thread to which no signals come: whatever fails here has failed."""
+        """Do the work on a thread without signals, so that each exception is a real failure."""
         try:
-            if self._compaction.only_cuts:  # no lease is needed, and the head not read again
+            if self._compaction.only_cuts:  # needs neither a lease nor a new read of the head
                 head = self._compact(head)
                 if not self._feedable(head):
                     return self._retention.shorten(head)
             self.announce(head)
             self.process(head.session_id)
             return head_now(self._store, head) or head
-        except Exception:  # the messages are stored: the next call does what is due
+        except Exception:  # the messages are stored, and the next call does the pending work
             logger.exception("session %r not processed; it will be tried again", head.session_id)
             return head
 
     def put_off(self, head: Head) -> bool:
-        """Have a session that is due looked at later, if all that there is to do for it is to wait.
+        """Schedule a due session for later if it only has to wait. Return whether that was done.
 
-        It needs no lease, of which taking and giving back are most of what a look costs: nothing is
-        changed of a session that is not as it was looked at.
-
-        Returns:
-            Whether that was so; else it is to be processed.
+        No lease is taken (it would dominate the cost). The write is skipped if the session changed
+        meanwhile. A session that is not put off must be processed.
         """
         if head.deleting or self._compaction.overflows(head) or self._retention.removes(head):
             return False
@@ -230,7 +197,7 @@ class SessionWork:
         return again != 0 and self._store.schedule(head, again)
 
     def prepare(self, heads: Sequence[Head]) -> None:
-        """Told which sessions are absorbed next; what can be done for all at once is done."""
+        """Prepare blocks for the sessions that are absorbed next."""
         self._absorber.prepare(heads)
 
     @apart
@@ -243,26 +210,23 @@ class SessionWork:
         down_to: int | None = None,
         user_id: str | None = None,
     ) -> Processed:
-        """Do what is due for a session, now; what fails is tried again later, less often each time.
+        """Do the pending work of a session now. Failed work is tried again after growing pauses.
 
         Args:
-            session_id: The session.
-            everything: Absorb all that is pending, by blocks that wait after a failure too, and
-                refresh a waiting summary. A session that cannot be erased is left for later. Waits
-                for another worker to let go of the session; else nothing is done while one holds
-                it.
-            scheduled: One call among those for many sessions: each block absorbs one batch at
-                most, so that other sessions get theirs, and a session that fell silent is
-                absorbed wholly.
-            down_to: Cut its window to so many tokens; waits as with `everything`.
-            user_id: Whose it has to be, if anybody's.
+            everything: Absorb all pending messages, also by blocks that wait after a failure, and
+                refresh a pending summary. A session that cannot be erased is left for later. Wait
+                for a worker that holds the session. Without this, a held session is skipped.
+            scheduled: This call is one of many. Each block absorbs at most one batch, so that
+                other sessions get their turn. A silent session is absorbed completely.
+            down_to: Cut the window to this number of tokens. Waits as with `everything`.
+            user_id: The user it must belong to, if any.
 
         Returns:
-            What was done. With `everything` or `scheduled`, also when to look again, which the
-            store knows too.
+            The work done. With `everything` or `scheduled`, also the time of the next look, which
+            is stored too.
 
         Raises:
-            SessionOfAnotherUser: It is another's than the user named.
+            SessionOfAnotherUser: The session belongs to another user.
         """
         waiting = everything or down_to is not None
         with self._leases.hold(session_id, waiting=waiting) as lease:
@@ -295,36 +259,35 @@ class SessionWork:
         idle = self._idle_wait(head) if scheduled else None
         now = datetime.now(UTC) if scheduled else None
         targets = self._waiting(head, 0.0 if everything else idle, now)
-        if not everything:
-            targets = self._awake(session_id, targets)
+        if not everything:  # blocks that wait after a failure are left out
+            wait = self._absorber.wait
+            targets = {name: seq for name, seq in targets.items() if not wait(session_id, name)}
+        if not (everything or scheduled):
+            taken = self.backlog.takes
+            targets = {name: seq for name, seq in targets.items() if not taken(head, name, seq)}
         done = self._absorber.absorb(head, targets, lease, most_batches=1 if scheduled else 0)
         after = self._store.head(session_id) or head
         self.backlog.done(session_id, after)
         if everything:
             after = self._compaction.refresh_summary(after, insist=True)
         after = self._retention.shorten(after)
-        # where messages came meanwhile, the session is due
+        # new messages have made the session due again
         if after.end != head.end or not (everything or scheduled):
             return Processed(done)
         again = self._again(after, self._idle_wait(after) if everything else idle)
-        if everything or again != 0:  # a worker goes on at once without asking the store
+        if everything or again != 0:  # a worker continues immediately without the store
             self._store.schedule(after, again)
         return Processed(done, again)
 
     @apart
     def absorb(self, session_id: str, block: str, *, anew: bool = False) -> str | None:
-        """Have one block absorb all of a session, and do nothing else for it.
+        """Have one block absorb all of a session.
 
-        Args:
-            session_id: The session.
-            block: The block's name.
-            anew: From its beginning. Where another worker holds on to it, that one begins anew.
-
-        Returns:
-            Why it could not, or None.
+        With `anew`, it absorbs the session from the beginning. If a worker holds the session, that
+        worker does it. Returns the block's error, or None.
 
         Raises:
-            LeaseLost: The session was taken over before its cursor was put back.
+            LeaseLost: The session was taken over before its cursor was reset.
         """
         with self._leases.hold(session_id, waiting=True) as lease:
             head = self._store.head(session_id)
@@ -333,18 +296,18 @@ class SessionWork:
             if anew:
                 self._absorber.rewind(block, lease, session_id)
             if lease is None:
-                return f"{_HELD}, and is to absorb it anew" if anew else _HELD
+                return f"{_HELD}, and will absorb it again" if anew else _HELD
             if anew:
                 head = self._store.head(session_id) or head
             fed = self._absorber.absorb(head, {block: head.end}, lease)
-            error = next((one.error for one in fed if one.error), None)
-            if error and anew:  # a worker goes on with it
+            error = next((result.error for result in fed if result.error), None)
+            if error and anew:  # a worker continues
                 self._store.schedule(self._store.head(session_id) or head, 0)
             return error
 
     @apart
     def retry(self, letter: DeadLetter) -> Absorbed:
-        """Have a block absorb a dead letter after all."""
+        """Have a block absorb a dead letter again."""
         with self._leases.hold(letter.session_id, waiting=True) as lease:
             if lease is not None:
                 return self._absorber.redeliver(letter, lease)
@@ -356,51 +319,37 @@ class SessionWork:
         except Exception:
             if raising:
                 raise
-            # what can't be erased now must not keep other sessions waiting
+            # an erasure that fails must not block other sessions
             logger.exception("session %r not erased; it will be tried again", session_id)
 
     def _compact(self, head: Head, down_to: int | None = None) -> Head:
         try:
             compacted = self._compaction.compact(head, down_to)
-            # a fallback summary that was just made is not refreshed in the same breath
+            # a fallback summary that was just made is not refreshed immediately
             return compacted if compacted is not head else self._compaction.refresh_summary(head)
         except Damaged as error:
             leave_out(error)
             return head
-        except Exception:  # a strategy's bug must not keep the blocks from absorbing
+        except Exception:  # a strategy's bug must not stop absorption
             logger.exception("session %r not compacted; it will be tried again", head.session_id)
             return head
 
     def _refused(self, head: Head) -> list[Absorbed]:
-        """What each block could not absorb, since another worker holds the session."""
+        """Return a result for each due block: another worker holds the session."""
         behind = [(name, head.cursors.get(name, 0)) for name in self._waiting(head, 0.0)]
         return [Absorbed(head.session_id, name, at, at, _HELD) for name, at in behind]
 
     def _feedable(self, head: Head) -> bool:
-        """Whether a block is due to absorb the session and may be tried."""
-        waiting = self._behind(head, None, None)
-        return any(not self._absorber.wait(head.session_id, name) for name, _ in waiting)
-
-    def _awake(self, session_id: str, targets: dict[str, int]) -> dict[str, int]:
-        """The blocks that need not wait after a failure."""
-        return {
-            name: seq for name, seq in targets.items() if not self._absorber.wait(session_id, name)
-        }
+        """Return whether a block is due to absorb the session and does not wait."""
+        waiting = self._waiting(head, None)
+        return any(not self._absorber.wait(head.session_id, name) for name in waiting)
 
     def _waiting(
         self, head: Head, idle: float | None, now: datetime | None = None
     ) -> dict[str, int]:
-        """The blocks that are due to absorb the session, in order, each with the seq to reach."""
-        return dict(self._behind(head, idle, now))
-
-    def _behind(
-        self, head: Head, idle: float | None, now: datetime | None
-    ) -> Iterator[tuple[str, int]]:
-        """The same, one after the other: each update asks whether there is one."""
-        for name in self._absorber.blocks:
-            seq = self._target(head, name, idle, now)
-            if seq > head.cursors.get(name, 0):
-                yield name, seq
+        """Return the blocks that are due to absorb the session, each with its target seq."""
+        reach = {name: self._target(head, name, idle, now) for name in self._absorber.blocks}
+        return {name: seq for name, seq in reach.items() if seq > head.cursors.get(name, 0)}
 
     def _target(self, head: Head, block: str, idle: float | None, now: datetime | None) -> int:
         def total_at(seq: int) -> int:
@@ -421,41 +370,36 @@ class SessionWork:
         return self._after_pause(head, cursor, now) if self._absorb == "every_update" else cursor
 
     def _after_pause(self, head: Head, cursor: int, now: datetime | None) -> int:
-        """The seq up to which a block is to absorb that waits for pauses."""
+        """Return the target seq of a block that waits for pauses."""
         try:
             waiting = [entry for entry in self._recent(head) if entry.seq > cursor]
-        except Damaged:  # what can be read around it is
+        except Damaged:  # absorption reads around the damage
             return head.end
-        said = [(entry.seq, entry.created_at) for entry in waiting]
-        return max(head.start, quiet_seq(said, now, self._quiet_seconds))
+        timestamps = [(entry.seq, entry.created_at) for entry in waiting]
+        return max(head.start, quiet_seq(timestamps, now, self._quiet_seconds))
 
     def _pause_wait(self, head: Head) -> float | None:
-        """Seconds until a pause is long enough; None where no block waits for one."""
+        """Return the seconds until a pause is long enough. None if no block waits for one."""
         waits = self._quiet & self._absorber.blocks.keys() if self._absorb != "overflow" else ()
-        if not any(head.lag(name) for name in waits):
-            return None
-        newest = self._store.pick(head.session_id, [head.end])
-        if not newest:
-            return None
-        return idle_wait(newest[0].created_at, datetime.now(UTC), self._quiet_seconds / 60)
+        return self._silence_wait(head, waits, self._quiet_seconds / 60)
 
     def _idle_wait(self, head: Head) -> float | None:
-        """Seconds until the session counts as idle; None where that makes no difference."""
-        if self._idle_minutes is None or not any(head.lag(name) for name in self._absorber.blocks):
+        """Return the seconds until the session counts as idle. None if that changes nothing."""
+        return self._silence_wait(head, self._absorber.blocks, self._idle_minutes)
+
+    def _silence_wait(
+        self, head: Head, blocks: Collection[str], minutes: float | None
+    ) -> float | None:
+        """Return the seconds until `minutes` of silence. None if no block waits for that."""
+        if minutes is None or not any(map(head.lag, blocks)):
             return None
         newest = self._store.pick(head.session_id, [head.end])
-        if not newest:
-            return None
-        return idle_wait(newest[0].created_at, datetime.now(UTC), self._idle_minutes)
+        return idle_wait(newest[0].created_at, datetime.now(UTC), minutes) if newest else None
 
     def _again(self, head: Head, idle: float | None) -> float | None:
         waiting = self._waiting(head, idle, datetime.now(UTC))
         times = [self._absorber.wait(head.session_id, name) for name in waiting]
-        refresh = self._compaction.refresh_wait(head)
-        times += [refresh] if refresh is not None else []
-        expiry = self._retention.wait(head)
-        times += [expiry] if expiry is not None else []
-        pause = self._pause_wait(head)
-        times += [pause] if pause else []
-        times += [idle] if idle and any(map(head.lag, self._absorber.blocks)) else []
-        return min(times, default=None)
+        others = [self._compaction.refresh_wait(head), self._retention.wait(head)]
+        others += [self._pause_wait(head) or None]
+        others += [idle or None] if any(map(head.lag, self._absorber.blocks)) else []
+        return min([*times, *(one for one in others if one is not None)], default=None)

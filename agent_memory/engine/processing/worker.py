@@ -1,4 +1,4 @@
-"""Threads that do sessions' work while updates return at once; also the `agent-memory worker`."""
+"""Background threads that process sessions, and the `agent-memory worker`."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ POLL_SECONDS = 2.0
 _PAGE = 256
 _PUT_OFF_SECONDS = 0.1
 _SHARE = 20
-"""So soon, or so many times as long as it took to find them, the next are looked for where a whole
-page of sessions had only to wait. Each of them falls due again with its next message: under load,
-to look at once is to do nothing as fast as it goes."""
+"""Minimum pause, and its factor of the time of the search, after a full page of sessions that only
+had to wait. Each of them is due again with its next message, so that searching immediately would
+waste time under load."""
 _EXIT_SECONDS = 2.0
 _HOUSEKEEPING_SECONDS = 60.0
 _REPLACED_SECONDS = 600.0
-"""By then processes with the settings of before have been replaced."""
+"""Time after which processes with the previous settings have been replaced."""
 
 OnDone = Callable[[str, Processed], None]
-"""Called, on one of the worker's threads, with a session and what was done for it."""
+"""Called on a worker thread with a session and the work done for it."""
 
 _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
 class FairQueue:
-    """Sessions that wait, each once: users take turns, a user's sessions come in order. Pure."""
+    """Pending sessions, each once. Users take turns, and a user's sessions are in order. Pure."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
+        self._pending: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
         self._owners: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -57,35 +57,28 @@ class FairQueue:
         return iter(self._owners)
 
     def add(self, session_id: str, owner: str) -> None:
-        """Have a session wait; one that waits already keeps its place, whosever it is by now."""
+        """Add a session. One that is already queued keeps its place and its owner."""
         if session_id not in self._owners:
             self._owners[session_id] = owner
-            self._waiting.setdefault(owner, OrderedDict())[session_id] = None
+            self._pending.setdefault(owner, OrderedDict())[session_id] = None
 
     def take(self) -> tuple[str, str] | None:
-        """The session whose turn it is, and its owner, who goes to the end; None: nobody waits."""
-        if not self._waiting:
+        """Return the next session and its owner, who moves to the end. None if it is empty."""
+        if not self._pending:
             return None
-        owner, sessions = self._waiting.popitem(last=False)
+        owner, sessions = self._pending.popitem(last=False)
         session_id, _ = sessions.popitem(last=False)
         del self._owners[session_id]
         if sessions:
-            self._waiting[owner] = sessions
+            self._pending[owner] = sessions
         return session_id, owner
 
 
 class Housekeeping:
-    """What a worker sees to before the first session, and every minute after.
+    """Work of a worker before its first session, and every minute after.
 
-    New jobs are done for the past too, and deletions that were interrupted are finished.
-
-    Args:
-        store: The log.
-        records: Remember which jobs there were.
-        resume: Finishes interrupted deletions.
-        beat: Tells others that somebody works.
-        jobs: What sessions are worked on for now: the names of the blocks that absorb, and how long
-            logs are kept.
+    New jobs are also done for existing sessions, and `resume` finishes interrupted deletions. Jobs
+    are the names of absorbing blocks, the retention of logs, and the spending limits.
     """
 
     def __init__(
@@ -104,7 +97,7 @@ class Housekeeping:
         self._introduced = False
 
     def run(self) -> None:
-        """Do it. Safe to repeat, and to interrupt."""
+        """Run the housekeeping. Safe to repeat and to interrupt."""
         if not self._introduced:
             self._introduce()
             self._introduced = True
@@ -116,14 +109,14 @@ class Housekeeping:
         known = self._records.read(Kind.JOBS).keys()
         new = self._jobs - known
         if new:
-            self._store.schedule_all()  # whatever a new block has to absorb falls due
+            self._store.schedule_all()  # sessions that a new block must absorb become due
         for name in sorted(known - self._jobs):
             self._records.drop(Kind.JOBS, name)
         for name in sorted(new):
             self._records.write(Kind.JOBS, name, again_at=time() + _REPLACED_SECONDS)
 
     def _wake_again(self) -> None:
-        """Wake once more: a worker of before puts sessions off, and knows no new block."""
+        """Schedule all sessions again: a worker with old settings may have put them off."""
         times = {name: note["again_at"] for name, note in self._records.read(Kind.JOBS).items()}
         late = [name for name, at in times.items() if at is not None and at <= time()]
         if late:
@@ -133,18 +126,11 @@ class Housekeeping:
 
 
 class Worker:
-    """Works on the sessions that are due, several at a time, users in turn.
+    """Processes due sessions, several at a time, users in turn.
 
-    Sessions come from `wake` and from the store, which remembers what is due: whatever a process
-    leaves undone, the next worker over the same store finds.
-
-    Args:
-        store: What is due.
-        work: What is done for one session.
-        housekeeping: Done before the first session, and every minute.
-        threads: How many sessions at a time.
-        on_done: Called with what was done for a session.
-        polls: Whether it works on what is due in the store too, not only on what it is woken for.
+    Sessions come from `wake` and from the store, which keeps their due times. Work that a process
+    leaves undone is found by the next worker on the same store. A worker that does not poll
+    processes only the sessions passed to `wake`.
     """
 
     def __init__(
@@ -167,7 +153,7 @@ class Worker:
         begin_anew_in_child(self, Worker._begin)  # the next wake starts new threads
 
     def _begin(self) -> None:
-        self._lock = known_lock()  # taken in one step of C: see `core.threads.apart`
+        self._lock = known_lock()  # acquired in a single C step: see `core.threads.apart`
         self._changed = threading.Condition(self._lock)
         self._queue = FairQueue()
         self._busy: dict[str, bool] = {}  # whether each was woken again meanwhile
@@ -181,7 +167,7 @@ class Worker:
         self._trouble = ""
 
     def start(self) -> None:
-        """Start the threads, if they do not run. They are daemons: an exit need not wait."""
+        """Start the threads that do not run yet. They are daemons, so an exit need not wait."""
         with self._lock:
             while len(self._threads) < self._count and not self._stopping:
                 name = f"memory-worker-{len(self._threads)}"
@@ -190,7 +176,7 @@ class Worker:
                 self._threads.append(thread)
 
     def wake(self, head: Head) -> None:
-        """Have a session worked on soon."""
+        """Queue a session."""
         self.start()
         with self._lock:
             if head.session_id in self._busy:
@@ -200,7 +186,7 @@ class Worker:
                 self._changed.notify_all()
 
     def work_off(self) -> None:
-        """Wake the next session of the backlog, if there is one. The others follow it."""
+        """Queue the next session of the backlog, if there is one. The others follow it."""
         backlog = self._work.backlog
         session_id = backlog.next()
         if session_id is None:
@@ -213,10 +199,10 @@ class Worker:
 
     @apart
     def drain(self) -> None:
-        """Wait until all sessions that wait now have been worked on, but for those that failed."""
+        """Wait until all sessions in the queue have been processed, except failed ones."""
         with self._lock:
             key = object()
-            # of one that was woken while it is worked on, the next turn counts too
+            # a session that was woken during its processing has one more turn
             left = {name: 1 + woken for name, woken in self._busy.items()}
             left.update(dict.fromkeys(self._queue, 1))
             self._drains[key] = left
@@ -226,13 +212,13 @@ class Worker:
                 del self._drains[key]
 
     def run_once(self) -> None:
-        """Instead of `start`: work on each session that is due, and wait for that.
+        """Process each due session and wait for that, in place of `start`.
 
-        One that falls due again meanwhile is left for the next time.
+        A session that becomes due again meanwhile is left for the next run.
         """
         seen: set[str] = set()
         self._keep_house()
-        self._poll_at = inf  # this thread does it
+        self._poll_at = inf  # this thread polls
         while not self._stopping:
             due = self._store.due(_PAGE + len(seen))
             heads = [head for head in due if head.session_id not in seen]
@@ -244,11 +230,7 @@ class Worker:
             self.drain()
 
     def stop(self, seconds: float | None = None) -> None:
-        """Stop after what is under way; its leases are given back.
-
-        Args:
-            seconds: How long to wait for it; None: as long as it takes.
-        """
+        """Stop after the current sessions, within `seconds`. None for any time."""
         with self._lock:
             self._stopping = True
             self._changed.notify_all()
@@ -267,18 +249,18 @@ class Worker:
                 self._backoff.succeeded(session_id)
                 if self._on_done is not None:
                     self._on_done(session_id, processed)
-                if processed.absorbed and not any(one.error for one in processed.absorbed):
+                if processed.absorbed and not any(result.error for result in processed.absorbed):
                     self.work_off()
             except Damaged as error:
                 leave_out(error)
                 self._postpone(session_id)
-            except BaseException:  # one session's trouble, even a sys.exit(), must not end a thread
+            except BaseException:  # even a sys.exit() in one session must not end the thread
                 logger.exception("session %r not processed; it will be tried again", session_id)
                 self._postpone(session_id)
             self._done(session_id, owner, again)
 
     def _next(self) -> tuple[str, str] | None:
-        """The next session to work on, as soon as there is one; None to stop."""
+        """Wait for the next session and return it. None to stop."""
         while True:
             with self._lock:
                 if self._stopping:
@@ -295,14 +277,14 @@ class Worker:
             self._poll()
 
     def _poll(self) -> None:
-        """Line up what is due in the store, whoever left it there."""
+        """Queue the sessions that are due in the store."""
         self._keep_house()
         begun = monotonic()
         try:
             heads = self._store.due(_PAGE)
-        except Exception as error:  # noqa: BLE001 - the store is down: this thread lives on
+        except Exception as error:  # noqa: BLE001 - the store is down: this thread continues
             if self._trouble != str(error):
-                logger.warning("what is due cannot be read, and is tried again: %s", error)
+                logger.warning("due sessions cannot be read; it will be tried again: %s", error)
             self._trouble = str(error)
             return
         self._trouble, taken = "", monotonic() - begun
@@ -312,21 +294,21 @@ class Worker:
                 for head in heads
                 if head.session_id not in self._busy and not self._backoff.seconds(head.session_id)
             ]
-        some = [head for head in fresh if not self._put_off(head)]
+        processable = [head for head in fresh if not self._put_off(head)]
         with self._lock:
-            for head in some:
+            for head in processable:
                 if head.session_id not in self._busy:
                     self._add(head)
             full = len(heads) == _PAGE
-            self._more = full and bool(some)
-            if full and fresh and not some:
+            self._more = full and bool(processable)
+            if full and fresh and not processable:
                 self._poll_at = monotonic() + max(_PUT_OFF_SECONDS, _SHARE * taken)
             self._changed.notify_all()
 
     def _put_off(self, head: Head) -> bool:
         try:
             return self._work.put_off(head)
-        except Exception:  # noqa: BLE001 - whatever it is, it comes to whoever works on the session
+        except Exception:  # noqa: BLE001 - processing the session meets and reports the error
             return False
 
     def _keep_house(self) -> None:
@@ -336,7 +318,7 @@ class Worker:
             self._housekeeping_at = inf
         try:
             self._housekeeping()
-        except Exception:  # they must not keep the sessions waiting
+        except Exception:  # housekeeping must not block sessions
             logger.exception("a worker's housekeeping failed, and will be tried again")
         finally:
             self._housekeeping_at = monotonic() + _HOUSEKEEPING_SECONDS
@@ -345,9 +327,9 @@ class Worker:
         self._queue.add(head.session_id, Scope(head.user_id, head.session_id).owner)
 
     def _postpone(self, session_id: str) -> None:
-        """Let a session that could not be processed wait, so that it keeps nobody's place."""
+        """Delay a session whose processing failed, so that others are not blocked."""
         self._backoff.failed(session_id)
-        with suppress(Exception):  # the store is down: then at least this worker remembers
+        with suppress(Exception):  # the store is down: at least this worker waits
             if head := self._store.head(session_id):
                 wait = max(POLL_SECONDS, self._backoff.seconds(session_id))
                 self._store.schedule(head, wait)

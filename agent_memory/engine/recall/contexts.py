@@ -1,4 +1,4 @@
-"""What a context is made of: a session's window, and what blocks recall for a message."""
+"""Contexts: a session's window, plus the records that blocks recall for a message."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from agent_memory.core.asking import asked_for
 from agent_memory.core.context import MemoryContext
-from agent_memory.core.courtesies import is_courtesy
 from agent_memory.core.explanation import left_out_of
 from agent_memory.core.formats.registry import format_of
 from agent_memory.core.fusion import merge
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
-from agent_memory.core.native import native
 from agent_memory.core.packing import Packer, Shown
+from agent_memory.core.prompt_log import SentContext, kept_of
+from agent_memory.core.provider_formats import native
+from agent_memory.core.query_text import asked_for
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope, empty_head
-from agent_memory.core.sent import SentContext, kept_of
+from agent_memory.core.render_cache import Recent
+from agent_memory.core.rendering import OPENING
+from agent_memory.core.shapes import role_of
+from agent_memory.core.small_talk import is_courtesy
 from agent_memory.core.threads import apart
 from agent_memory.core.usage import Usage
-from agent_memory.core.window import role_of, ruled
+from agent_memory.core.window import ruled
 from agent_memory.engine.guard import Guard, scope_of
+from agent_memory.engine.paging import is_there, picked_of
 from agent_memory.engine.recall.fan_out import FanOut
-from agent_memory.engine.recall.prompts import Prompts, Recalls
-from agent_memory.engine.recall.sent import SentContexts
+from agent_memory.engine.recall.prompt_log import Prompts, Recalls, SentContexts
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import InvalidBudget, StoreError
 from agent_memory.models.usage import Account, current_account
@@ -35,26 +38,26 @@ from agent_memory.stores.pending import Pending
 
 logger = logging.getLogger(__name__)
 
-_IS_MEANT = 0.5  # relevance from which on a recall counts as one that was asked for
+_IS_MEANT = 0.5  # minimum relevance of a recall that answers the question
 
 Found = dict[str, list[Recall]]
 
 
 Pack = Callable[[Sequence[Message]], MemoryContext]
-"""Gives the context for a turn so far."""
+"""Returns the context for a turn so far."""
 
 
 class Seen(NamedTuple):
-    """What is seen of a session, before anything is recalled.
+    """The state of a session before recall.
 
     Attributes:
         packer: Packs contexts.
         head: The session's head.
         entries: Its window.
         asked: The turn so far.
-        query: What to recall for.
-        scope: Whose memory to ask.
-        window: What a context shows of the window and the turn.
+        query: The message to recall for.
+        scope: The scope of recall.
+        window: The part of the window and the turn that a context shows.
     """
 
     packer: Packer
@@ -67,14 +70,14 @@ class Seen(NamedTuple):
 
 
 class View(NamedTuple):
-    """What a context is packed of.
+    """The input of a context.
 
     Attributes:
         seen: The session, and the turn so far.
-        found: What was recalled.
-        warnings: What to warn of.
-        among: The blocks whose sources are of the session's own store; None for all of them.
-        usage: What models were asked for it.
+        found: The recalls, by block.
+        warnings: The warnings.
+        among: The blocks whose sources are in the session's own store. None for all.
+        usage: The model usage of recall.
     """
 
     seen: Seen
@@ -84,7 +87,7 @@ class View(NamedTuple):
     usage: Usage = Usage()
 
     def context(self, window: Shown | None = None) -> MemoryContext:
-        """The context; of another window, where the turn has grown."""
+        """Return the context, for another window if the turn has grown."""
         seen = self.seen
         window = window or seen.window
         recalls = self.merged(window)
@@ -93,11 +96,9 @@ class View(NamedTuple):
         return packed if self.usage == Usage() else replace(packed, usage=self.usage)
 
     def merged(self, window: Shown, *, all_of_it: bool = False) -> list[Recall]:
-        """What was recalled and the window does not show whole, merged, best first.
+        """Return the recalls that the window does not show in full, merged, best first.
 
-        Args:
-            window: The window.
-            all_of_it: Also what bears much less on the question than the best.
+        With `all_of_it`, include recalls that are much less relevant than the best.
         """
         if not any(self.found.values()):
             return []
@@ -108,13 +109,13 @@ class View(NamedTuple):
         return merge(self.found, shown, self.among, floors)
 
     def left_out(self, context: MemoryContext, window: Shown) -> list[LeftOut]:
-        """What blocks recalled for a context and it has not, with the why."""
-        found = [one for recalls in self.found.values() for one in recalls]
+        """Return the recalls that are not in a context, each with the reason."""
+        found = [recall for recalls in self.found.values() for recall in recalls]
         merged = self.merged(window, all_of_it=True)
         return left_out_of(found, merged, self.merged(window), context)
 
     def window(self, asked: Sequence[Message]) -> Shown:
-        """What a context shows for the turn so far."""
+        """Return the part of the window that a context shows for the turn so far."""
         seen = self.seen
         if asked is seen.asked:
             return seen.window
@@ -122,25 +123,16 @@ class View(NamedTuple):
 
 
 class Contexts:
-    """Reads sessions and blocks, and packs what they give.
+    """Reads sessions and blocks, and packs contexts.
 
-    Args:
-        guard: Says whose a session is.
-        store: The log.
-        windows: What was read of it.
-        packer: Packs a window and recalls within the budget.
-        recaller: Asks the blocks.
-        troubles: What to warn of, whatever was recalled; of a session, or without one.
-        pending: Tells what blocks have not absorbed yet.
-        sent: Keeps what is sent.
-        recalls: Counts how often something was found.
-        pinned: The ids of what is to be recalled first.
+    `pinned` returns the ids of the records to recall first. `clear` returns a session's window with
+    stubs in place of old tool results.
 
     Attributes:
-        packer: As given.
-        blocks: The blocks that are asked.
-        troubles: As given.
-        prompts: What contexts were, and how much of each was kept.
+        packer: Packs contexts.
+        blocks: The blocks that are queried.
+        troubles: Returns warnings about a session.
+        prompts: Statistics on contexts and their stable prefixes.
     """
 
     def __init__(
@@ -155,7 +147,9 @@ class Contexts:
         sent: SentContexts,
         recalls: Recalls,
         pinned: Callable[[Scope], frozenset[str]],
+        clear: Callable[[Head, Sequence[Entry]], list[Entry]],
     ) -> None:
+        self._clear = clear
         self._recalls = recalls
         self._pinned = pinned
         self._pending = pending
@@ -167,6 +161,7 @@ class Contexts:
         self.packer, self.blocks = packer, recaller.blocks
         self.troubles = troubles
         self.prompts = Prompts()
+        self._unpaired: Recent[tuple[tuple[str, ...], frozenset[int]]] = Recent(10_000)
 
     def get(
         self,
@@ -175,12 +170,12 @@ class Contexts:
         user_id: str | None,
         max_tokens: int | None = None,
         form: str | None = None,
-        given: Sequence[Any] | None = None,
+        shown: Sequence[Any] | None = None,
     ) -> MemoryContext:
-        """See `AgentMemory.get`."""
-        alone = not self.blocks and not self._sent.on  # it only reads, and waits for nobody
-        made = self._get if alone else self._got_apart
-        return made(session_id, message, user_id, max_tokens, form, given)
+        """Return a context. See `AgentMemory.get`."""
+        reads_only = not self.blocks and not self._sent.on  # no other thread is needed
+        get = self._get if reads_only else self._got_apart
+        return get(session_id, message, user_id, max_tokens, form, shown)
 
     def _get(
         self,
@@ -189,12 +184,12 @@ class Contexts:
         user_id: str | None,
         max_tokens: int | None,
         form: str | None,
-        given: Sequence[Any] | None,
+        shown: Sequence[Any] | None,
     ) -> MemoryContext:
         query = query_of(message)
         packer = self.packer.lowered(checked_budget(max_tokens))
-        how: dict[str, Any] = {"once": True, "form": form, "given": given}
-        seen = self.see(session_id, to_add(query), user_id, packer=packer, query=query, **how)
+        options: dict[str, Any] = {"once": True, "form": form, "shown": shown}
+        seen = self.see(session_id, to_add(query), user_id, packer=packer, query=query, **options)
         return self.sending(session_id, self._view(seen), form)(seen.asked)
 
     _got_apart = apart(_get)
@@ -203,17 +198,17 @@ class Contexts:
     def were(
         self, session_id: str, user_id: str | None, after: int, limit: int | None
     ) -> list[SentContext]:
-        """See `AgentMemory.contexts`."""
+        """Return the stored contexts. See `AgentMemory.contexts`."""
         head = self._guard.owned(session_id, user_id)
         if head is None:
             return []
         scope = scope_of(head, user_id, session_id)
 
-        def again(question: str) -> list[Recall]:
+        def recall_now(question: str) -> list[Recall]:
             found, _ = self.recall(scope, Message(role="user", content=question))
-            return [one for recalls in found.values() for one in recalls]
+            return [recall for recalls in found.values() for recall in recalls]
 
-        return self._sent.read(head, after, limit, again)
+        return self._sent.read(head, after, limit, recall_now)
 
     @apart
     def begin(
@@ -224,31 +219,32 @@ class Contexts:
         user_id: str | None,
         reads_turn: bool = False,
     ) -> Pack:
-        """What packs the context of a turn, and packs it again as the turn grows.
+        """Return a function that packs the context of a turn, repeatedly as the turn grows.
 
-        Args:
-            session_id: The conversation.
-            asked: The turn so far.
-            user_id: The user.
-            reads_turn: Whether the model can read on what the turn itself shows in part.
+        With `reads_turn`, the model can read shortened messages of the turn in full.
         """
         packer = replace(self.packer, reads_turn=reads_turn)
         seen = self.see(session_id, asked, user_id, packer=packer)
         return self.sending(session_id, self._view(seen))
 
     def sending(self, session_id: str, view: View, form: str | None = None) -> Pack:
-        """What packs contexts of a view that are sent to a model: these are counted, and kept."""
+        """Return a function that packs contexts for a model, and counts and logs them."""
         counted = False
 
         def pack(asked: Sequence[Message]) -> MemoryContext:
             window = view.window(asked)
             nonlocal counted
             context = self.prompts.noted(view.seen.scope, view.context(window), window)
-            if not counted:  # as the turn grows nothing more is looked for
+            unpaired = window.unpaired, window.unpaired_seqs
+            if unpaired != self._unpaired.find((session_id,)):
+                self._unpaired.put((session_id,), unpaired)  # warn only once
+                context = replace(context, warnings=[*context.warnings, *window.unpaired])
+            if not counted:  # recall runs once per turn
                 self._count(view.seen, context)
                 counted = True
             if form is not None:
                 context = replace(context, format=form)
+            self.prompts.keep(session_id, context, asked if context.asked else ())
             if self._sent.on:
                 self._keep(session_id, view, window, context)
             return context
@@ -259,17 +255,18 @@ class Contexts:
         query = seen.query
         for block in self.blocks:
             ids = [
-                one.id
-                for one in context.recalls
-                if one.block == block.name and (one.relevance is None or one.relevance >= _IS_MEANT)
+                recall.id
+                for recall in context.recalls
+                if recall.block == block.name
+                and (recall.relevance is None or recall.relevance >= _IS_MEANT)
             ]
             if ids and block.counts_recalls:
                 try:
                     block.recalled(seen.scope, ids)
-                except StoreError as error:  # the context is there, whatever is counted
-                    logger.warning("what was recalled is not counted: %s", error)
+                except StoreError as error:  # the count must not fail the context
+                    logger.warning("recalls were not counted: %s", error)
         if self.blocks and query is not None and not is_courtesy(query.text()):
-            selective = (context.blocks[one.block].selective for one in context.recalls)
+            selective = (context.blocks[recall.block].selective for recall in context.recalls)
             self._recalls.note(found=any(selective))
 
     def _keep(self, session_id: str, view: View, window: Shown, context: MemoryContext) -> None:
@@ -278,6 +275,17 @@ class Contexts:
         left_out = view.left_out(context, window)
         kept = kept_of(context, window, seen.entries, question, left_out)
         self._sent.keep(session_id, kept, seen.scope.user_id, seen.head)
+
+    def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
+        """Return the messages without those of the session's last context, if its log has them."""
+        return self.prompts.without_context(session_id, messages, self._is_stored)
+
+    def _is_stored(self, head: Head) -> bool:
+        """Return whether the log still ends as at a head: nothing was popped or deleted."""
+        newest = picked_of(self._store, head, [head.end]) if head.end else []
+        if head.end and (not newest or newest[0].total != head.total):
+            return False
+        return is_there(self._store, head)
 
     def see(
         self,
@@ -289,7 +297,7 @@ class Contexts:
         query: Message | None = None,
         once: bool = False,
         form: str | None = None,
-        given: Sequence[Any] | None = None,
+        shown: Sequence[Any] | None = None,
     ) -> Seen:
         """Read a session.
 
@@ -298,31 +306,31 @@ class Contexts:
             asked: The turn so far.
             user_id: The user.
             packer: Another packer than the configured one.
-            query: What to recall for; None for the newest message of the user.
+            query: The message to recall for. None for the newest user message.
             once: See `Packer.window`.
-            form: A format; see `AgentMemory.get`.
-            given: What is shown in the window's place; see `AgentMemory.get`.
+            form: A format. See `AgentMemory.get`.
+            shown: The messages to show instead of the window. See `AgentMemory.get`.
 
         Raises:
-            InvalidInput: An id, or a message, is not usable.
+            InvalidInput: An id or a message is not valid.
             SessionOfAnotherUser: The session belongs to another user.
         """
         self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
-        entries = self._windows.of(head) if head else []
+        entries = self._clear(head, self._windows.of(head)) if head else []
         packer = packer or self.packer
-        if given is None:
+        if shown is None:
             window = _window(packer, head, entries, asked, once, form)
         else:
             held = frozenset([(session_id, entry.seq) for entry in entries])
-            entries = packer.entries(given)
+            entries = packer.entries(shown)
             begun = head or empty_head(session_id, user_id, datetime.now(UTC))
             window = _window(packer, ruled(begun, entries), entries, asked, once, form)
             window = replace(window, held=held)
         if query is None:
-            said = (entry.message for entry in reversed(entries))
+            messages = (entry.message for entry in reversed(entries))
             query = newest_user(asked) or next(
-                (one for one in said if role_of(one) == "user"), None
+                (message for message in messages if role_of(message) == "user"), None
             )
         scope = scope_of(head, user_id, session_id)
         if self.blocks:
@@ -337,11 +345,11 @@ class Contexts:
         return View(seen, found, [*warnings, *troubles], usage=account.usage)
 
     def waiting(self, scope: Scope, head: Head | None) -> list[str]:
-        """What a context should tell of messages that wait for a block, most often for its model.
+        """Return a warning for each block with pending messages, usually because of its model.
 
-        Those that a session's own window has are passed over: it shows them.
+        Messages in the session's own window are not counted, because the context shows them.
         """
-        told = []
+        warnings = []
         for block in self.blocks:
             if not block.absorbs or block.recalls_pending or not scope.is_somebodys:
                 continue
@@ -351,16 +359,16 @@ class Contexts:
                 count += max(0, (head.start if own and head else lag.end) - lag.after)
             if count:
                 wait, are = ("messages wait", "are") if count > 1 else ("message waits", "is")
-                told.append(
-                    f"{count} {wait} for the block {block.name!r}, and {are} searched as said "
-                    "until then."
+                warnings.append(
+                    f"{count} {wait} for the block {block.name!r}, and {are} searched by their "
+                    "words until then."
                 )
-        return told
+        return warnings
 
     def recall(self, scope: Scope, message: Message | None) -> tuple[Found, list[str]]:
-        """What blocks recall, and a warning for each that could not be asked.
+        """Return the recalls by block, and a warning for each block that failed.
 
-        For what only thanks or greets that is what they recall whatever is asked.
+        For small talk, only blocks that recall regardless of the question are queried.
         """
         if not self.blocks:
             return {}, []
@@ -372,7 +380,7 @@ class Contexts:
         there = existing(self._store, found)
         if scope.pinned:
             there = {
-                block: [replace(one, pinned=one.id in scope.pinned) for one in recalls]
+                block: [replace(recall, pinned=recall.id in scope.pinned) for recall in recalls]
                 for block, recalls in there.items()
             }
         return self._recaller.marked(scope, there), warnings
@@ -386,12 +394,17 @@ def _window(
     once: bool,
     form: str | None,
 ) -> Shown:
-    """What is shown of a window; in a provider's format from its own compaction on, if that has
-    room."""
+    """Return the part of a window that a context shows.
+
+    In a provider's format it begins at the provider's own compaction, if that fits.
+    """
     if form is None:
         return packer.window(head, entries, asked, once=once)
+    provider = format_of(form)
+    if provider.arguments.user_first:
+        packer = replace(packer, reserve=packer.counter.chat({"role": "user", "content": OPENING}))
     for cut in (True, False):
-        own = native(head, entries, format_of(form), packer.counter, cut=cut)
+        own = native(head, entries, provider, packer.counter, cut=cut)
         window = packer.window(own.head, own.entries, asked, once=once)
         first = window.turns[0].seq if window.turns else None
         if own.compaction is None or (first == own.compaction and first not in window.cut):
@@ -400,30 +413,34 @@ def _window(
 
 
 def existing(store: SessionStore, found: Found) -> Found:
-    """What was recalled, without what comes from sessions that are gone."""
-    named = {source[0] for recalls in found.values() for one in recalls for source in one.sources}
+    """Return the recalls without those from deleted sessions."""
+    named = {
+        source[0] for recalls in found.values() for recall in recalls for source in recall.sources
+    }
     gone = named - store.existing(named) if named else named
     return {
-        block: [one for one in recalls if not any(source[0] in gone for source in one.sources)]
+        block: [
+            recall for recall in recalls if not any(source[0] in gone for source in recall.sources)
+        ]
         for block, recalls in found.items()
     }
 
 
 def to_add(query: Message | None) -> list[Message]:
-    """What of a query a context adds at its end: what a user says."""
+    """Return the messages of a query that a context ends with: a user's message."""
     return [query] if query is not None and role_of(query) == "user" else []
 
 
 def newest_user(messages: Sequence[Message]) -> Message | None:
-    """The newest message that a user says."""
-    return next((one for one in reversed(messages) if role_of(one) == "user"), None)
+    """Return the newest user message."""
+    return next((message for message in reversed(messages) if role_of(message) == "user"), None)
 
 
 def checked_budget(max_tokens: object) -> int | None:
-    """A budget for one call, if it can be one.
+    """Return a valid budget for one call.
 
     Raises:
-        InvalidBudget: It is no number of tokens.
+        InvalidBudget: It is not a positive number of tokens.
     """
     if max_tokens is None:
         return None
@@ -433,10 +450,10 @@ def checked_budget(max_tokens: object) -> int | None:
 
 
 def query_of(message: Any) -> Message | None:
-    """What a context is asked for: text, or a message in any form.
+    """Return the message to recall for, from text or a message in any form.
 
     Raises:
-        InvalidMessage: It is none.
+        InvalidMessage: It is not a message.
     """
     if message is None or isinstance(message, Message):
         return message

@@ -1,13 +1,13 @@
-"""Why something is recalled for a question, or not."""
+"""Explanations: why a record is recalled for a question, or is not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
-from agent_memory.core.asking import asked_for
-from agent_memory.core.explanation import Explanation
+from agent_memory.core.explanation import Explanation, dropped_of
 from agent_memory.core.messages import Message
+from agent_memory.core.query_text import asked_for
 from agent_memory.core.records import DeadLetter, LeftOut, Scope
 from agent_memory.core.threads import apart
 from agent_memory.engine.paging import all_heads
@@ -18,19 +18,13 @@ from agent_memory.stores.base import SessionStore
 
 _MOST = 10
 _OF_NOBODY = (
-    "The session {!r} belongs to no user yet: what was said there is its own, and no other chat "
-    "knows it. Name the user: update(..., user_id=...)."
+    "The session {!r} belongs to no user yet: its messages are its own, and no other session "
+    "recalls them. Name the user: update(..., user_id=...)."
 )
 
 
 class Explainer:
-    """Does what `get` does, and notes what falls away on the way.
-
-    Args:
-        contexts: Makes contexts.
-        given_up: What a block, by its name, gave up.
-        store: The log.
-    """
+    """Runs the steps of `get` and collects the records that are left out."""
 
     def __init__(
         self,
@@ -44,14 +38,14 @@ class Explainer:
 
     @apart
     def run(self, question: str, user_id: str | None, session_id: str | None) -> Explanation:
-        """See `AgentMemory.explain`."""
+        """Return an explanation. See `AgentMemory.explain`."""
         contexts, notes = self._contexts, []
         message, new = Message(role="user", content=question), uuid4().hex
         session_id = session_id or new
         try:
             seen = contexts.see(session_id, [message], user_id, once=True)
         except SessionOfAnotherUser as error:
-            notes.append(f"{error} Nothing that was said there is recalled for this user.")
+            notes.append(f"{error} Nothing of that session is recalled for this user.")
             session_id = new
             seen = contexts.see(session_id, [message], user_id, once=True)
         head, scope = seen.head, seen.scope
@@ -65,7 +59,8 @@ class Explainer:
             *self._passed_over(scope, asked_for(message)),
         ]
         warnings += [*notes, *contexts.troubles(head), *contexts.waiting(scope, head)]
-        return Explanation(question, context, left_out, self._dead(scope), warnings)
+        dropped = dropped_of(head, seen.entries, seen.window.sources, context.recalls)
+        return Explanation(question, context, left_out, dropped, self._dead(scope), warnings)
 
     def _passed_over(self, scope: Scope, message: Message) -> list[LeftOut]:
         return [

@@ -1,4 +1,4 @@
-"""Asking many blocks at once, each in limited time; a block that fails is named, never raised."""
+"""Querying several blocks in parallel, with time limits. A failed block becomes a warning."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from agent_memory.core import threads
-from agent_memory.core.asking import asked_for
 from agent_memory.core.fusion import marked
 from agent_memory.core.memory_spans import operation, tell_search
 from agent_memory.core.messages import Message
 from agent_memory.core.notices import noticed
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
+from agent_memory.core.query_text import asked_for
 from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.text import error_text
 from agent_memory.engine.backoff import Backoff
@@ -28,23 +28,23 @@ from agent_memory.models.usage import Account, current_account
 T = TypeVar("T")
 
 LOAD_SECONDS = 10.0
-"""So long at most is waited for what a block loads before it is asked for the first time."""
+"""Maximum seconds to wait for a block to load before its first query."""
 
 
 class FanOut:
-    """Asks many blocks at once, each within its limit; what fails becomes a warning.
+    """Queries blocks in parallel, each with a time limit. A failure becomes a warning.
 
-    A circuit breaker guards each block. One that works is asked by everybody. One that failed is
-    asked by one caller at a time, each time after a longer rest, until it works again.
+    A circuit breaker guards each block. A working block is open to all callers. A failed block is
+    open to one caller at a time, after a growing pause, until it works again.
 
     Args:
         timeout: Seconds to wait for a block.
-        timeouts: By the block's name, the seconds of those that have their own.
-        blocks: What `recall` asks, bound and in order.
-        store_id: What spans are to call where they are.
+        timeouts: Seconds to wait for particular blocks, by name.
+        blocks: The blocks that `recall` queries, bound and in order.
+        store_id: The name of the store in spans.
 
     Attributes:
-        blocks: These blocks.
+        blocks: The blocks that `recall` queries.
     """
 
     def __init__(
@@ -72,30 +72,30 @@ class FanOut:
         limit: int,
         only: Collection[str] | None = None,
     ) -> tuple[dict[str, list[Recall]], list[str]]:
-        """What each block recalls, and a warning for each that failed or was too slow.
+        """Return the recalls of each block, and a warning for each that failed or was too slow.
 
         Args:
-            scope: Whose memory.
-            message: What it is to bear on; of a long one, what it asks.
-            limit: So much of each block at most.
-            only: The blocks to ask, by name; None for all.
+            scope: The scope of the memory.
+            message: The message to recall for. The question is extracted from a long one.
+            limit: The maximum number of recalls per block.
+            only: The blocks to query, by name. None for all.
         """
         message = message and asked_for(message)
         with operation("search_memory", self._store_id, scope.session_id) as span:
             found, warnings = self._recall(scope, message, limit, only)
-            tell_search(span, message, (one for recalls in found.values() for one in recalls))
+            tell_search(span, message, (recall for recalls in found.values() for recall in recalls))
             return found, warnings
 
     def _recall(
         self, scope: Scope, message: Message | None, limit: int, only: Collection[str] | None
     ) -> tuple[dict[str, list[Recall]], list[str]]:
-        asked = [
+        blocks = [
             block
             for block in self.blocks
             if concerns(block, scope) and (only is None or block.name in only)
         ]
         if message is not None:
-            for block in asked:
+            for block in blocks:
                 self.load(block.name, block)
         with Account("other", scope.user_id, within=current_account()).charged():
             answers, warnings = self.ask(
@@ -103,19 +103,21 @@ class FanOut:
                     block.name: partial(
                         noticed, partial(ask_block, block, block.name, scope, message, limit)
                     )
-                    for block in asked
+                    for block in blocks
                 }
             )
         warnings += [
-            f"The block {name!r}: {text}" for name, (_, told) in answers.items() for text in told
+            f"The block {name!r}: {text}"
+            for name, (_, notices) in answers.items()
+            for text in notices
         ]
         return {name: recalls for name, (recalls, _) in answers.items()}, warnings
 
     def load(self, name: str, block: Block) -> None:
-        """Have a block load what it needs, the first time; the limit of its answer begins later.
+        """Load a block before its first query, outside of the time limit of that query.
 
-        A load that hangs is not waited for twice. Where one fails the block is asked all the same,
-        and what comes of that is told.
+        A load that hangs is waited for only once. If a load fails, the block is still queried, and
+        its query reports the failure.
         """
         if name in self._loaded or type(block).load is Block.load:
             return
@@ -130,38 +132,34 @@ class FanOut:
         self._loaded.add(name)
 
     def marked(self, scope: Scope, found: Mapping[str, list[Recall]]) -> dict[str, list[Recall]]:
-        """What was recalled, of which what is outdated says so, as far as other blocks know.
+        """Return the recalls, with outdated ones marked according to other blocks.
 
-        A block that cannot tell is no trouble: all stands as it was found.
+        If a block fails to answer, its marks are missing.
         """
-        told = {
+        calls = {
             block.name: partial(block.outdated, scope, sources)
             for block in self.blocks
             if type(block).outdated is not Block.outdated
             and (sources := _sources(found, besides=block.name))
         }
-        if not told:
+        if not calls:
             return dict(found)
-        outdated, _ = self.ask(told)
+        outdated, _ = self.ask(calls)
         return {name: marked(name, recalls, outdated) for name, recalls in found.items()}
 
     def ask(self, calls: Mapping[str, Callable[[], T]]) -> tuple[dict[str, T], list[str]]:
-        """What each call gives, and a warning for each that failed or was too slow.
-
-        Args:
-            calls: By the block's name.
-        """
+        """Return the result of each call, and a warning for each that failed or was too slow."""
         account = current_account()
-        asked = {
+        admitted = {
             name: call if account is None else account.charging(call)
             for name, call in calls.items()
             if self._admits(name)
         }
-        outcomes, slow = self._limited.run_all(asked, self._timeout, self._timeouts)
+        outcomes, slow = self._limited.run_all(admitted, self._timeout, self._timeouts)
         warnings = [
             f"The block {name!r} failed before, and is asked again later."
             for name in calls
-            if name not in asked
+            if name not in admitted
         ]
         for name in slow:
             self._note(name, worked=False)
@@ -169,7 +167,7 @@ class FanOut:
             warnings.append(f"The block {name!r} did not answer within {seconds:g} s.")
         found: dict[str, T] = {}
         for name, outcome in outcomes.items():
-            refused = isinstance(outcome, SpendingLimitReached)  # which is no failure
+            refused = isinstance(outcome, SpendingLimitReached)  # not a failure
             self._note(name, worked=refused or not isinstance(outcome, Exception))
             if refused:
                 warnings.append(f"The block {name!r} was not asked. {outcome}")
@@ -180,17 +178,17 @@ class FanOut:
         return found, warnings
 
     def _admits(self, name: str) -> bool:
-        """Whether a block may be asked now; `_note` is to be called with what comes of it."""
+        """Return whether a block may be queried now. The caller must report to `_note`."""
         with self._lock:
             if self._backoff.idle(name):
                 return True
             if not self._backoff.ready(name):
                 return False
-            self._backoff.failed(name)  # until the answer is there, so that nobody else asks
+            self._backoff.failed(name)  # keeps other callers out until the result is there
             return True
 
     def _note(self, name: str, *, worked: bool) -> None:
-        """Note how a block answered. Of many callers whom it failed at once, the first counts."""
+        """Record the outcome of a query. Simultaneous failures count once."""
         with self._lock:
             if worked:
                 self._backoff.succeeded(name)
@@ -209,14 +207,14 @@ def _sources(found: Mapping[str, Sequence[Recall]], besides: str) -> set[Source]
 
 
 def concerns(block: Block, scope: Scope) -> bool:
-    """Whether to ask a block: one that absorbs knows nothing that is everybody's."""
+    """Return whether to query a block: an absorbing one has no data for everyone."""
     return scope.is_somebodys or not block.absorbs
 
 
 def ask_block(
     block: Block, name: str, scope: Scope, message: Message | None, limit: int
 ) -> list[Recall]:
-    """What a block recalls, awaited where that is due, under a name.
+    """Return a block's recalls under the given name, awaited if necessary.
 
     Raises:
         TypeError: A recall has no text.
@@ -225,7 +223,7 @@ def ask_block(
 
 
 def _named(recall: Recall, name: str) -> Recall:
-    """A recall under its block's name, which limits, context and statistics go by."""
+    """Return a recall under its block's name, which limits, contexts and statistics use."""
     if not isinstance(recall.text, str):
         raise TypeError(f"The text of recall {recall.id!r} is {recall.text!r}.")
     if recall.block == name and type(recall.score) is float:

@@ -1,4 +1,4 @@
-"""Running calls to blocks: an async one from the sync engine, and any of them in limited time."""
+"""Calls to blocks: async ones from synchronous code, in parallel, and with time limits."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 T = TypeVar("T")
 
 MOST_ABANDONED = 32
-"""Calls to a block that may run on after they were abandoned; until one ends none is begun."""
+"""Maximum number of abandoned calls to a block that still run. Until one ends, none is started."""
 
 
 def resolve(value: T | Awaitable[T]) -> T:
-    """The value, or what awaiting it gives, on an event loop of its own.
+    """Return the value, or the result of awaiting it on a new event loop.
 
-    Safe inside a running loop too: then another thread awaits it.
+    Inside a running loop, another thread awaits it.
 
     Raises:
-        RuntimeError: What was awaited cancelled itself. Left as it is, that would look as if the
+        RuntimeError: The coroutine cancelled itself. A `CancelledError` would look as if the
             caller's own task had been cancelled.
     """
     if not inspect.isawaitable(value):
@@ -45,7 +45,7 @@ def resolve(value: T | Awaitable[T]) -> T:
 
 
 def together(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Make all calls at once, the first on the caller's thread; their results, in order.
+    """Run all calls in parallel, the first on the caller's thread. Return the results in order.
 
     Raises:
         Exception: The first error, after all calls have ended.
@@ -63,11 +63,11 @@ def together(calls: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class TimeLimited:
-    """Makes calls to blocks on daemon threads and waits for them within a limit.
+    """Runs calls to blocks on daemon threads and waits for them within a limit.
 
-    A call that takes longer is abandoned and runs on: neither the caller nor the end of the
-    interpreter waits for it. Calls that hang for ever do not fill a process with threads: while
-    `MOST_ABANDONED` to a block run on, no further one is begun.
+    A call that takes longer is abandoned and continues: neither the caller nor the exit of the
+    interpreter waits for it. While `MOST_ABANDONED` calls to a block continue, no further call is
+    started. Calls that hang therefore cannot fill a process with threads.
     """
 
     def __init__(self) -> None:
@@ -78,17 +78,16 @@ class TimeLimited:
     def run(
         self, name: str, call: Callable[[], T], seconds: float, abandoned: Callable[[], None]
     ) -> T:
-        """The call's result, waited for at most so long.
+        """Return the call's result, if it arrives within the limit.
 
         Args:
-            name: The block's.
+            name: The block's name.
             call: Runs on a daemon thread.
             seconds: How long to wait.
-            abandoned: Called on that thread when the call ends, good or bad, after it was
-                abandoned.
+            abandoned: Called on that thread when an abandoned call ends, with or without success.
 
         Raises:
-            TimeoutError: It took longer; or too many abandoned calls to the block run on already.
+            TimeoutError: It took longer, or too many abandoned calls to the block still run.
         """
         future = self._begin(name, call, abandoned)
         try:
@@ -104,17 +103,16 @@ class TimeLimited:
         timeout: float,
         timeouts: Mapping[str, float] = MappingProxyType({}),
     ) -> tuple[dict[str, T | Exception], list[str]]:
-        """Make all calls at once and wait at most `timeout` seconds for each of them.
+        """Run all calls in parallel and wait at most `timeout` seconds for each.
 
         Args:
-            calls: By the block's name.
+            calls: The calls, by the name of the block.
             timeout: Seconds to wait for them.
-            timeouts: By the block's name, the seconds of those that are waited for less or more.
-                What is there by the time that the slowest is waited for counts, late or not.
+            timeouts: Seconds to wait for particular blocks, by name. A result that is there when
+                the longest wait ends counts, even if it was late.
 
         Returns:
-            What each call gave or raised, in the order of `calls`; and the names of those
-            abandoned.
+            The result or the error of each call, in order, and the names of the abandoned calls.
         """
         begun = monotonic()
         futures = {name: self._begin(name, call, lambda: None) for name, call in calls.items()}
@@ -128,7 +126,7 @@ class TimeLimited:
                     continue
                 try:
                     outcomes[name] = future.result()
-                except Exception as error:  # noqa: BLE001 - handed to the caller, who names it
+                except Exception as error:  # noqa: BLE001 - returned to the caller, who reports it
                     outcomes[name] = error
         finally:
             for name, future in futures.items():
@@ -153,15 +151,15 @@ class TimeLimited:
         return threads.start(f"block-{name}", partial(_uncancelled, call), ended)
 
     def _ended(self, name: str, future: Future[T], seconds: float) -> bool:
-        """Wait for a call, and abandon it if that takes too long."""
+        """Wait for a call and return whether it ended. Abandon it if it takes too long."""
         try:
             future.exception(seconds)
-        except TimeoutError:  # of the waiting: the call's own would be returned
+        except TimeoutError:  # of the wait; an error of the call would be returned
             return not self._abandon(name, future)
         return True
 
     def _abandon(self, name: str, future: Future[T]) -> bool:
-        """Abandon a call unless it has ended; whether it is abandoned."""
+        """Abandon a call unless it has ended. Return whether it is abandoned."""
         with self._lock:
             if not future.cancelled() and future.cancel():
                 self._abandoned[name] += 1
@@ -172,7 +170,7 @@ def _uncancelled(call: Callable[[], T]) -> T:
     try:
         return call()
     except BaseException as error:
-        from asyncio import CancelledError  # imported late: it takes a while, and few need it
+        from asyncio import CancelledError  # a slow import that few processes need
 
         if isinstance(error, CancelledError):
             raise RuntimeError("The block's own coroutine was cancelled.") from error

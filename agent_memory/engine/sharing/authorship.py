@@ -1,4 +1,4 @@
-"""Who wrote what in a shared namespace: on each message, and where each agent began."""
+"""Authorship in shared namespaces: the author of each message, and its first message."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from agent_memory.core.messages import Message
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Head, Record
-from agent_memory.core.redacted import EMPTY_SYSTEM
-from agent_memory.core.reserved import AUTHORS
+from agent_memory.core.redaction import EMPTY_SYSTEM
+from agent_memory.core.system_collections import AUTHORS
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore
 
@@ -17,12 +17,12 @@ _MOST_KNOWN = 10_000
 
 
 def signed(message: Message, agent: str) -> Message:
-    """A message with its author, whatever it said of that itself."""
+    """Return a message with its author, which replaces an author in its metadata."""
     return message.model_copy(update={"metadata": {**message.metadata, "agent": agent}})
 
 
 def is_by(message: Message | None, agent: str) -> bool:
-    """Whether an agent wrote a message of a shared namespace; also one that is half redacted."""
+    """Return whether an agent wrote a message of a shared namespace, even if partly redacted."""
     if message is None:
         return False
     unsigned = message.is_system and message.to_dict() == EMPTY_SYSTEM.to_dict()
@@ -30,12 +30,9 @@ def is_by(message: Message | None, agent: str) -> bool:
 
 
 class Authors:
-    """Where in a session an agent began to write.
+    """Stores where in a session an agent began to write.
 
-    The messages say it themselves, as long as the log has them; this lasts longer.
-
-    Args:
-        store: Where it is kept.
+    The messages have their author too, but the log may remove them.
     """
 
     def __init__(self, store: RecordStore) -> None:
@@ -44,17 +41,11 @@ class Authors:
         self._known: dict[tuple[str, str], datetime] = {}
 
     def knows(self, agent: str, session_id: str) -> bool:
-        """Whether it was noted by this process."""
+        """Return whether this process has stored it already."""
         return (agent, session_id) in self._known
 
     def wrote(self, agent: str, before: Head | None, after: Head) -> None:
-        """Note that an agent wrote to a session, if that is new.
-
-        Args:
-            agent: The agent.
-            before: The head as it was some time before; None where that is not known.
-            after: The head afterwards.
-        """
+        """Store that an agent wrote to a session, if that is new."""
         key = (agent, after.session_id)
         if self._known.get(key) == after.created_at:
             return
@@ -68,12 +59,12 @@ class Authors:
             self._known[key] = after.created_at
 
     def first(self, agent: str, session_id: str) -> int | None:
-        """A seq before which the agent wrote nothing in the session; None where it never wrote."""
+        """Return a seq before which the agent wrote nothing in the session. None if never."""
         found = self._store.records(_PLACE, _owner(agent, session_id))
         return min((record.first for record in found), default=None)
 
     def drop(self, agent: str, session_id: str) -> None:
-        """Forget it: nothing of the agent is left in the session."""
+        """Delete the record after all of the agent's messages in the session were emptied."""
         self._store.delete_records(_PLACE, owner=_owner(agent, session_id))
         self._known.pop((agent, session_id), None)
 

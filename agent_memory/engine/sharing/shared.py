@@ -1,4 +1,4 @@
-"""`SharedMemory`: what one agent can do in a shared namespace, as far as it is granted."""
+"""`SharedMemory`: the calls of one agent on a shared namespace, within its grants."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agent_memory.core.ids import Access, OwnId, marker, shared_session, shared_user
+from agent_memory.core.idempotency import WriteKey, key_of_message
+from agent_memory.core.ids import (
+    Access,
+    OwnId,
+    marker,
+    share_of,
+    shared_session,
+    shared_user,
+    visible_id,
+)
 from agent_memory.core.messages import Message
-from agent_memory.core.once import WriteKey, key_of_message
 from agent_memory.core.records import Entry, Head, Recall, Span
 from agent_memory.engine.paging import page_of
 from agent_memory.engine.sharing.authorship import signed
-from agent_memory.engine.sharing.visible import (
-    visible_context,
-    visible_entry,
-    visible_fact,
-    visible_head,
-    visible_recall,
-)
 from agent_memory.errors import AccessDenied, InvalidInput, ToolRefused
 
 if TYPE_CHECKING:
@@ -28,32 +29,62 @@ if TYPE_CHECKING:
 
     from agent_memory.core.context import MemoryContext
     from agent_memory.core.turns import Turn
-    from agent_memory.engine.loop.offering import GivenTool
+    from agent_memory.engine.loop.rounds import GivenTool
     from agent_memory.engine.loop.turns import Turns
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.recall.contexts import Pack
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
+
+def visible_head(head: Head) -> Head:
+    """Return a head with the id of the namespace, which stands in for its user."""
+    session_id = visible_id(head.session_id)
+    return replace(head, session_id=session_id, user_id=share_of(head.session_id))
+
+
+def visible_entry(entry: Entry) -> Entry:
+    """Return an entry with the id that agents use for its session."""
+    return replace(entry, session_id=visible_id(entry.session_id))
+
+
+def visible_recall(recall: Recall) -> Recall:
+    """Return a recall with the ids that agents use for sessions, also within its own id."""
+    sources = tuple((visible_id(session_id), seq) for session_id, seq in recall.sources)
+    return replace(recall, id=visible_id(recall.id), sources=sources)
+
+
+def visible_fact(fact: Fact) -> Fact:
+    """Return a fact with the ids that agents use for sessions."""
+    evidence = (replace(one, session_id=visible_id(one.session_id)) for one in fact.evidence)
+    return replace(fact, evidence=tuple(evidence))
+
+
+def visible_context(context: MemoryContext) -> MemoryContext:
+    """Return a context with the ids that agents use for sessions."""
+    recalls = [visible_recall(recall) for recall in context.recalls]
+    head = None if context.head is None else visible_head(context.head)
+    return replace(context, recalls=recalls, head=head)
+
+
 T = TypeVar("T")
 
 DENIED = (
-    "This agent has no such access here, or there is nothing of that name. Whoever runs the "
+    "This agent has no such access here, or there is nothing of that name. The "
     "application can grant it: memory.share(name).grant(agent_id, access)."
 )
 
 
 class SharedMemory:
-    """The calls of `AgentMemory` on one shared namespace, for one agent; `Share.agent` gives it.
+    """The calls of `AgentMemory` on one shared namespace, for one agent. Made by `Share.agent`.
 
-    The agent's grant is read from the store at each call, and by calls that read once more before
-    they give anything away. An agent without access learns nothing: each call raises the same
-    `AccessDenied`, whether or not there is such a namespace or session. Ids of sessions are the
-    namespace's own.
+    Each call reads the agent's grant from the store. A call that reads checks it again before it
+    returns. An agent without access learns nothing: each call raises the same `AccessDenied`,
+    whether or not the namespace or session exists. Session ids are local to the namespace.
 
     Args:
         memory: The memory.
         share: The namespace's name, checked.
-        agent_id: The agent, checked; it signs what it writes, as `metadata["agent"]`.
+        agent_id: The agent's id, checked. Its messages have it as `metadata["agent"]`.
     """
 
     def __init__(self, memory: AgentMemory, share: str, agent_id: str) -> None:
@@ -74,18 +105,18 @@ class SharedMemory:
         key: str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """As `AgentMemory.update`; the messages bear the agent's id. Needs write access.
+        """Append messages with the agent's id. See `AgentMemory.update`. Needs write access.
 
         Raises:
-            AccessDenied: The agent may not write; nothing was stored.
+            AccessDenied: The agent may not write. Nothing was stored.
         """
         self._require("write")
         session = self._session(session_id)
-        given = message if isinstance(message, list | tuple) else [message]
-        messages = [signed(one, self.agent_id) for each in given for one in Message.all_of(each)]
+        values = message if isinstance(message, list | tuple) else [message]
+        messages = [signed(one, self.agent_id) for each in values for one in Message.all_of(each)]
         authors = self._components.authors
         known = authors.knows(self.agent_id, session)
-        # of a retry nobody knows whether it was the first that wrote, and since when
+        # for a retry, the head before the first call is unknown
         retries = key is not None or any(map(key_of_message, messages))
         before = None if known or retries else self._components.store.head(session)
         head = self._memory.update(
@@ -94,7 +125,7 @@ class SharedMemory:
         if messages and head.end:
             authors.wrote(self.agent_id, before, head)
             if not self._allowed("write"):
-                self._components.deletion.settle(self.agent_id)  # if that is because it is deleted
+                self._components.deletion.settle(self.agent_id)  # the agent may be deleted
                 self._components.redaction.late(self.agent_id, session)
         return visible_head(head)
 
@@ -106,7 +137,7 @@ class SharedMemory:
         max_tokens: int | None = None,
         format: str | None = None,
     ) -> MemoryContext:
-        """As `AgentMemory.get`."""
+        """Return the context. See `AgentMemory.get`."""
 
         def read() -> MemoryContext:
             context = self._memory.get(
@@ -123,7 +154,7 @@ class SharedMemory:
     def history(
         self, session_id: str, *, after: int = 0, limit: int | None = None, last: int | None = None
     ) -> list[Entry]:
-        """As `AgentMemory.history`."""
+        """Return the log's entries. See `AgentMemory.history`."""
 
         def read() -> list[Entry]:
             log = self._memory.history(
@@ -138,7 +169,7 @@ class SharedMemory:
         return self._reading(read)
 
     def search(self, query: str, *, session_id: str | None = None, limit: int = 10) -> list[Recall]:
-        """As `AgentMemory.search`: all of the namespace, or one of its sessions."""
+        """Search the namespace, or one of its sessions. See `AgentMemory.search`."""
 
         def read() -> list[Recall]:
             found = self._memory.search(
@@ -149,7 +180,7 @@ class SharedMemory:
         return self._reading(read)
 
     def sessions(self, *, limit: int = 100, after: str | None = None) -> list[Head]:
-        """A page of the namespace's sessions in order of their ids: those after `after`."""
+        """Return a page of the namespace's sessions after `after`, in order of their ids."""
 
         def read() -> list[Head]:
             page = page_of(
@@ -164,11 +195,11 @@ class SharedMemory:
         return self._reading(read)
 
     def pop(self, session_id: str, count: int = 1) -> list[Message]:
-        """As `AgentMemory.pop`: the newest messages, whoever wrote them. Needs write access.
+        """Remove the newest messages of all authors. See `AgentMemory.pop`. Needs write access.
 
         Raises:
-            AccessDenied: The agent may not write; nothing was taken, unless access was revoked
-                while it was.
+            AccessDenied: The agent may not write. Nothing was removed, unless access was revoked
+                during the call.
         """
 
         def take() -> list[Message]:
@@ -183,7 +214,7 @@ class SharedMemory:
         as_of: datetime | date | None = None,
         known_at: datetime | date | None = None,
     ) -> list[Fact]:
-        """As `User.facts`: those of the namespace."""
+        """Return the namespace's facts. See `User.facts`."""
 
         def read() -> list[Fact]:
             found = self._memory.user(self._user).facts(
@@ -196,12 +227,12 @@ class SharedMemory:
     def profile(
         self, *, as_of: datetime | date | None = None, known_at: datetime | date | None = None
     ) -> BaseModel:
-        """As `User.profile`: that of the namespace."""
+        """Return the namespace's profile. See `User.profile`."""
         user = self._memory.user(self._user)
         return self._reading(lambda: user.profile(as_of=as_of, known_at=known_at))
 
     def before_turn(self, session_id: str, message: Any) -> Turn:
-        """As `AgentMemory.before_turn`."""
+        """Return the context for a turn. See `AgentMemory.before_turn`."""
         return self._reading(lambda: self._turns.before(session_id, message, None))
 
     def after_turn(
@@ -212,7 +243,7 @@ class SharedMemory:
         key: str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """As `AgentMemory.after_turn`. Needs write access."""
+        """Store a turn with its answer. See `AgentMemory.after_turn`. Needs write access."""
         self._require("write")
         return self._turns.after(turn, answer, key, expected_end)
 
@@ -228,21 +259,24 @@ class SharedMemory:
         expected_end: int | None = None,
         **options: Any,
     ) -> Any:
-        """As `AgentMemory.completion`, without `stream` and the memory's own tools. Needs write
-        access, before the model is asked and when the turn is stored."""
+        """Run a whole turn with a model. See `AgentMemory.completion`.
+
+        There is neither `stream` nor a tool of the memory. Needs write access, before the model is
+        called and when the turn is stored.
+        """
         self._require("write")
         if "stream" in options:
             raise InvalidInput(
                 "A shared namespace has no streams: one could be read after access was revoked. "
                 "Leave `stream` out, or use before_turn and after_turn around a stream of your own."
             )
-        given = {"model": model, "tools": tools, "max_rounds": max_rounds, **options}
-        given |= {"key": key, "expected_end": expected_end}
-        return self._turns.complete(session_id, message, user_id=None, **given)
+        arguments = {"model": model, "tools": tools, "max_rounds": max_rounds, **options}
+        arguments |= {"key": key, "expected_end": expected_end}
+        return self._turns.complete(session_id, message, user_id=None, **arguments)
 
     @property
     def _turns(self) -> Turns:
-        """Turns that read and store through the checked calls."""
+        """The calls about a turn, which read and store through the checked calls."""
 
         def begin(
             session_id: str,
@@ -268,13 +302,15 @@ class SharedMemory:
                 lambda: self._memory._stored(self._session(session_id), key, user_id=self._user)
             )
 
-        def told(turn: Turn, said: Sequence[Message] | None) -> None:
+        def notify(turn: Turn, messages: Sequence[Message] | None) -> None:
             session = self._session(turn.session_id)
-            self._memory.turns.told(replace(turn, session_id=session, user_id=self._user), said)
+            self._memory.turns.notify(
+                replace(turn, session_id=session, user_id=self._user), messages
+            )
 
         return replace(
             self._memory.turns,
-            told=told,
+            notify=notify,
             begin=begin,
             update=update,
             stored=stored,
@@ -284,10 +320,10 @@ class SharedMemory:
         )
 
     def _require(self, access: Access) -> None:
-        """Refuse a call that is not granted, now.
+        """Refuse a call without a grant.
 
         Raises:
-            AccessDenied: It is not.
+            AccessDenied: The agent does not have this access.
         """
         self._components.guard.check(None, None)
         if not self._allowed(access):
@@ -299,7 +335,7 @@ class SharedMemory:
     def _reading(self, read: Callable[[], T], access: Access = "read") -> T:
         self._require(access)
         found = read()
-        self._require(access)  # what was revoked meanwhile is not handed out
+        self._require(access)  # access may have been revoked during the read
         return found
 
     def _session(self, session_id: str) -> OwnId:

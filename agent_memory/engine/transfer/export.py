@@ -1,4 +1,4 @@
-"""Taking a session out of a store, as the lines of its snapshot, and writing them to a file."""
+"""Export of sessions: the lines of a snapshot, and the file they are written to."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from typing import TextIO
 
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Entry, Head, Lease, Scope
-from agent_memory.core.reserved import VALUES
+from agent_memory.core.system_collections import VALUES
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import LogChanged, head_now, log_pages
-from agent_memory.engine.processing.dead_letters import DeadLetters
+from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.transfer.snapshots.writing import Exported, Writing, owners_of
-from agent_memory.engine.values.items import Kept, now_utc, own_root, owner_of
+from agent_memory.engine.values.items import StoredValue, now_utc, own_root, owner_of
 from agent_memory.errors import InvalidInput, StoreUnavailable, UnsupportedOperation
 from agent_memory.ltm_blocks.base import Block
-from agent_memory.ltm_blocks.registry import registered
-from agent_memory.ltm_blocks.tombstones import FORGOTTEN
+from agent_memory.ltm_blocks.registry import FORGOTTEN, registered
 from agent_memory.stores.base import Store
 from agent_memory.stores.log import check_owner
 
@@ -31,14 +30,7 @@ _RECORDS = ("fact", "vector", "dead_letter", "forgotten")
 
 
 class Exporter:
-    """Exports sessions.
-
-    Args:
-        store: The log, and what blocks keep beside it.
-        leases: Which keep absorbing, popping and summarising off meanwhile.
-        failures: What blocks could not absorb.
-        blocks: Bound blocks, by name.
-    """
+    """Exports sessions."""
 
     def __init__(
         self, store: Store, leases: Leases, failures: DeadLetters, blocks: Mapping[str, Block]
@@ -51,18 +43,13 @@ class Exporter:
     def run(
         self, session_id: str, write: Callable[[str], object], user_id: str | None = None
     ) -> Exported:
-        """Export a session as it is at one moment; see `Session.export`.
-
-        Args:
-            session_id: The session.
-            write: Takes one line after the other.
-            user_id: Whose it has to be.
+        """Export a consistent snapshot of a session. See `Session.export`.
 
         Raises:
-            SessionOfAnotherUser: It is another's.
+            SessionOfAnotherUser: It belongs to another user.
         """
         with self._leases.take(session_id, waiting=True) as lease:
-            # one that is back by now began after the call, and its lease is not held
+            # a session that exists again began after the call, and its lease is not held
             head = None if lease is Unheld.GONE else self._store.head(session_id)
             if head is None or head.deleting:
                 raise InvalidInput(f"There is no session {session_id!r} to take a snapshot of.")
@@ -86,7 +73,7 @@ class Exporter:
         for entry in self._entries(head):
             yield writing.entry(entry)
         for key in self._store.keys(head.session_id):
-            if key.seq <= head.end:  # else its message was appended meanwhile
+            if key.seq <= head.end:  # otherwise its message was appended meanwhile
                 yield writing.key(key)
         names = sorted({*self._blocks, *head.cursors, *registered(self._store)})
         for name in names:
@@ -104,7 +91,7 @@ class Exporter:
         now = now_utc()
         for owner in self._store.owners(VALUES.name, owner_of(own_root(head.session_id), ())):
             for record in self._store.records(VALUES.name, owner):
-                if not Kept(record).is_over(now):
+                if not StoredValue(record).is_over(now):
                     yield writing.value(record)
 
     def _entries(self, head: Head) -> Iterator[Entry]:
@@ -125,14 +112,14 @@ class Exporter:
         self, name: str, head: Head, writing: Writing, left_out: set[str]
     ) -> Iterator[str]:
         block = self._blocks.get(name)
-        kept = self._store if block is None else block.vectors
-        opened = kept.vector_blocks().get(name)
+        vector_store = self._store if block is None else block.vectors
+        opened = vector_store.vector_blocks().get(name)
         if opened is None:
             return
         try:
-            pages = iter(kept.all_vectors(name, session_id=head.session_id))
+            pages = iter(vector_store.all_vectors(name, session_id=head.session_id))
             first = next(pages, None)
-        except UnsupportedOperation:  # the block absorbs the session anew then
+        except UnsupportedOperation:  # the block will absorb the imported session again
             left_out.add(name)
             return
         yield writing.vectors(name, *opened)
@@ -147,15 +134,17 @@ class Exporter:
                     yield writing.vector(name, record, blob)
 
     def _reach(self, name: str, head: Head) -> float:
-        """The last seq of which a block has all: what a worker that died left past it is no part
-        of the session."""
+        """Return the last seq that a block has absorbed completely.
+
+        Records of a dead worker past it are not exported.
+        """
         block = self._blocks.get(name)
         if name in head.cursors or (block is not None and block.absorbs):
             return max(head.cursors.get(name, 0), head.expired)
         return inf
 
     def _check_still(self, head: Head, lease: Lease) -> None:
-        """See that it is one moment's, before the last line says so."""
+        """Check that the session did not change, before the last line is written."""
         now = head_now(self._store, head)
         if now is None or now.deleting:
             raise _gone(head)
@@ -166,18 +155,18 @@ class Exporter:
 def _gone(head: Head) -> StoreUnavailable:
     return StoreUnavailable(
         f"Session {head.session_id!r} was deleted, shortened or taken over while its snapshot was "
-        "taken. What was written is not a whole one; try again."
+        "taken. The written part is incomplete. Try again."
     )
 
 
 @contextmanager
 def written(to: str | Path | TextIO) -> Iterator[TextIO]:
-    """A file to write to. At a path it appears once all is written, in place of what was there.
+    """Yield a file to write to. At a path, it replaces an existing file when it is complete.
 
-    What is no regular file, such as a pipe or a device, is written to as it is.
+    A pipe or a device is written to directly.
 
     Raises:
-        InvalidInput: There can be no such file, or it is none.
+        InvalidInput: The path cannot be written to, or the value is not a text file.
     """
     if not isinstance(to, str | Path):
         if not hasattr(to, "write"):

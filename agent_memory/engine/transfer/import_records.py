@@ -1,21 +1,20 @@
-"""The records of a session that is imported from a snapshot: which are kept, and how.
-
-Vectors are written as they come: nothing is recalled of a session that has not arrived. Facts are
-read without asking whether their session has, so they are kept in memory until the snapshot was
-read to its end; whoever recalls facts holds all of a user's in memory too.
-"""
+"""The records of an imported session: validation and storage."""
 
 from __future__ import annotations
 
 import logging
+import struct
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agent_memory.core.once import KeptKey
+from pydantic import ValidationError
+
+from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.passages import part_of
 from agent_memory.core.records import DeadLetter, Head, Lease, Record, Scope
-from agent_memory.core.reserved import VALUES
-from agent_memory.engine.processing.dead_letters import DeadLetters
+from agent_memory.core.system_collections import VALUES
+from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.transfer.snapshots.lines import refused
 from agent_memory.engine.transfer.snapshots.reading import (
     Fact,
@@ -25,17 +24,86 @@ from agent_memory.engine.transfer.snapshots.reading import (
     Vector,
     Vectors,
 )
-from agent_memory.engine.transfer.validate_import import features_in, is_bound, is_keyed, validated
-from agent_memory.errors import ConfigError, DimensionMismatch, ModelError
-from agent_memory.ltm_blocks.base import Block, Resources
-from agent_memory.ltm_blocks.keyed_records import KeyedRecords
-from agent_memory.ltm_blocks.registry import register
-from agent_memory.ltm_blocks.tombstones import FORGOTTEN
-from agent_memory.ltm_blocks.trails import begun_anew
-from agent_memory.ltm_blocks.versions import new_version, version_of
+from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, ModelError
+from agent_memory.ltm_blocks.base import Block, Resources, batch_id, message_id
+from agent_memory.ltm_blocks.change_log import begun_anew, new_version, version_of
+from agent_memory.ltm_blocks.keyed_records import KeyedRecords, keyed_id
+from agent_memory.ltm_blocks.registry import FORGOTTEN, register
 
 if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Features
     from agent_memory.stores.base import VectorStore
+
+_MOST = 1.01  # maximum length of a unit vector in half precision
+_HEAVIEST = 2.0  # maximum weight of a word. See `ranking.terms`
+
+
+def is_bound(block: str, record: Record) -> bool:
+    """Return whether a record's id derives from its owner and its place in a session's log.
+
+    Such an id cannot belong to another session."""
+    place = (block, record.owner, record.session_id, record.first)
+    number = part_of(record.metadata).number
+    return record.id in (message_id(*place, number), batch_id(*place, record.last))
+
+
+def is_keyed(block: str, record: Record) -> bool:
+    """Return whether a record's id derives from its owner and a key in its metadata."""
+    keys = (value for value in record.metadata.values() if isinstance(value, str))
+    return any(record.id == keyed_id(block, record.owner, key) for key in keys)
+
+
+def validated(number: int, record: Record, block: Block | None) -> Record:
+    """Return a record as its block stores it. Records of unknown blocks stay unchanged.
+
+    Raises:
+        InvalidSnapshot: The block cannot read it.
+    """
+    if block is None:
+        return record
+    try:
+        return block.validate_import(record)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise refused(number, f"its metadata's `{where}` is not usable: {first['msg']}") from None
+    except InvalidInput as error:
+        raise refused(number, str(error).rstrip(".")) from None
+
+
+def features_in(lines: Sequence[tuple[int, Vector]], dimension: int) -> Features:
+    """Return the features of vectors.
+
+    Raises:
+        InvalidSnapshot: The features of a vector are not valid.
+    """
+    from agent_memory.stores.blobs import features_of
+
+    for number, one in lines:
+        if not _are_traits(one, dimension):
+            raise refused(number, f"its `traits` are not those of {dimension} dimensions")
+    return features_of([one.traits for _, one in lines])
+
+
+def _are_traits(one: Vector, dimension: int) -> bool:
+    import numpy as np
+
+    from agent_memory.stores.blobs import blobs_of, features_of
+
+    try:
+        features = features_of([one.traits])
+    except (ValueError, struct.error):
+        return False
+    # encoded again they must be the same, so that their lengths are as stated
+    if features.dimension != dimension or blobs_of([one.record], features) != [one.traits]:
+        return False
+    vector, terms = features.meaning[0], features.words[0]
+    if not (np.isfinite(vector).all() and float(np.linalg.norm(vector)) <= _MOST):
+        return False
+    if len(np.unique(terms.ids)) < len(terms.ids):
+        return False
+    return bool(((terms.weights >= 0) & (terms.weights <= _HEAVIEST)).all())
+
 
 logger = logging.getLogger(__name__)
 
@@ -43,15 +111,7 @@ _PAGE = 200
 
 
 class RecordImport:
-    """Takes the records of one session.
-
-    Args:
-        resources: What blocks are given.
-        failures: What blocks could not absorb.
-        blocks: Bound blocks, by name.
-        head: The session's, as the snapshot says it.
-        lease: The session's.
-    """
+    """Stores the records of one imported session."""
 
     def __init__(
         self,
@@ -78,14 +138,10 @@ class RecordImport:
         self._vectors: list[tuple[int, Vector]] = []
 
     def take(self, number: int, item: Item) -> None:
-        """Take what a line says.
-
-        Args:
-            number: The line's.
-            item: What it says.
+        """Take the item of a line.
 
         Raises:
-            InvalidSnapshot: The block that it is for could not read it.
+            InvalidSnapshot: Its block cannot read it.
         """
         if isinstance(item, KeptKey):
             self._keys.append(item)
@@ -108,13 +164,13 @@ class RecordImport:
             self._values.append(item.record)
 
     def finish(self) -> dict[str, int]:
-        """Keep what is not kept yet, now that the snapshot is known to be whole.
+        """Store the remaining items, after the snapshot is known to be complete.
 
         Returns:
-            The cursors of the blocks whose records have come along; the others begin anew.
+            The cursors of the blocks with imported records. The others absorb from the beginning.
 
         Raises:
-            InvalidSnapshot: A record would take the place of another session's.
+            InvalidSnapshot: A record would replace one of another session.
         """
         self._put_vectors()
         self._check_ids()
@@ -138,11 +194,11 @@ class RecordImport:
         head = self._head
         come = (self._brought | {block for block, _ in self._facts}) - self._anew
         for block in head.cursors.keys() - come:
-            logger.info("block %r absorbs session %r anew", block, head.session_id)
+            logger.info("block %r absorbs session %r from the beginning", block, head.session_id)
             if head.expired:
                 logger.warning(
-                    "block %r absorbs session %r anew, without its first %d messages: its records "
-                    "can't be kept here, and these messages are not in the log any more",
+                    "block %r absorbs session %r from the beginning, without its first %d "
+                    "messages: its records cannot be stored here, and the log lacks these messages",
                     block,
                     head.session_id,
                     head.expired,
@@ -150,9 +206,9 @@ class RecordImport:
         return {block: cursor for block, cursor in head.cursors.items() if block in come}
 
     def _check_ids(self) -> None:
-        """Refuse records that have the id of another session's: writing them would destroy it.
+        """Refuse records with the id of another session's record, which they would replace.
 
-        Most ids say whose they are. For the others all facts are looked through.
+        Most ids name their session. For the others, all facts are read.
         """
         loose = {
             (block, record.id): number
@@ -167,22 +223,26 @@ class RecordImport:
 
     def _put_facts(self, block: str, owner: str, records: Sequence[Record]) -> None:
         head = self._head
-        if block not in head.cursors:  # whoever deletes the session has to know of the block
+        if block not in head.cursors:  # a deletion of the session must know the block
             register(self._store, block)
         own = Scope(None, head.session_id).owner == owner
         scope = Scope(head.user_id, head.session_id)
         with KeyedRecords(self._resources, block, scope, "session" if own else "user").changing():
-            there = {one.id: one.session_id for one in self._store.records(block, owner)}
-            # what was changed in another session since stays as it is
-            kept = [one for one in records if there.get(one.id, one.session_id) == one.session_id]
+            present = {record.id: record.session_id for record in self._store.records(block, owner)}
+            # records that another session changed since stay unchanged
+            current = [
+                record
+                for record in records
+                if present.get(record.id, record.session_id) == record.session_id
+            ]
             is_versioned = self._is_versioned(block, owner, records)
             version = [new_version(owner), begun_anew(owner)] if is_versioned else []
-            for at in range(0, len(kept), _PAGE):
-                page = kept[at : at + _PAGE]
+            for at in range(0, len(current), _PAGE):
+                page = current[at : at + _PAGE]
                 self._store.put_records(block, [*page, *version], lease=self._lease)
 
     def _is_versioned(self, name: str, owner: str, records: Sequence[Record]) -> bool:
-        """Whether others may remember the owner's records, or will."""
+        """Return whether the owner's records are cached by version, now or later."""
         if version_of(self._store, name, owner) is not None:
             return True
         block = self._blocks.get(name)
@@ -190,37 +250,37 @@ class RecordImport:
         return versioned and not all(is_keyed(name, record) for record in records)
 
     def _placed(self, item: Vectors) -> tuple[Vectors, VectorStore] | None:
-        """Where a block's vectors are to be kept; None where they would not fit."""
-        block, given = self._blocks.get(item.block), (item.dimension, item.model)
-        kept = self._store if block is None else block.vectors
+        """Return the store for a block's vectors. None if they do not fit."""
+        block, embedding = self._blocks.get(item.block), (item.dimension, item.model)
+        vector_store = self._store if block is None else block.vectors
         try:
             if block is not None:
-                fits = block.validate_vectors(*given)
+                fits = block.validate_vectors(*embedding)
             else:
-                fits = kept.vector_blocks().get(item.block) == given
+                fits = vector_store.vector_blocks().get(item.block) == embedding
             if fits:
-                kept.open_vectors(item.block, *given)
+                vector_store.open_vectors(item.block, *embedding)
                 self._brought.add(item.block)
-                return item, kept
+                return item, vector_store
         except (ModelError, ConfigError) as error:
-            logger.warning("vectors of block %r are made anew: %s", item.block, error)
+            logger.warning("vectors of block %r are derived again: %s", item.block, error)
         self._anew.add(item.block)
         return None
 
     def _put_vectors(self) -> None:
-        """Write the vectors that have come."""
+        """Write the collected vectors."""
         if not self._vectors or self._place is None:
             return
-        announced, kept = self._place
+        announced, vector_store = self._place
         block, session_id = announced.block, self._head.session_id
         features = features_in(self._vectors, announced.dimension)
         records = [one.record for _, one in self._vectors]
         self._vectors = []
         try:
             if all(is_bound(block, record) for record in records):
-                kept.put_vectors(block, records, features, lease=self._lease)
+                vector_store.put_vectors(block, records, features, lease=self._lease)
                 return
-        except DimensionMismatch as error:  # it is being rebuilt for another embedding
-            logger.warning("vectors of block %r are made anew: %s", block, error)
-        kept.delete_vectors(block, session_id=session_id, lease=self._lease)
+        except DimensionMismatch as error:  # the block is being rebuilt with another embedder
+            logger.warning("vectors of block %r are derived again: %s", block, error)
+        vector_store.delete_vectors(block, session_id=session_id, lease=self._lease)
         self._anew.add(block)

@@ -1,5 +1,4 @@
-"""Bringing a session into a store, as a whole or not at all: it is there for nobody until all of it
-is."""
+"""Import of sessions, atomically: a session is hidden until all of it is stored."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from typing import BinaryIO, TextIO, cast
 from agent_memory.core.records import Entry, Head, Lease
 from agent_memory.engine.edit.delete import Deletion
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.processing.dead_letters import DeadLetters
+from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.transfer.import_records import RecordImport
 from agent_memory.engine.transfer.snapshots.lines import refused
 from agent_memory.engine.transfer.snapshots.reading import Item, Reading
@@ -27,20 +26,11 @@ logger = logging.getLogger(__name__)
 
 _PAGE = 200
 _LONGEST_FIRST = 2**16
-_LONGEST = 2**28  # a line has a message, and at most three times its bytes
+_LONGEST = 2**28  # a line has one message, and JSON takes at most three times its bytes
 
 
 class Importer:
-    """Imports sessions.
-
-    Args:
-        resources: What blocks are given.
-        leases: Which keep workers off meanwhile.
-        deletion: Erases what has not arrived.
-        failures: What blocks could not absorb.
-        windows: What is kept of logs in memory.
-        blocks: Bound blocks, by name.
-    """
+    """Imports sessions."""
 
     def __init__(
         self,
@@ -60,7 +50,7 @@ class Importer:
         self._blocks = blocks
 
     def run(self, reading: Reading) -> Head:
-        """Import a session; see `operations.import_session`."""
+        """Import a session. See `operations.import_session`."""
         head, items = reading.head, reading.items()
         session_id = head.session_id
         self._make_way(session_id)
@@ -80,20 +70,20 @@ class Importer:
                 )
                 for number, one in chain([item] if item else (), items):
                     records.take(number, one)
-                # the last line was read: it is whole
+                # the last line was read, so the snapshot is complete
                 shown = transaction.show(replace(head, cursors=records.finish()))
-        except BaseException:  # raised again, once what has arrived is erased
+        except BaseException:  # raised again after the partial session is erased
             if begun:
                 self._erase(session_id)
             raise
-        self._windows.forget(session_id)  # it may have been there before, and deleted elsewhere
+        self._windows.forget(session_id)  # an earlier session with this id may be cached
         return shown
 
     def _make_way(self, session_id: str) -> None:
-        """Finish a deletion of the session that was not finished.
+        """Finish an interrupted deletion of the session.
 
         Raises:
-            SessionExists: It is there.
+            SessionExists: The session exists.
         """
         head = self._store.head(session_id)
         if head is not None and head.deleting:
@@ -105,16 +95,16 @@ class Importer:
     def _erase(self, session_id: str) -> None:
         try:
             self._deletion.finish(session_id)
-        except StoreError:  # what it failed for says more
+        except StoreError:  # the original error says more
             logger.exception(
-                "what has arrived of session %r was not erased; a worker or `delete` will do it",
+                "the partial import of session %r was not erased; a worker or `delete` will do it",
                 session_id,
             )
 
     def _page(
         self, items: Iterable[tuple[int, Item]]
     ) -> tuple[list[Entry], tuple[int, Item] | None]:
-        """The next entries, and what came after them if they are the last."""
+        """Return the next entries, and the first item after them if the log ends."""
         page: list[Entry] = []
         for number, item in items:
             if not isinstance(item, Entry):
@@ -125,7 +115,7 @@ class Importer:
         return page, None
 
     def _counted(self, entry: Entry) -> Entry:
-        """The entry; where our own counter counts otherwise, contexts are to count it anew."""
+        """Return the entry. If this memory counts its tokens differently, contexts recount it."""
         counter = self._resources.counter
         if entry.encoding != counter.encoding or counter.message(entry.message) == entry.tokens:
             return entry
@@ -134,21 +124,21 @@ class Importer:
 
 def _exists(session_id: str) -> SessionExists:
     return SessionExists(
-        f"There is a session {session_id!r} already; it was left as it is. Delete it first, or "
+        f"Session {session_id!r} exists already and was not changed. Delete it first, or "
         "import into another store or namespace."
     )
 
 
 def lines_of(source: str | Path | TextIO | Iterable[str], most: int = 0) -> Iterator[bytes]:
-    """The lines of a source, one after the other; it is never gone back in.
+    """Yield the lines of a source in one pass.
 
     Args:
         source: A path, a text file, or lines.
-        most: So many characters a line of a file can have, if not more than by default.
+        most: The maximum number of characters in a line of a file, if above the default.
 
     Raises:
         InvalidInput: It is none of these.
-        InvalidSnapshot: A line is no text in UTF-8, or seems to have no end.
+        InvalidSnapshot: A line is not text in UTF-8, or is too long.
     """
     if isinstance(source, str | Path):
         with open(source, "rb") as file:
@@ -164,13 +154,13 @@ def lines_of(source: str | Path | TextIO | Iterable[str], most: int = 0) -> Iter
         for number, line in enumerate(source, 1):
             if not isinstance(line, str):
                 raise refused(number, f"it is a {type(line).__name__}, and no text")
-            with _in_utf8(number):  # lines that are not read from a file may have lost their ends
+            with _in_utf8(number):  # lines from a list may lack their line feed
                 raw = (line if line.endswith("\n") else f"{line}\n").encode()
             yield raw
 
 
 def _read(file: TextIO | BinaryIO, most: int) -> Iterator[bytes]:
-    """The lines of an open file. One without an end, as a device has, is not waited for."""
+    """Yield the lines of an open file. An endless line, as of a device, is refused."""
     number, at_first = 1, "this is not the beginning of a session's snapshot"
     while True:
         longest = _LONGEST_FIRST if number == 1 else most
@@ -194,15 +184,10 @@ def _in_utf8(number: int) -> Iterator[None]:
 
 
 class ImportTransaction:
-    """A session on its way into a store.
+    """A session during its import.
 
-    Until it has arrived it is one whose deletion has begun: no call shows it, nothing is recalled
-    from it, and if it stops half-way, any worker erases it.
-
-    Args:
-        store: Where it arrives.
-        head: As it stands there now.
-        lease: To be handed on with every write that belongs to the session.
+    Until it is complete, it is marked as being deleted: no call returns it or recalls from it. If
+    the import stops, a worker erases it.
     """
 
     def __init__(self, store: SessionStore, head: Head, lease: Lease) -> None:
@@ -211,18 +196,18 @@ class ImportTransaction:
         self.lease = lease
 
     def begin(self, entries: Sequence[Entry]) -> None:
-        """Write the first entries of its log, in place of what there is of it."""
+        """Write the first entries of the log, in place of existing ones."""
         head = self._head
         written = self._store.rewrite(head, head.expired, entries, lease=self.lease)
         self._head = self._there(written)
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Write the next entries of its log."""
+        """Write the next entries of the log."""
         head = self._head
         self._head = self._there(self._store.rewrite(head, head.end, entries, lease=self.lease))
 
     def show(self, head: Head) -> Head:
-        """Have it be there for all, with this head's fields; due, so that blocks go on with it."""
+        """Make the session visible with the fields of a head, and due for its blocks."""
         here = self._head
         shown = replace(head, end=here.end, total=here.total, version=here.version, deleting=False)
         arrived = self._there(self._store.move(shown, lease=self.lease))
@@ -232,8 +217,8 @@ class ImportTransaction:
     def _there(self, head: Head | None) -> Head:
         if head is None:
             raise StoreError(
-                f"Session {self.lease.session_id!r} was changed by somebody else while it was "
-                "brought in. It is not there; try again when nobody uses its id."
+                f"Session {self.lease.session_id!r} was changed by another process during the "
+                "import, and was not imported. Try again when no other process uses its id."
             )
         return head
 
@@ -242,19 +227,18 @@ class ImportTransaction:
 def import_transaction(
     store: SessionStore, leases: Leases, head: Head, first: Sequence[Entry]
 ) -> Iterator[ImportTransaction | None]:
-    """Begin a session that stands elsewhere with a head.
+    """Begin the import of a session.
 
-    Whoever has added all of it calls `show`; else it is left to be erased.
+    Call `show` after all entries are added. Otherwise the session is left for erasure.
 
     Args:
-        store: Where it arrives.
-        leases: Of this store; they keep workers off.
-        head: As it stands where it comes from.
-        first: The first entries of its log; none only if it has none.
+        store: The target store.
+        leases: The leases of this store, which keep workers away.
+        head: The head in the source.
+        first: The first entries of the log. Empty only if the log is empty.
 
     Yields:
-        What to write it with; None where there is a session of its id already, or one whose
-        deletion is not finished.
+        The transaction. None if a session with this id exists or its deletion is unfinished.
     """
     hidden = replace(head, version=0, deleting=True)
     begun = store.rewrite(hidden, head.expired, first[:1])
@@ -264,10 +248,10 @@ def import_transaction(
     with leases.hold(head.session_id, waiting=True) as lease:
         if lease is None:  # a worker has just erased it
             raise StoreError(
-                f"Session {head.session_id!r} could not be held while it is brought in. It is not "
-                "there; try again."
+                f"Session {head.session_id!r} could not be locked for the import, and was not "
+                "imported. Try again."
             )
         transaction = ImportTransaction(store, begun, lease)
-        # all of it under the lease: before that a worker may have erased it, and another begun it
+        # rewrite under the lease: a worker may have erased the session, and another created it
         transaction.begin(first)
         yield transaction

@@ -1,21 +1,22 @@
-"""`KeyValues`: values by namespace and key, beside what conversations are."""
+"""`KeyValues`: values by namespace and key, independent of conversations."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.core.asking import asked_in
 from agent_memory.core.filters import Where, check_where, matches
 from agent_memory.core.limits import at_most, how_many, quoted, score_of, text_of
+from agent_memory.core.query_text import asked_in
 from agent_memory.core.records import Record, Scope
-from agent_memory.core.reserved import VALUES
+from agent_memory.core.system_collections import VALUES
 from agent_memory.engine.values.items import (
-    Kept,
     KeyValue,
     Namespace,
     Put,
+    StoredValue,
     checked,
     checked_put,
     id_of,
@@ -26,8 +27,8 @@ from agent_memory.engine.values.items import (
     refreshed,
 )
 from agent_memory.errors import InvalidInput
+from agent_memory.ltm_blocks.change_log import Remembering, new_version, version_of, version_owner
 from agent_memory.ltm_blocks.keyed_records import kept_with
-from agent_memory.ltm_blocks.versions import Remembering, new_version, version_of, version_owner
 from agent_memory.stores.base import RecordStore, Store
 
 if TYPE_CHECKING:
@@ -36,23 +37,23 @@ if TYPE_CHECKING:
 _BLOCK = VALUES.name
 _EVERYBODYS = "values"
 
-Cache = Remembering[list[Kept]]
+Cache = Remembering[list[StoredValue]]
 
 
 class KeyValues:
-    """Values by namespace and key: settings, states of an agent, whatever JSON gives back.
+    """Values by namespace and key: settings, the state of an agent, any value of plain JSON.
 
-    `AgentMemory.values` and `User.values` give one. A namespace is a tuple of labels, such as
-    ("users", "ana", "orders"); it begins with its first value, and ends with its last. What is put
-    is durable, and seen by every process that asks from then on. Safe to share between threads.
+    `AgentMemory.values` and `User.values` return one. A namespace is a tuple of labels, such as
+    ("users", "ana", "orders"). It exists while it holds a value. A stored value is durable and
+    immediately visible to every process. Threads may share one instance.
 
     Args:
-        store: Where they are kept.
-        scope: Whose: a user's, nobody's, or a session's that belongs to nobody.
-        embedder: Opens what gives texts a meaning.
-        cache: What was read lately, shared by all handles of a memory.
-        of_session: Whether they are the session's own, whosever it is. It begins with the first,
-            and takes them along when it goes.
+        store: The store.
+        scope: The owner: a user, nobody, or a session without a user.
+        embedder: Opens the embedder of texts.
+        cache: The cache of values, shared by all handles of a memory.
+        of_session: Whether the values belong to the session rather than to its user. The session
+            begins with the first value, and its deletion removes the values.
     """
 
     def __init__(
@@ -68,11 +69,11 @@ class KeyValues:
         self._scope = scope
         self._embedder = embedder
         self._cache = cache
-        whose = scope
+        owner_scope = scope
         if scope.user_id is None or of_session:
-            whose = Scope(None, scope.session_id)
-        self._session_id = whose.session_id or ""
-        self._root = whose.owner if whose.is_somebodys else _EVERYBODYS
+            owner_scope = Scope(None, scope.session_id)
+        self._session_id = owner_scope.session_id or ""
+        self._root = owner_scope.owner if owner_scope.is_somebodys else _EVERYBODYS
 
     def put(
         self,
@@ -80,72 +81,74 @@ class KeyValues:
         key: str,
         value: Any,
         *,
-        ttl: float | None = None,
+        ttl: float | timedelta | None = None,
         texts: Sequence[str] = (),
     ) -> KeyValue:
-        """Keep a value under a key, in place of the one that it had.
+        """Store a value under a key, in place of the previous one.
 
         Args:
-            namespace: Where: labels from the widest to the narrowest; () for the top.
-            key: Its name there.
+            namespace: The labels from the widest to the narrowest. () for the top.
+            key: The name within the namespace.
             value: Plain JSON of any shape.
-            ttl: Seconds until it goes; None for never.
-            texts: By which a search for a meaning finds it; none for not at all.
+            ttl: The time until it expires, in seconds or as a timedelta. None for never.
+            texts: Texts by which a search for a meaning finds it. None: it is not found that way.
 
         Returns:
-            What is kept.
+            The stored value.
 
         Raises:
-            InvalidInput: JSON would not give the value back exactly, or a label, the key or the
-                time is not usable. Nothing was kept.
-            ModelError: The embedder failed. Nothing was kept.
-            StoreError: The store failed. Nothing was kept.
+            InvalidInput: JSON would not reproduce the value exactly, or a label, the key or the
+                time is not valid. Nothing was stored.
+            ModelError: The embedder failed. Nothing was stored.
+            StoreError: The store failed. Nothing was stored.
         """
         return self.put_many([Put(namespace, key, value, ttl, texts)])[0]
 
     def put_many(self, puts: Iterable[Put]) -> list[KeyValue]:
-        """Keep many values, all of them or none; of one key the last. As `put`."""
+        """Store several values atomically, as `put`. For a repeated key, the last one counts."""
         if not isinstance(puts, Iterable):
             raise InvalidInput(f"puts is {quoted(puts)}. Give a list of Put.")
-        now, wanted = now_utc(), [checked_put(one) for one in puts]
+        now, wanted = now_utc(), [checked_put(put) for put in puts]
         vectors = self._vectors(wanted)
         records: dict[str, Record] = {}
-        for place, one in enumerate(wanted):
-            name = id_of(owner_of(self._root, tuple(one.namespace)), one.key)
+        for place, put in enumerate(wanted):
+            name = id_of(owner_of(self._root, tuple(put.namespace)), put.key)
             before = records.get(name) or self._store.record(_BLOCK, name)
-            if before is not None and Kept(before).is_over(now):
+            if before is not None and StoredValue(before).is_over(now):
                 before = None
             records[name] = record_of(
-                one, self._root, self._session_id, before, vectors.get(place), now
+                put, self._root, self._session_id, before, vectors.get(place), now
             )
         self._write(list(records.values()))
-        return [Kept(record).item() for record in records.values()]
+        return [StoredValue(record).item() for record in records.values()]
 
     def get(self, namespace: Sequence[str], key: str, *, refresh: bool = False) -> KeyValue | None:
-        """The value of a key; None where there is none, or its time is over.
+        """Return the value of a key. None if there is none, or if it has expired.
 
         Args:
-            namespace: Where.
-            key: Its name.
-            refresh: Whether its time begins anew.
+            namespace: The labels.
+            key: The name within the namespace.
+            refresh: Whether the time to live starts again.
         """
-        where, now = checked(namespace), now_utc()
-        found = self._store.record(_BLOCK, id_of(owner_of(self._root, where), text_of("key", key)))
-        if found is None or Kept(found).is_over(now):
+        checked_namespace, now = checked(namespace), now_utc()
+        found = self._store.record(
+            _BLOCK, id_of(owner_of(self._root, checked_namespace), text_of("key", key))
+        )
+        if found is None or StoredValue(found).is_over(now):
             return None
-        if refresh and Kept(found).ttl is not None:
+        if refresh and StoredValue(found).ttl is not None:
             found = refreshed(found, now)
             self._write([found])
-        return Kept(found).item()
+        return StoredValue(found).item()
 
     def delete(self, namespace: Sequence[str], key: str) -> None:
-        """Take a value away. Idempotent."""
+        """Delete a value. Idempotent."""
         owner = owner_of(self._root, checked(namespace))
         self._store.delete_records(_BLOCK, record_id=id_of(owner, text_of("key", key)))
         self._changed([owner])
 
     def clear(self, prefix: Sequence[str] = ()) -> None:
-        """Take all away whose namespaces begin so. Idempotent."""
+        """Delete all values whose namespaces begin with the prefix. Idempotent."""
         for owner in self._owners(checked(prefix, what="prefix")):
             self._store.delete_records(_BLOCK, owner=owner)
             self._store.delete_records(_BLOCK, owner=version_owner(owner))
@@ -160,36 +163,38 @@ class KeyValues:
         offset: int = 0,
         least: float | None = None,
     ) -> list[KeyValue]:
-        """Values whose namespaces begin so: with a query the nearest in meaning first, and then
-        those without texts; else those written last.
+        """Return the values whose namespaces begin with a prefix.
+
+        With a query, the nearest in meaning come first, then values without texts. Without one, the
+        latest come first.
 
         Args:
-            prefix: Labels with which their namespaces begin, whole; () for all.
-            query: What to look for, by meaning.
-            where: For each field of a value what it must be: another value, or comparisons ("$eq",
-                "$ne", "$in", "$gt", "$gte", "$lt", "$lte"). A field may be a path: "author.name".
-            limit: At most so many.
-            offset: So many of the first are left out.
-            least: With a query, the least cosine.
+            prefix: Complete labels with which the namespaces begin. () for all.
+            query: The text to search for, by meaning.
+            where: For each field of a value, another value or comparisons ("$eq", "$ne", "$in",
+                "$gt", "$gte", "$lt", "$lte"). A field may be a path: "author.name".
+            limit: The maximum number of values.
+            offset: The number of values to skip.
+            least: With a query, the minimum cosine.
 
         Raises:
-            InvalidInput: A condition or a number is not usable.
+            InvalidInput: A condition or a number is not valid.
             ModelError: The embedder failed.
         """
         wanted, least = check_where(where), score_of("least", least)
         limit, offset, now = how_many("limit", limit), how_many("offset", offset), now_utc()
         found = [
-            kept
+            value
             for owner in self._owners(checked(prefix, what="prefix"))
-            for kept in self._of(owner)
-            if not kept.is_over(now) and (not wanted or matches(kept.value, wanted))
+            for value in self._of(owner)
+            if not value.is_over(now) and (not wanted or matches(value.value, wanted))
         ]
         if query is not None:
             scored = self._scored(text_of("query", query), found, least)
         else:
-            found.sort(key=lambda kept: kept.record.created_at, reverse=True)
-            scored = [(kept, None) for kept in found]
-        return [kept.item(score) for kept, score in scored[offset : offset + limit]]
+            found.sort(key=lambda value: value.record.created_at, reverse=True)
+            scored = [(value, None) for value in found]
+        return [value.item(score) for value, score in scored[offset : offset + limit]]
 
     def namespaces(
         self,
@@ -200,30 +205,32 @@ class KeyValues:
         limit: int = 100,
         offset: int = 0,
     ) -> list[Namespace]:
-        """Namespaces that hold something, in order of their labels.
+        """Return the namespaces that hold values, in order of their labels.
 
         Args:
-            prefix: Labels with which they begin; "*" for any one.
-            suffix: Labels with which they end; "*" for any one.
-            depth: Only so many labels of each are told, and each beginning once.
-            limit: At most so many.
-            offset: So many of the first are left out.
+            prefix: The first labels. "*" matches any label.
+            suffix: The last labels. "*" matches any label.
+            depth: Shorten the namespaces to this number of labels, without repetitions.
+            limit: The maximum number of namespaces.
+            offset: The number of namespaces to skip.
         """
         first, last = checked(prefix, what="prefix"), checked(suffix, what="suffix")
         depth = at_most("depth", depth)
         limit, offset = how_many("limit", limit), how_many("offset", offset)
         plain = first[: first.index("*")] if "*" in first else first
         found = (namespace_of(self._root, owner) for owner in self._owners(plain))
-        told = {
-            one[:depth] for one in found if _begins(one, first) and _begins(one[::-1], last[::-1])
+        namespaces = {
+            labels[:depth]
+            for labels in found
+            if _begins(labels, first) and _begins(labels[::-1], last[::-1])
         }
-        return sorted(told)[offset : offset + limit]
+        return sorted(namespaces)[offset : offset + limit]
 
     def sweep(self) -> int:
-        """Take away what has no time left; it is not found any more as it is. How many that was."""
+        """Delete expired values, which reads ignore already. Return their number."""
         now, count = now_utc(), 0
         for owner in self._owners(()):
-            over = [kept.record.id for kept in self._of(owner) if kept.is_over(now)]
+            over = [value.record.id for value in self._of(owner) if value.is_over(now)]
             for name in over:
                 self._store.delete_records(_BLOCK, record_id=name)
             if over:
@@ -234,13 +241,13 @@ class KeyValues:
     def _owners(self, prefix: Namespace) -> list[str]:
         return self._store.owners(_BLOCK, owner_of(self._root, prefix))
 
-    def _of(self, owner: str) -> list[Kept]:
+    def _of(self, owner: str) -> list[StoredValue]:
         version = version_of(self._store, _BLOCK, owner)
-        kept = self._cache.get(owner, version)
-        if kept is None:
-            kept = [Kept(record) for record in self._store.records(_BLOCK, owner)]
-            self._cache.keep(owner, version, kept)
-        return kept
+        values = self._cache.get(owner, version)
+        if values is None:
+            values = [StoredValue(record) for record in self._store.records(_BLOCK, owner)]
+            self._cache.keep(owner, version, values)
+        return values
 
     def _write(self, records: Sequence[Record]) -> None:
         def undo() -> None:
@@ -256,8 +263,8 @@ class KeyValues:
         self._store.put_records(_BLOCK, [new_version(owner) for owner in owners])
 
     def _vectors(self, puts: Sequence[Put]) -> dict[int, tuple[str, Any]]:
-        """The vectors of each that has texts, by its place."""
-        texts = [text for one in puts for text in one.texts]
+        """Return the vectors of each value that has texts, by its position."""
+        texts = [text for put in puts for text in put.texts]
         if not texts:
             return {}
         embedder = self._embedder()
@@ -269,23 +276,23 @@ class KeyValues:
         return found
 
     def _scored(
-        self, query: str, found: Sequence[Kept], least: float | None
-    ) -> list[tuple[Kept, float | None]]:
+        self, query: str, found: Sequence[StoredValue], least: float | None
+    ) -> list[tuple[StoredValue, float | None]]:
         embedder = self._embedder()
         name, wanted = embedder.name, embedder.embed([asked_in(query)])[0]
-        scored: list[tuple[Kept, float | None]] = []
-        bare: list[tuple[Kept, float | None]] = []
-        for kept in found:
-            if not kept.is_of(name, len(wanted)):
-                bare.append((kept, None))
-            elif (score := kept.nearness(wanted)) >= (-math.inf if least is None else least):
-                scored.append((kept, score))
+        scored: list[tuple[StoredValue, float | None]] = []
+        bare: list[tuple[StoredValue, float | None]] = []
+        for value in found:
+            if not value.is_of(name, len(wanted)):
+                bare.append((value, None))
+            elif (score := value.nearness(wanted)) >= (-math.inf if least is None else least):
+                scored.append((value, score))
         scored.sort(key=lambda one: -(one[1] or 0.0))
         return scored if least is not None else [*scored, *bare]
 
 
 def erase_values(store: RecordStore, scope: Scope) -> None:
-    """Erase all values of a user."""
+    """Delete all values of a user."""
     for owner in store.owners(_BLOCK, owner_of(scope.owner, ())):
         store.delete_records(_BLOCK, owner=owner)
         store.delete_records(_BLOCK, owner=version_owner(owner))

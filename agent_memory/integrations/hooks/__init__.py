@@ -1,1 +1,1 @@
-"""Hooks of coding agents: what their events say, what is recalled for them, what is stored."""
+"""Hooks of coding agents: read events, recall for them, and store transcripts."""

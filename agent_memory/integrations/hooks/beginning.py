@@ -1,4 +1,4 @@
-"""What a session begins with, and what the whole library recalls for a prompt."""
+"""Context for the start of a session, and recall for a prompt through the whole library."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from agent_memory.integrations.hooks.prompt import LIMIT, cut
 from agent_memory.integrations.transcripts.own import told
 
 _SESSIONS = 2
-_LOOKED_AT = 50  # sessions, the newest, for those of the same folder
-_TAIL = 40  # entries at a session's end, for its last question and answer
-_MOST = 8_000  # characters: an agent shows so much of a hook's context and cuts or files the rest
+_LOOKED_AT = 50  # newest sessions searched for those of the same folder
+_TAIL = 40  # last entries of a session searched for its last question and answer
+_MOST = 8_000  # characters of a hook's context that an agent shows; it cuts or files the rest
 
 
 def at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
-    """What is known of the user, and how the newest sessions in this folder ended.
+    """Return facts about the user, and the ends of the newest sessions in this folder.
 
-    After a compaction: what the session itself says that bears on its newest question, which the
+    After a compaction, return the session's own messages relevant to its newest question, which the
     agent may have lost.
     """
     if event.source == "compact":
@@ -34,14 +34,14 @@ def at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
 
 
 def for_prompt(memory: AgentMemory, event: Event, user_id: str) -> str:
-    """What the user's other sessions say that bears on a prompt, by words and by meaning."""
+    """Return messages of the user's other sessions relevant to a prompt, by words and meaning."""
     found = memory.search(event.prompt, user_id=user_id, limit=2 * LIMIT)
     others = [one for one in found if event.session_id not in {name for name, _ in one.sources}]
     return _told(others[:LIMIT])
 
 
 def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[str]:
-    """The last question and answer of the newest other sessions in the event's folder."""
+    """Return the last question and answer of the newest other sessions in the event's folder."""
     if not event.cwd:
         return []
     heads = memory.sessions(user_id=user_id, newest=True, limit=_LOOKED_AT)
@@ -53,7 +53,7 @@ def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[str]:
         for role in ("user", "assistant")
     ]
     return [
-        f"[{one.created_at:%Y-%m-%d}] {one.message.role}: {one.message.text()}"
+        f"[{one.said_at:%Y-%m-%d}] {one.message.role}: {one.message.text()}"
         for one in said
         if one is not None
     ]

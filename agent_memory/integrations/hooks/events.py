@@ -1,7 +1,6 @@
-"""What an agent tells a hook on its standard input, and the form of what a hook answers. Pure.
+"""Parse an agent's hook event, and render the hook's answer. Pure.
 
-Nothing of it says whose memory it is, or where that is kept: that was fixed when the hook was
-installed.
+An event cannot name a user or a store: these were fixed when the hook was installed.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from agent_memory.errors import InvalidInput
 AGENTS = ("claude-code", "codex", "cursor")
 
 EVENTS = ("SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd")
-"""Events by Claude Code's names, which Codex has too."""
+"""Events by Claude Code's names, which Codex shares."""
 
 _LONGEST_ID = 200
 
@@ -23,13 +22,13 @@ class Event(NamedTuple):
     """One event.
 
     Attributes:
-        agent: Whose it is.
+        agent: The agent.
         name: One of `EVENTS`.
-        session_id: The session, as the memory names it.
-        transcript: The file in which the agent keeps the session; empty where there is none.
-        prompt: What the user says; empty for other events.
-        cwd: Where the agent works.
-        source: How a session begins: "startup", "resume", "clear", "compact"; else empty.
+        session_id: The memory's session.
+        transcript: The agent's file of the session; empty if there is none.
+        prompt: The user's prompt; empty for other events.
+        cwd: The agent's working directory.
+        source: The start of a session: "startup", "resume", "clear", "compact"; empty for others.
     """
 
     agent: str
@@ -42,24 +41,25 @@ class Event(NamedTuple):
 
 
 def read_event(agent: str, name: str, given: bytes) -> Event:
-    """The event that an agent sent.
+    """Parse an agent's event.
 
-    Cursor runs the hooks of Claude Code too: what it sends is told by its fields, and is Cursor's.
+    Cursor also runs Claude Code's hooks. Its events are recognized by their fields and count as
+    Cursor's.
 
     Raises:
-        InvalidInput: It is no event.
+        InvalidInput: It is not an event.
     """
     try:
         fields = json.loads(given)
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
-        raise InvalidInput("Standard input holds no JSON object. An agent sends its event there.")
+        raise InvalidInput("Standard input is not a JSON object. An agent must send its event.")
     if "cursor_version" in fields:
         agent = "cursor"
     named = _text(fields, "session_id") or _text(fields, "conversation_id")
     if not named or len(named) > _LONGEST_ID:
-        raise InvalidInput("The event names no session that can be kept: it needs a session_id.")
+        raise InvalidInput("The event has no valid session. It needs a session_id.")
     roots = fields.get("workspace_roots")
     root = roots[0] if isinstance(roots, list) and roots and isinstance(roots[0], str) else ""
     return Event(
@@ -74,7 +74,7 @@ def read_event(agent: str, name: str, given: bytes) -> Event:
 
 
 def answer(event: Event, context: str) -> str:
-    """What to print for the agent, so that the model reads a context; nothing for no context."""
+    """Return the output that gives a context to the agent's model; empty for no context."""
     if not context:
         return ""
     if event.agent == "cursor":

@@ -1,4 +1,4 @@
-"""Noting the words of what sessions say, so that a prompt's hook need not read it all."""
+"""Index the words of sessions, so that a prompt's hook need not read all messages."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from datetime import UTC, datetime
 from time import monotonic
 
 from agent_memory.core.records import Entry, Head, Record, Scope
-from agent_memory.core.reserved import WORDS
+from agent_memory.core.system_collections import WORDS
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.integrations.hooks.word_places import MOST, WordPlaces, packed
 from agent_memory.ltm_blocks.base import record_id
 
-_LOOKED_AT = 500  # sessions, the newest: earlier ones were looked at when they were new
+_LOOKED_AT = 500  # newest sessions; earlier ones were indexed when they were new
 _SPOKEN = ("user", "assistant")
 
 
 def note_words(memory: AgentMemory, user_id: str, until: float | None = None) -> None:
-    """Note the words of a user's sessions, of each where they are not noted yet.
+    """Index the words of a user's sessions where they are not indexed yet.
 
-    A prompt reads what is not noted, so nothing is lost where this ends early.
+    A prompt reads messages that are not indexed, so ending early loses nothing.
 
     Args:
         memory: The memory.
-        user_id: Whose.
-        until: When to stop, of `time.monotonic`; None for never.
+        user_id: The user.
+        until: The end on the clock of `time.monotonic`; None for no end.
 
     Raises:
         StoreError: The store failed.
@@ -37,7 +37,7 @@ def note_words(memory: AgentMemory, user_id: str, until: float | None = None) ->
 
 
 def _behind(memory: AgentMemory, head: Head) -> Iterator[int]:
-    """Numbers of the groups of messages whose words are not noted, or not of all of them."""
+    """Yield the numbers of the groups of messages that are not fully indexed."""
     store, last = memory.components.store, (head.end - 1) // MOST
     newest = store.record(WORDS.name, _id(head.session_id, last))
     if head.end and not (newest and _covers(newest, head, last)):
@@ -52,18 +52,18 @@ def _behind(memory: AgentMemory, head: Head) -> Iterator[int]:
 def _covers(noted: Record, head: Head, number: int) -> bool:
     try:
         WordPlaces(noted.text)
-    except ValueError:  # another release's, or another machine's
+    except ValueError:  # written by another release or machine
         return False
     return noted.last >= min(head.end, (number + 1) * MOST)
 
 
 def _note(memory: AgentMemory, session_id: str, number: int) -> None:
-    """Note the words of a group of messages, while nobody can take any of them out of the log."""
+    """Index a group of messages under the session's lock, so that none is removed meanwhile."""
     parts = memory.components
     with parts.leases.hold(session_id) as lease:
         entries = parts.store.read(session_id, after=number * MOST, limit=MOST) if lease else []
         if not entries:
-            return  # it is gone, or somebody works at it: the next time
+            return  # deleted or locked; the next run indexes it
         first = number * MOST + 1
         said: list[str | None] = [None] * (entries[-1].seq - first + 1)
         for entry in entries:

@@ -1,4 +1,4 @@
-"""What a prompt brings back, in a process that begins for it and ends with it."""
+"""Recall for a prompt, in a short-lived process."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from agent_memory.integrations.hooks.words import bearing
 from agent_memory.integrations.transcripts.own import told
 
 MOST_SAID = 20_000
-"""Messages that are looked at, the newest."""
+"""Number of newest messages that are searched."""
 
 LIMIT = 5
-"""Messages that are quoted."""
+"""Number of messages that are quoted."""
 
 _NAMESPACE = "default"
 _LONGEST = 600  # characters of a quote
 
 
 def recalled(path: str, user_id: str, prompt: str, session_id: str) -> str:
-    """What a user's other sessions say that bears on a prompt, as the model reads it; else nothing.
+    """Return messages of a user's other sessions relevant to a prompt, as context; else empty.
 
     Args:
-        path: The SQLite file of the memory.
-        user_id: Whose memory.
-        prompt: What the user says.
-        session_id: The session at hand, which the agent knows itself.
+        path: The memory's SQLite file.
+        user_id: The user.
+        prompt: The user's prompt.
+        session_id: The current session, which the agent knows itself.
 
     Raises:
         StoreUnavailable: The file cannot be read now.
     """
     try:
-        said = Said(path)
+        said = Said(path, _NAMESPACE)
         try:
-            parts = said.parts(_NAMESPACE, user_id, MOST_SAID, session_id)
+            parts = said.parts(user_id, MOST_SAID, session_id)
             found = bearing(prompt, parts, said.message, LIMIT)
         finally:
             said.close()
@@ -49,5 +49,5 @@ def _day(micros: int) -> str:
 
 
 def cut(text: str) -> str:
-    """A text as it is quoted: of a long one the beginning."""
+    """Return a text, shortened for a quote."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

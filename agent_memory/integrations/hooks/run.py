@@ -1,4 +1,4 @@
-"""One event from its bytes to the answer: the quick way for a prompt, the library for the rest."""
+"""Run a hook for one event: a fast path for prompts, the library for other events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 STORING = ("Stop", "PreCompact", "SessionEnd")
 
 _SECONDS = 20.0
-"""How long a stop stores at most; the rest is for the next time. A compaction waits for all."""
+"""Time limit for storing on a stop; the next event stores the rest. A compaction has no limit."""
 
 
 def run(
@@ -25,18 +25,18 @@ def run(
     file: str | None,
     opened: Callable[[], AgentMemory],
 ) -> str:
-    """What to print for an event.
+    """Return the output for an event.
 
     Args:
         agent: The agent that the hook was installed for.
         name: The event.
-        given: What the agent sent.
-        user_id: Whose memory.
-        file: The SQLite file, where a prompt may read it itself; None to ask the library.
+        given: The agent's input.
+        user_id: The user.
+        file: The SQLite file, if prompts may read it directly; None to use the library.
         opened: Opens the memory.
 
     Raises:
-        AgentMemoryError: The event is none, or the memory failed.
+        AgentMemoryError: The event is invalid, or the memory failed.
         OSError: The transcript cannot be read.
     """
     event = read_event(agent, name, given)

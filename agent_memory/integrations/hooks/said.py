@@ -1,7 +1,6 @@
-"""What a user's sessions say, straight from a SQLite file: for a process that has no time to load
-the library.
+"""Read a user's messages directly from a SQLite file, without loading the library.
 
-It reads, never writes, and knows the tables of one version only.
+It only reads, and supports one version of the tables.
 """
 
 from __future__ import annotations
@@ -15,49 +14,52 @@ from typing import NamedTuple
 from agent_memory.errors import StoreUnavailable
 from agent_memory.integrations.hooks.word_places import MOST, WordPlaces
 
-VERSION = 7
-"""The version of the tables that it can read."""
+VERSION = 1
+"""The supported version of the tables."""
 
-_BREAK = "\x00"  # stands between messages: JSON has it escaped
+_BREAK = "\x00"  # separates messages: no text contains it
 _WAIT_SECONDS = 0.2
 _SESSIONS = (
-    "SELECT key, session_id, "
-    "(SELECT min(seq) FROM agent_memory_entries_v7 WHERE session = key), "
-    "(SELECT max(seq) FROM agent_memory_entries_v7 WHERE session = key) "
-    "FROM agent_memory_sessions_v7 WHERE namespace = ? AND user_id = ? AND NOT deleting "
-    "ORDER BY key DESC"
+    "SELECT id, about, "
+    "(SELECT min(seq) FROM agent_memory_messages WHERE namespace = d.namespace AND session = id), "
+    "(SELECT max(seq) FROM agent_memory_messages WHERE namespace = d.namespace AND session = id) "
+    "FROM agent_memory_documents AS d WHERE namespace = ? AND collection = 'head' AND owner = ? "
+    "ORDER BY first DESC, rowid DESC"
 )
 _WORDS = (
-    "SELECT first, last, body FROM agent_memory_facts_v7 "
-    "WHERE namespace = ? AND block = '_words' AND session_id = ? ORDER BY first"
+    "SELECT first, last, body FROM agent_memory_documents "
+    "WHERE namespace = ? AND collection = 'fact:_words' AND session = ? ORDER BY first"
 )
-_SPOKEN = (  # comparing is quicker than LIKE
-    '(message BETWEEN \'{"role":"assistant"\' AND \'{"role":"assistant"~\' '
-    'OR message BETWEEN \'{"role":"user"\' AND \'{"role":"user"~\')'
-)
-_MESSAGES = (  # as one text: a row for each takes four times as long
-    "SELECT group_concat(seq), group_concat(message, char(0)) FROM (SELECT seq, message FROM "
-    "agent_memory_entries_v7 WHERE session = ? AND (seq < ? OR seq > ?) "
+_SPOKEN = "role IN ('user', 'assistant')"
+_MESSAGES = (  # one text, 4 times faster than one row for each
+    "SELECT group_concat(seq), group_concat(CASE body WHEN '' THEN text ELSE body END, char(0)) "
+    "FROM (SELECT seq, text, body FROM agent_memory_messages "
+    "WHERE namespace = ? AND session = ? AND (seq < ? OR seq > ?) "
     f"AND {_SPOKEN} ORDER BY seq DESC LIMIT ?)"
 )
 _MESSAGE = (
-    "SELECT message, created_at FROM agent_memory_entries_v7 "
-    f"WHERE session = ? AND seq = ? AND {_SPOKEN}"
+    "SELECT role, text, body, created_at FROM agent_memory_messages "
+    f"WHERE namespace = ? AND session = ? AND seq = ? AND {_SPOKEN}"
 )
+_DELETING = '{"deleting":true'
 
 
 _TEXT = '{"text":"'
 
 
 class StoredMessage(NamedTuple):
-    """A message as it is kept.
+    """A message as stored.
 
     Attributes:
-        json: What it is.
-        micros: When it was said, in microseconds since 1970.
+        role: The speaker's role.
+        text: Its text, if `body` is empty.
+        body: Its JSON, if it has more than a role and a text.
+        micros: Its time, in microseconds since 1970.
     """
 
-    json: str
+    role: str
+    text: str
+    body: str
     micros: int
 
 
@@ -65,31 +67,33 @@ class Part(NamedTuple):
     """Some messages of one session.
 
     Attributes:
-        session: The session's key in the file.
-        seqs: Where in the session they stand.
-        size: How many are looked at.
-        holding: Gives the places of those that have this in them, and maybe of some more.
+        session: The session's id.
+        seqs: Their seqs.
+        size: Number of messages.
+        holding: Returns the places of messages with a text, and perhaps of some others.
     """
 
-    session: int
+    session: str
     seqs: Sequence[int]
     size: int
     holding: Callable[[str], Collection[int]]
 
 
 class Said:
-    """A memory's file, at one moment.
+    """A memory's file, read at one point in time.
 
     Args:
         path: The file.
+        namespace: The store's namespace.
 
     Raises:
-        StoreUnavailable: There is none, or none that this version reads.
+        StoreUnavailable: The file does not exist, or has another version.
     """
 
-    def __init__(self, path: str) -> None:
-        if not os.path.exists(path):  # sqlite3 would make an empty one
-            raise StoreUnavailable(f"There is no memory at {path} yet. The first stop begins it.")
+    def __init__(self, path: str, namespace: str) -> None:
+        self._namespace = namespace
+        if not os.path.exists(path):  # sqlite3 would create it
+            raise StoreUnavailable(f"There is no memory at {path} yet. The first stop creates it.")
         self._file = sqlite3.connect(path, timeout=_WAIT_SECONDS)
         try:
             self._begin(path)
@@ -98,7 +102,7 @@ class Said:
             raise
 
     def _begin(self, path: str) -> None:
-        """Hold the moment; a file that this version cannot read raises."""
+        """Begin a read transaction, and check the version."""
         self._file.execute("PRAGMA query_only = ON")
         self._file.execute("BEGIN")
         version = self._file.execute(
@@ -106,52 +110,50 @@ class Said:
         ).fetchone()
         if version != (VERSION,):
             raise StoreUnavailable(
-                f"{path} has tables of another version than {VERSION}, which hooks read. Upgrade "
-                "agent-memory where the hooks run, and open the memory once."
+                f"{path} has tables of another version than {VERSION}. Upgrade agent-memory where "
+                "the hooks run, and open the memory once."
             )
 
-    def parts(self, namespace: str, user_id: str, most: int, without: str) -> Iterator[Part]:
-        """What a user and the assistant said, the session begun last first.
+    def parts(self, user_id: str, most: int, without: str) -> Iterator[Part]:
+        """Yield messages of a user and the assistant, newest session first.
 
         Args:
-            namespace: The store's namespace.
-            user_id: Whose.
-            most: At most so many messages, or a few more, of them all.
-            without: A session that is passed over.
+            user_id: The user.
+            most: Approximate maximum number of messages.
+            without: A session to skip.
         """
-        rows = self._file.execute(_SESSIONS, (namespace, user_id)).fetchall()
-        for key, session_id, start, end in rows:
-            if session_id == without or start is None:
+        rows = self._file.execute(_SESSIONS, (self._namespace, f"user:{user_id}")).fetchall()
+        for session_id, about, start, end in rows:
+            if session_id == without or start is None or about.startswith(_DELETING):
                 continue
-            for part in self._of(namespace, key, session_id, start, end, most):
+            for part in self._of(session_id, start, end, most):
                 most -= part.size
                 yield part
             if most <= 0:
                 return
 
-    def _of(
-        self, namespace: str, key: int, session_id: str, start: int, end: int, most: int
-    ) -> Iterator[Part]:
-        """Messages whose words are noted, without a gap between them; then the rest, read."""
+    def _of(self, session_id: str, start: int, end: int, most: int) -> Iterator[Part]:
+        """Yield contiguous indexed messages, then read the others."""
         low = high = 0
-        for first, last, body in self._file.execute(_WORDS, (namespace, session_id)):
+        of = (self._namespace, session_id)
+        for first, last, body in self._file.execute(_WORDS, of):
             if low and first != high + 1:
                 break
             try:
                 places = WordPlaces(_text(body))
-            except ValueError:  # it is no more than an index: the messages are read instead
+            except ValueError:  # the index is optional: the messages are read instead
                 break
             low, high = low or first, last
-            yield Part(key, range(first, first + MOST), places.count, places.holding)
+            yield Part(session_id, range(first, first + MOST), places.count, places.holding)
         if start < low or end > high:
-            seqs, messages = self._file.execute(_MESSAGES, (key, low, high, most)).fetchone()
+            seqs, messages = self._file.execute(_MESSAGES, (*of, low, high, most)).fetchone()
             if seqs:
                 numbers, texts = seqs.split(","), messages.lower().split(_BREAK)
-                yield Part(key, [*map(int, numbers)], len(texts), partial(_holding, texts))
+                yield Part(session_id, [*map(int, numbers)], len(texts), partial(_holding, texts))
 
-    def message(self, session: int, seq: int) -> StoredMessage | None:
-        """A message of a user or an assistant; None where it is not there any more."""
-        found = self._file.execute(_MESSAGE, (session, seq)).fetchone()
+    def message(self, session: str, seq: int) -> StoredMessage | None:
+        """Return a message of a user or an assistant; None if it no longer exists."""
+        found = self._file.execute(_MESSAGE, (self._namespace, session, seq)).fetchone()
         return None if found is None else StoredMessage(*found)
 
     def close(self) -> None:
@@ -160,9 +162,9 @@ class Said:
 
 
 def _text(body: str) -> str:
-    """The text of a record in which nothing has to be escaped: quicker than JSON is read."""
+    """Return the text of a record without JSON escapes; faster than a JSON parser."""
     if not body.startswith(_TEXT):
-        raise ValueError("This is no record that this release can read.")
+        raise ValueError("The record is not readable by this release.")
     return body[len(_TEXT) : body.index('"', len(_TEXT))]
 
 

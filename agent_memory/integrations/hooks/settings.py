@@ -1,6 +1,6 @@
-"""The settings files of coding agents, with our hooks in them and without. Pure.
+"""Add our hooks to coding agents' settings files, and remove them. Pure.
 
-An entry is ours if its command runs `agent-memory hook`; all else stays as it is, in its order.
+An entry is ours if its command runs `agent-memory hook`. Other entries keep their place.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _CURSORS = {
 
 
 class Place(NamedTuple):
-    """Where an agent keeps its hooks.
+    """The location of an agent's hooks.
 
     Attributes:
         home: The file in a user's home.
         project: The file in a project.
-        events: The events that it has, by our names and its own.
-        nested: Whether an event's entries are groups of hooks, with a matcher.
-        fixed: What its file must have beside the hooks.
+        events: Its events, by our names and its own.
+        nested: Whether an event's entries are groups of hooks with a matcher.
+        fixed: Required content of the file besides the hooks.
     """
 
     home: str
@@ -65,16 +65,16 @@ PLACES = {
     ),
     "cursor": Place(".cursor/hooks.json", ".cursor/hooks.json", _CURSORS, False, {"version": 1}),
 }
-"""Each agent's place. Codex ends a session without telling, or in some releases tells."""
+"""The place of each agent. Only some releases of Codex report the end of a session."""
 
 
 def with_hooks(agent: str, command: Sequence[str], settings: Settings) -> Settings:
-    """Settings with our hooks, in the place of those that were ours before.
+    """Return settings with our hooks, replacing our former ones.
 
     Args:
-        agent: Whose settings.
-        command: How to run `agent-memory`, and the options of all events.
-        settings: What they are.
+        agent: The agent.
+        command: The command that runs `agent-memory`, and options for all events.
+        settings: The current settings.
 
     Raises:
         ConfigError: The settings have another form.
@@ -90,7 +90,7 @@ def with_hooks(agent: str, command: Sequence[str], settings: Settings) -> Settin
 
 
 def without_hooks(settings: Settings) -> Settings:
-    """Settings without our hooks, and without what would be left empty of them.
+    """Return settings without our hooks, and without entries that become empty.
 
     Raises:
         ConfigError: The settings have another form.
@@ -99,7 +99,7 @@ def without_hooks(settings: Settings) -> Settings:
     hooks = made.get("hooks", {})
     if not isinstance(hooks, dict) or not all(isinstance(one, list) for one in hooks.values()):
         raise ConfigError(
-            'The "hooks" of these settings are no object of lists. Mend them, and run this again.'
+            'The "hooks" of these settings are not an object of lists. Fix them and try again.'
         )
     for event, entries in list(hooks.items()):
         kept = [left for entry in entries if (left := _left(entry)) is not None]
@@ -122,7 +122,7 @@ def _entry(agent: str, event: str, command: Sequence[str]) -> Settings:
 
 
 def _left(entry: Any) -> Any:
-    """What of an entry is not ours; None for nothing."""
+    """Return the part of an entry that is not ours; None if there is none."""
     if not isinstance(entry, dict):
         return entry
     hooks = entry.get("hooks")

@@ -1,4 +1,4 @@
-"""Storing what a transcript says that was not read yet."""
+"""Store the new part of a transcript."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ Messages = list[dict[str, Any]]
 
 
 def store(memory: AgentMemory, event: Event, user_id: str, until: float | None = None) -> int:
-    """Store what a session's transcript says from where the last reading ended.
+    """Store a session's transcript from where the last call ended.
 
-    Messages have ids made of the transcript's own, so that two hooks at once, or one that was
-    killed before it noted how far it came, store nothing twice. How far it came is kept as a value
-    of the user: a session that was deleted stays deleted, and what is said from then on is new.
+    Message ids derive from the transcript, so concurrent or interrupted hooks store nothing twice.
+    The position is stored as a value of the user: a deleted session stays deleted, and only later
+    messages are new.
 
     Args:
         memory: The memory.
-        event: What happened; it names the transcript.
-        user_id: Whose memory.
-        until: When to stop, of `time.monotonic`; the rest is for the next time. None reads all.
+        event: The event, which names the transcript.
+        user_id: The user.
+        until: The end on the clock of `time.monotonic`; the next call stores the rest. None for no
+            end.
 
     Returns:
-        How many messages were read.
+        The number of messages read.
 
     Raises:
         InvalidInput: The event names no transcript.
@@ -51,7 +52,7 @@ def store(memory: AgentMemory, event: Event, user_id: str, until: float | None =
         AgentMemoryError: The memory refused or failed; the next event tries again.
     """
     if not event.transcript:
-        raise InvalidInput("The event names no transcript: there is nothing to store from.")
+        raise InvalidInput("The event names no transcript, so nothing can be stored.")
     path = Path(event.transcript).expanduser()
     values = memory.values(user_id)
     kept = values.get(_NAMESPACE, event.session_id)
@@ -85,7 +86,9 @@ def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, in
 
 
 def _place(agent: str, line: Line) -> str:
-    """Names a line that has no id: by what it says, and for Cursor, which tells no times, where."""
+    """Return an id for a line without one: from its content, and
+    for Cursor, without times, its place.
+    """
     where = str(line.start) if agent == "cursor" else ""
     return hashlib.sha256(where.encode() + line.raw).hexdigest()[:32]
 
@@ -104,9 +107,9 @@ def _append(memory: AgentMemory, event: Event, user_id: str, messages: Messages)
 
 
 def _one_by_one(memory: AgentMemory, event: Event, user_id: str, messages: Messages) -> None:
-    """Each by itself: one that cannot be kept must not keep back all that come after it."""
+    """Store messages one by one, so that an invalid one does not block the others."""
     for message in messages:
         try:
             memory.update(event.session_id, message, user_id=user_id)
         except (Conflict, InvalidMessage) as error:
-            logger.warning("%s: %s was passed over: %s", event.agent, message["id"], error)
+            logger.warning("%s: %s was skipped: %s", event.agent, message["id"], error)

@@ -1,8 +1,8 @@
-"""Which messages have which words, as one text that is searched as it is. Pure.
+"""A word index of messages as one text, which is searched without decoding. Pure.
 
-A word is the first nine bytes of how it is written. So the words that begin alike stand beside each
-other, and what is found is to be looked at: others may begin so too. They are in base64, with an
-alphabet in the order of its characters: so they are looked up as they are, without decoding.
+A word is truncated to its first nine bytes. Words with the same prefix are adjacent, and a match is
+only a candidate. Words are in an order-preserving base64 alphabet, so that they can be searched in
+encoded form.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from agent_memory.core.text import WORD
 from agent_memory.retrieval.words import RUN, pairs
 
 MOST = 256
-"""Messages of one text, at most: a place is one byte."""
+"""Maximum number of messages in one text: a place is one byte."""
 
-_MARK = b"AMW2" if sys.byteorder == "little" else b"AMWB"  # numbers are as the machine has them
+_MARK = b"AMW2" if sys.byteorder == "little" else b"AMWB"  # numbers have the machine's byte order
 _HEADER = Struct("=4sIII")
 _HEADER_TEXT = 24
 _END = Struct("=I")
@@ -34,31 +34,31 @@ _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
 
 
 class WordPlaces:
-    """The words of some messages.
+    """The word index of some messages.
 
     Args:
-        text: As `packed` gives it.
+        text: The result of `packed`.
 
     Attributes:
-        count: How many messages there are that say something.
+        count: Number of messages with text.
 
     Raises:
-        ValueError: It is no such text, or one of another release or kind of machine.
+        ValueError: The text is damaged, or from another release or kind of machine.
     """
 
     def __init__(self, text: str) -> None:
         header = a2b_base64(text[:_HEADER_TEXT])
         if len(header) != _HEADER.size:
-            raise ValueError("These words are cut short.")
+            raise ValueError("The word index is truncated.")
         mark, self.count, self._words, places = _HEADER.unpack(header)
         sizes = (_HEADER.size, _WIDTH * self._words, _END.size * self._words, places)
         ends = [*accumulate(_in_base64(size) for size in sizes)]
         if mark != _MARK or len(text) != ends[-1]:
-            raise ValueError("These are no words that this release can read.")
+            raise ValueError("The word index is not readable by this release.")
         self._text, self._ends, self._places = text, ends[1], ends[2]
 
     def holding(self, root: str) -> set[int]:
-        """The places of the messages with a word that begins so, and maybe of some more."""
+        """Return the places of messages with a word of this prefix, and perhaps of some others."""
         begun, words = _bytes(root), range(self._words)
         low = bisect_left(words, _text_of(begun.ljust(_WIDTH, b"\x00")), key=self._word)
         high = bisect_right(words, _text_of(begun.ljust(_WIDTH, b"\xff")), low, key=self._word)
@@ -71,7 +71,7 @@ class WordPlaces:
         return self._text[at : at + _CHARS]
 
     def _end(self, word: int) -> int:
-        """Where the places of the words before this one end."""
+        """Return the end of the places of the words before this one."""
         if not word:
             return 0
         start = _END.size * (word - 1)
@@ -79,17 +79,17 @@ class WordPlaces:
         return int(end)
 
     def _part(self, at: int, start: int, end: int) -> bytes:
-        """Some bytes of what begins at a place of the text, without reading the rest of it."""
+        """Decode a range of bytes from a place of the text."""
         first = start // 3
         data = a2b_base64(self._text[at + 4 * first : at + _in_base64(end)])
         return data[start - 3 * first : end - 3 * first]
 
 
 def packed(said: Sequence[str | None]) -> str:
-    """What messages say as one text.
+    """Build the word index of messages.
 
     Args:
-        said: The text of each, by its place; None for one that is not to be found.
+        said: The texts by place; None for a message that is not indexed.
     """
     found: dict[bytes, bytearray] = {}
     for place, text in enumerate(said):
@@ -123,7 +123,7 @@ def _bytes(word: str) -> bytes:
 
 
 def _written(text: str) -> set[str]:
-    """The words of a text as they stand there, their case aside; see `retrieval.words.roots`."""
+    """Return the words of a text as written, in lower case; see `retrieval.words.roots`."""
     if text.isascii():
         return set(_ASCII_WORD.findall(text.lower()))
     return set(chain.from_iterable(map(_parted, WORD.findall(text.casefold()))))

@@ -1,7 +1,8 @@
-"""Which messages bear on a prompt, by their words alone.
+"""Find messages relevant to a prompt by words alone.
 
-Words are compared and weighed as recall does it, but for its numbers in arrays
-(`retrieval.terms`): loading numpy takes longer than all of this takes."""
+Words are compared and weighted as in recall, but without the arrays of `retrieval.terms`: loading
+numpy takes longer than the whole search.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ from agent_memory.retrieval.bm25 import TURN_LENGTH, damping, odds
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.words import roots, words
 
-_MOST_ASKED = 2_000  # characters of a prompt, half at either end
+_MOST_ASKED = 2_000  # characters of a prompt, half from each end
 _MOST_WORDS = 24
 _MOST_PLACES = 2**32  # messages of a part
 _LOOKED_AT = 60
 _ENOUGH = 500
-_TELLING = 8  # words of a prompt that a message is held against
+_TELLING = 8  # words of a prompt that are compared with a message
 _LEAST = 0.3
-_NEW = 1  # words that a message has to have beside those of the prompt
+_NEW = 1  # minimum number of words in a message that the prompt does not have
 _IDLE = (
     "ok okay yes yep no nope thanks thank great good nice cool sure done continue go ahead proceed "
     "please again try now next fix help want need make let lgtm"
@@ -33,13 +34,13 @@ _FILLER = frozenset(_IDLE.split())
 
 
 class Found(NamedTuple):
-    """A message that bears on a prompt.
+    """A message relevant to a prompt.
 
     Attributes:
-        micros: When it was said, in microseconds since 1970.
-        role: Who says it.
-        text: What it says.
-        score: How much it bears on the prompt.
+        micros: Its time, in microseconds since 1970.
+        role: The speaker's role.
+        text: Its text.
+        score: Its relevance score.
     """
 
     micros: int
@@ -51,16 +52,16 @@ class Found(NamedTuple):
 def bearing(
     prompt: str,
     parts: Iterable[Part],
-    read: Callable[[int, int], StoredMessage | None],
+    read: Callable[[str, int], StoredMessage | None],
     limit: int,
 ) -> list[Found]:
-    """The messages that bear on a prompt, best first.
+    """Return the messages relevant to a prompt, best first.
 
     Args:
-        prompt: What the user says.
-        parts: Messages. Each part is let go before the next one is taken.
-        read: Gives a message by its session and its place there.
-        limit: At most so many.
+        prompt: The user's prompt.
+        parts: Messages. Each part is released before the next is read.
+        read: Returns a message by its session and seq.
+        limit: Maximum number.
     """
     prompt = _ends(prompt)
     languages = languages_of(prompt)
@@ -76,13 +77,13 @@ def bearing(
         message = read(session, seqs[which % _MOST_PLACES])
         if message is None:
             continue
-        role, text = _spoken(message.json)
+        role, text = _spoken(message)
         counts = Counter(words(text, languages))
         shared = [word for word in rarity if counts[word]]
         if len(shared) < min(2, len(asked)) or sum(map(rarity.__getitem__, shared)) < least:
             continue
         if sum(1 for word in counts if word not in asked) < _NEW:
-            continue  # it says what is asked, and no more
+            continue  # it only repeats the prompt
         against = damping(counts.total(), TURN_LENGTH)
         score = sum(rarity[word] * counts[word] / (counts[word] + against) for word in shared)
         found.append(Found(message.micros, role, text, score))
@@ -96,17 +97,17 @@ def _ends(prompt: str) -> str:
 
 def _holding(
     root_of: Mapping[str, str], asked: Sequence[str], parts: Iterable[Part]
-) -> tuple[dict[str, list[int]], list[tuple[int, Sequence[int]]], int]:
-    """Which messages have what the prompt's words begin with; of a long prompt its longest words.
+) -> tuple[dict[str, list[int]], list[tuple[str, Sequence[int]]], int]:
+    """Return the messages that contain the prompt's roots; of a long prompt, its longest words.
 
     Returns:
-        For each word numbers of messages, which are of their part and of their place there; of each
-        part its session and where in it the messages stand; and how many messages there are.
+        For each word, the numbers of messages, composed of the part and the place in it. For each
+        part, its session and seqs. The number of all messages.
     """
     looked = sorted(asked, key=len, reverse=True)[:_MOST_WORDS]
     begun = {word: root for word in looked if (root := root_of.get(word, word))}
     holding: dict[str, list[int]] = {}
-    where: list[tuple[int, Sequence[int]]] = []
+    where: list[tuple[str, Sequence[int]]] = []
     count = 0
     for part in parts:
         base = len(where) * _MOST_PLACES
@@ -119,20 +120,22 @@ def _holding(
 
 
 def _first_look(holding: dict[str, list[int]], rarity: dict[str, float]) -> list[int]:
-    """Which messages have most of the rare words, about: the best of them are looked at closely."""
+    """Return the candidates with most of the rare words, for close comparison."""
     scores: dict[int, float] = {}
     for word in sorted(holding, key=lambda one: len(holding[one])):
         among: Iterable[int] = holding[word]
-        if len(scores) >= _ENOUGH:  # what has only common words cannot be among the best
+        if len(scores) >= _ENOUGH:  # messages with only common words cannot rank high
             among = scores.keys() & among
         for which in among:
             scores[which] = scores.get(which, 0.0) + rarity[word]
     return nsmallest(_LOOKED_AT, scores, key=lambda which: (-scores[which], which))
 
 
-def _spoken(stored: str) -> tuple[str, str]:
-    """Who says what in a message; of one that was read in part, what was read."""
-    message = json.loads(stored)
+def _spoken(stored: StoredMessage) -> tuple[str, str]:
+    """Return role and text of a message; of one read in part, the part."""
+    if not stored.body:
+        return stored.role, stored.text
+    message = json.loads(stored.body)
     content = message.get("content")
     if isinstance(content, list):
         parts = (part.get("text") for part in content if isinstance(part, dict))
@@ -141,7 +144,7 @@ def _spoken(stored: str) -> tuple[str, str]:
 
 
 def _different(found: list[Found], limit: int) -> list[Found]:
-    """The best, those that say the same once."""
+    """Return the best messages without repetitions."""
     kept: dict[str, Found] = {}
     for one in found:
         kept.setdefault(" ".join(one.text.split()).casefold(), one)

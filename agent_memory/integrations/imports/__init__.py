@@ -1,1 +1,1 @@
-"""Readers of exports and databases of other programs, and what writes what they read."""
+"""Readers of other programs' exports and databases, and the writer for what they read."""

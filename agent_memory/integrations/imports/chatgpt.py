@@ -8,30 +8,33 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from agent_memory.integrations.imports.chats import (
+from agent_memory.integrations.imports.conversations import (
+    Branch,
     Event,
     Omitted,
+    Questions,
     Said,
     Unread,
+    begun,
+    branches,
     named,
     read_each,
     titled,
 )
 from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.imports.json_parts import Element, elements_in
-from agent_memory.integrations.imports.tree import Branch, begun, branches, upwards
 from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 
 FORMAT = "chatgpt.export"
-"""The format of messages that no chat shows, such as reasoning: kept as they are."""
+"""The format of messages that no chat shows, such as reasoning; stored unchanged."""
 
-_ROLES = ("user", "assistant", "system", "tool")
+_ROLES = ("user", "assistant", "system", "developer", "tool")
 _PLAIN = ("text", "code", "execution_output")
 _INNER = ("thoughts", "reasoning_recap", "user_editable_context", "model_editable_context")
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
-    """What an export holds: the zip, the folder it unpacks to, or a `conversations.json`."""
+    """Yield the content of an export: the zip, its folder, or a `conversations.json`."""
     return read_each(elements_in(source, "conversations*.json"), _conversation)
 
 
@@ -39,21 +42,21 @@ def _conversation(part: Element) -> Iterator[Event]:
     where, conversation = part.where, mapping(part.value)
     nodes = conversation.get("mapping")
     if not isinstance(nodes, Mapping):
-        yield Unread(where, "no conversation of ChatGPT: it has no `mapping`")
+        yield Unread(where, "not a conversation of ChatGPT: it has no `mapping`")
         return
     own = text_in(conversation.get("conversation_id")) or text_in(conversation.get("id"))
     main = named("chatgpt", own or next(iter(nodes), "empty"))
     about = titled(conversation.get("title"))
     start = moment(conversation.get("create_time"))
     parents = {key: _parent(node) for key, node in nodes.items()}
-    for number, branch in enumerate(branches(parents, conversation.get("current_node"))):
+    questions = Questions(parents, lambda key: _said(key, nodes, start))
+    for number, branch in enumerate(branches(parents, text_in(conversation.get("current_node")))):
         found = list(_path(where, branch, nodes, start))
         said = [one for one in found if isinstance(one, Said)]
         yield from (one for one in found if not isinstance(one, Said))
         if not said:
             continue
-        before = (_said(key, nodes, start) for key in upwards(branch.after, parents))
-        begins, whole = begun(main, about, branch if number else None, said, before)
+        begins, whole = begun(main, about, branch if number else None, said, questions)
         yield begins
         yield from (replace(one, session_id=begins.session_id) for one in _paired(whole))
 
@@ -69,11 +72,11 @@ def _path(
     for key in branch.nodes:
         node = mapping(nodes[key])
         message = node.get("message")
-        if message is None:  # the root, and what was taken back
+        if message is None:  # the root, or a removed message
             continue
         place = f"{where}, message {key}"
         if not isinstance(message, Mapping):
-            yield Unread(place, "no message of ChatGPT: not an object")
+            yield Unread(place, "not a message of ChatGPT: it is not an object")
             continue
         at = moment(message.get("create_time"), message.get("update_time"), at)
         yield _message(place, text_in(message.get("id")) or key, message, at)
@@ -81,10 +84,10 @@ def _path(
 
 def _message(where: str, own: str, message: Mapping[str, Any], at: datetime | None) -> Event:
     author, content = mapping(message.get("author")), mapping(message.get("content"))
-    role, kind = author.get("role"), content.get("content_type")
+    role, kind = author.get("role"), text_in(content.get("content_type"))
     more = mapping(message.get("metadata"))
     if role not in _ROLES:
-        return Unread(where, f"nobody knows the role {role!r}")
+        return Unread(where, f"the role {role!r} is unknown")
     text = _text(content)
     if not text and kind in ("text", None):
         return Omitted("empty messages")
@@ -105,7 +108,7 @@ def _message(where: str, own: str, message: Mapping[str, Any], at: datetime | No
 
 
 def _text(content: Mapping[str, Any]) -> str:
-    """What people see of a message."""
+    """Return the visible text of a message."""
     found: list[str] = []
     for part in listed(content.get("parts")):
         if isinstance(part, str):
@@ -119,7 +122,9 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def _part(part: Mapping[str, Any]) -> str:
-    """A part that is no text; files are named, since an export's pictures lie beside it."""
+    """Return a part that is not text as text; files are named,
+    since an export has them beside it.
+    """
     if text := text_in(part.get("text")):
         return text
     kind = str(part.get("content_type") or "part").removesuffix("_asset_pointer").replace("_", " ")
@@ -131,12 +136,12 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def _said(key: str, nodes: Mapping[str, Any], at: datetime | None) -> list[Said]:
-    """What one node says."""
+    """Return the messages of one node."""
     return [one for one in _path("", Branch([key], None), nodes, at) if isinstance(one, Said)]
 
 
 def _paired(said: Sequence[Said]) -> Iterator[Said]:
-    """Messages in order, what was asked of a tool as a call with its result."""
+    """Yield messages in order, with tool requests as calls with their results."""
     asked: str | None = None
     for one, after in zip(said, [*said[1:], None], strict=True):
         message, name = one.message, mapping(one.message.get("metadata")).get("tool")

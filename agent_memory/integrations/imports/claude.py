@@ -7,25 +7,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent_memory.integrations.imports.chats import (
+from agent_memory.integrations.imports.conversations import (
     Event,
     Omitted,
+    Questions,
     Said,
     Unread,
+    begun,
+    branches,
     named,
     read_each,
     titled,
 )
 from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.imports.json_parts import Element, elements_in
-from agent_memory.integrations.imports.tree import begun, branches, upwards
 from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 
 _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
-    """What an export holds: the zip, the folder it unpacks to, or a `conversations.json`."""
+    """Yield the content of an export: the zip, its folder, or a `conversations.json`."""
     return read_each(elements_in(source, "conversations*.json"), _conversation)
 
 
@@ -33,11 +35,11 @@ def _conversation(part: Element) -> Iterator[Event]:
     where, conversation = part.where, mapping(part.value)
     messages = conversation.get("chat_messages")
     if not isinstance(messages, list):
-        yield Unread(where, "no conversation of Claude: it has no `chat_messages`")
+        yield Unread(where, "not a conversation of Claude: it has no `chat_messages`")
         return
     own = text_in(conversation.get("uuid"))
     if own is None:
-        yield Unread(where, "no conversation of Claude: it has no `uuid`")
+        yield Unread(where, "not a conversation of Claude: it has no `uuid`")
         return
     main, start = named("claude", own), conversation.get("created_at")
     about = titled(conversation.get("name"))
@@ -55,22 +57,22 @@ def _conversation(part: Element) -> Iterator[Event]:
         yield from (one for one in events if not isinstance(one, Said))
         found[key] = [one for one in events if isinstance(one, Said)]
     current = text_in(conversation.get("current_leaf_message_uuid")) or last
+    questions = Questions(parents, found.__getitem__)
     for number, branch in enumerate(branches(parents, current)):
         said = [one for key in branch.nodes for one in found[key]]
         if not said:
             continue
-        before = (found[key] for key in upwards(branch.after, parents))
-        begins, whole = begun(main, about, branch if number else None, said, before)
+        begins, whole = begun(main, about, branch if number else None, said, questions)
         yield begins
         yield from (replace(one, session_id=begins.session_id) for one in whole)
 
 
 def _message(where: str, own: str, given: object, begun: object) -> Iterator[Event]:
-    """A message as chats have it: what Claude says, calls and results each in its own."""
+    """Yield chat messages: text, tool calls and results separately."""
     message = mapping(given)
     role = _ROLES.get(str(message.get("sender")))
     if role is None:
-        yield Unread(where, f"nobody knows the sender {message.get('sender')!r}")
+        yield Unread(where, f"the sender {message.get('sender')!r} is unknown")
         return
     blocks = [mapping(one) for one in listed(message.get("content"))]
     if not blocks and (text := text_in(message.get("text"))):
@@ -92,15 +94,15 @@ def _message(where: str, own: str, given: object, begun: object) -> Iterator[Eve
 
 
 def _steps(blocks: Sequence[Mapping[str, Any]], own: str, role: str) -> Iterator[Json]:
-    """An export has the calls of tools and their results in one message with what is said."""
+    """Split a message: exports have tool calls and results in the message with the text."""
     texts: list[str] = []
-    results = {one.get("tool_use_id"): one for one in blocks if one.get("type") == "tool_result"}
     unnamed = [one for one in blocks if one.get("type") == "tool_result"]
+    results = {told: one for one in unnamed if (told := text_in(one.get("tool_use_id")))}
     for number, block in enumerate(blocks):
         kind = block.get("type")
         if kind == "tool_use":
-            result = results.get(block.get("id")) if block.get("id") else None
-            if result is None:  # older exports name no ids: the next result is the call's
+            result = results.get(text_in(block.get("id")) or "")
+            if result is None:  # older exports have no ids: the next result belongs to the call
                 result = next((one for one in unnamed if not one.get("tool_use_id")), None)
             name, given = str(block.get("name")), block.get("input")
             told = json.dumps(given, ensure_ascii=False)
@@ -133,7 +135,7 @@ def _text(block: Mapping[str, Any]) -> str | None:
 
 
 def _told(result: Mapping[str, Any]) -> str:
-    """What a tool gave, as text."""
+    """Return a tool's result as text."""
     content = result.get("content")
     if isinstance(content, str):
         return content
@@ -142,14 +144,15 @@ def _told(result: Mapping[str, Any]) -> str:
 
 
 def _files(message: Mapping[str, Any]) -> Iterator[str]:
-    """What was attached: the text that Claude was given of it, or else its name."""
-    names: set[object] = set()
+    """Yield attachments: the extracted text, or the name."""
+    names: set[str | None] = set()
     for one in map(mapping, listed(message.get("attachments"))):
-        names.add(one.get("file_name"))
-        text = text_in(one.get("extracted_content"))
-        name = f"[attachment: {one.get('file_name') or 'pasted text'}]"
-        yield f"{name}\n{text}" if text else name
+        name, text = text_in(one.get("file_name")), text_in(one.get("extracted_content"))
+        names.add(name)
+        told = f"[attachment: {name or 'pasted text'}]"
+        yield f"{told}\n{text}" if text else told
     for one in map(mapping, [*listed(message.get("files")), *listed(message.get("files_v2"))]):
-        if one.get("file_name") not in names:
-            names.add(one.get("file_name"))
-            yield f"[file: {one.get('file_name') or one.get('file_uuid')}]"
+        name = text_in(one.get("file_name"))
+        if name not in names:
+            names.add(name)
+            yield f"[file: {name or one.get('file_uuid')}]"

@@ -1,6 +1,6 @@
-"""Claude Code's transcripts: `~/.claude/projects/*/*.jsonl`, each line names what it answers.
+"""Claude Code's transcripts: `~/.claude/projects/*/*.jsonl`; each line names its parent.
 
-A file is read twice: first for which questions were asked anew, then for what was said.
+A file is read twice: first to find questions that were asked again, then for its messages.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from agent_memory.integrations.imports.chats import (
+from agent_memory.integrations.imports.conversations import (
     Begun,
     Event,
     Omitted,
@@ -20,6 +20,7 @@ from agent_memory.integrations.imports.chats import (
     read_each,
     titled,
     usable,
+    whole,
 )
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles
 from agent_memory.integrations.imports.json_parts import Element, lines
@@ -27,11 +28,11 @@ from agent_memory.integrations.loose import Json, dated, mapping, moment, text_i
 from agent_memory.integrations.transcripts.claude_code import SPOKEN, spoken
 
 FORMAT = "claude-code.message"
-"""The format of messages that no chat shows, such as a compaction's summary: kept as they are."""
+"""The format of messages that no chat shows, such as a compaction's summary; stored unchanged."""
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
-    """What a transcript holds, or all of a folder."""
+    """Yield the content of a transcript, or of all in a folder."""
     return read_each(source.files("*.jsonl"), _transcript)
 
 
@@ -47,7 +48,7 @@ def _transcript(file: OpenFile) -> Iterator[Event]:
         elif not isinstance(part.value, dict):
             yield Unread(part.where, "not an object")
         elif part.value.get("type") in SPOKEN:
-            yield from _line(part.where, place, part.value, file.stem, tree)
+            yield from whole(part.where, _line(part.where, place, part.value, file.stem, tree))
         elif part.value.get("type") != "summary":
             yield Omitted(f"lines of the type {str(part.value.get('type'))[:40]!r}")
 
@@ -55,7 +56,7 @@ def _transcript(file: OpenFile) -> Iterator[Event]:
 def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterator[Event]:
     found, message = spoken(line), mapping(line.get("message"))
     if found is None:
-        yield Unread(where, "its `message` has no role and content that Claude's API knows")
+        yield Unread(where, "its `message` has no valid role and content of Claude's API")
         return
     if not found.whole["content"]:
         yield Omitted("empty messages")
@@ -81,26 +82,26 @@ def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterato
 
 
 class _Tree:
-    """Which lines are of which branch.
+    """Assigns lines to branches.
 
-    Results of tools that ran side by side part a transcript too, and belong together. So only a
-    question parts it that was asked anew: the newest goes on, what came of the others are branches.
+    Parallel tool results also fork a transcript, but belong together. Only a question that was
+    asked again starts a branch: the newest one is the main line, the others are branches.
     """
 
     def __init__(self) -> None:
-        self._newest: dict[str, str] = {}  # for each line that questions follow, the newest
+        self._newest: dict[str, str] = {}  # the newest question after each line
         self._branches: dict[str, str | None] = {}
         self._titles: dict[str, str] = {}
         self._lines: set[str] = set()
 
     @cached_property
     def title(self) -> str | None:
-        """What the session is called; a file has the titles of others too."""
+        """The session's title; a file has other sessions' titles too."""
         found = [title for line, title in self._titles.items() if line in self._lines]
         return found[-1] if found else None
 
     def look(self, line: Mapping[str, Any]) -> None:
-        """Take note of a line, in the order of the file."""
+        """Record a line, in the order of the file."""
         own, parent = line.get("uuid"), line.get("parentUuid")
         if isinstance(own, str):
             self._lines.add(own)
@@ -110,7 +111,7 @@ class _Tree:
             self._newest[parent] = own
 
     def branch(self, line: Mapping[str, Any]) -> str | None:
-        """What the branch of a line is called; None for what goes on. Lines come in order."""
+        """Return the name of a line's branch; None for the main line. Lines must come in order."""
         own, parent = line.get("uuid"), line.get("parentUuid")
         if line.get("isSidechain") is True:
             agent = text_in(line.get("agentId"))
@@ -126,7 +127,7 @@ class _Tree:
 
 
 def _is_question(line: Mapping[str, Any]) -> bool:
-    """Whether a person says it."""
+    """Return whether a person wrote it."""
     if line.get("type") != "user" or line.get("isMeta") is True or line.get("isSidechain") is True:
         return False
     content = mapping(line.get("message")).get("content")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent_memory.core.formats.registry import RESPONSES
-from agent_memory.integrations.imports.chats import (
+from agent_memory.integrations.imports.conversations import (
     Begun,
     Event,
     Omitted,
@@ -22,13 +22,13 @@ from agent_memory.integrations.loose import Json, dated, moment, text_in
 from agent_memory.integrations.transcripts.codex import ITEM, is_said, item_of
 
 FORMAT = "codex.item"
-"""The format of items that no chat shows: kept as they are."""
+"""The format of items that no chat shows; stored unchanged."""
 
 _OWN = ("ghost_snapshot", "other")
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
-    """What a session's file holds, or all of a folder."""
+    """Yield the content of a session's file, or of all in a folder."""
     return read_each(source.files("rollout-*.jsonl"), _session)
 
 
@@ -50,7 +50,7 @@ def _session(file: OpenFile) -> Iterator[Event]:
         elif kind != ITEM:
             yield Omitted(f"lines of the type {kind[:40]!r}")
         elif not text_in(payload.get("type")):
-            yield Unread(part.where, "an item without a type")
+            yield Unread(part.where, "the item has no type")
         else:
             yield Begun(session_id)
             place += 1
@@ -60,7 +60,7 @@ def _session(file: OpenFile) -> Iterator[Event]:
 
 
 def _message(item: Json) -> Json:
-    """An item as it is. What Codex tells the model sets no system message of the session."""
+    """Return an item unchanged. Codex's instructions do not set the session's system message."""
     if is_said(item) and item["type"] not in _OWN:
         return {"raw": item, "format": RESPONSES}
     return {"raw": {"item": item}, "format": FORMAT}

@@ -1,34 +1,36 @@
-"""The files of a source: one file, a zip as it was downloaded, or a folder with all in it."""
+"""The files and database tables of a source: a file, a zip as downloaded, or a folder."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from agent_memory.errors import InvalidInput
-from agent_memory.integrations.imports.chats import Unread
+from agent_memory.integrations.imports.conversations import Unread
 
 _MOST_PACKED = 200
-"""Texts of conversations are packed to a tenth or so; a zip bomb to a thousandth."""
+"""Maximum compression ratio. Conversations compress to about a tenth, zip bombs to a thousandth."""
 
 _HARMLESS = 64 * 1024 * 1024
 
 Read = Callable[[int], object]
-"""Told how many bytes were read."""
+"""Called with the number of bytes read."""
 
 
 class OpenFile(NamedTuple):
-    """A file of a source, open.
+    """An open file of a source.
 
     Attributes:
-        name: What it is called in the source.
-        file: At its beginning.
+        name: Its name in the source.
+        file: The file, at its beginning.
     """
 
     name: str
@@ -36,65 +38,71 @@ class OpenFile(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """Its name without folders and ending."""
+        """Its name without folders and extension."""
         return self.name.rpartition("/")[2].rpartition(".")[0] or self.name
 
 
 class SourceFiles:
-    """What is imported from.
+    """The source of an import.
 
     Args:
         path: A file or a folder.
-        read: Told of what is read, in bytes of the files as they lie there.
+        read: Called with the number of bytes read from the files on disk.
 
     Attributes:
         path: As given.
 
     Raises:
-        InvalidInput: There is nothing of that name.
+        InvalidInput: The path does not exist.
     """
 
     def __init__(self, path: Path, read: Read | None = None) -> None:
         if not path.exists():
-            raise InvalidInput(f"There is no {path}. Name the file or the folder to import.")
+            raise InvalidInput(f"{path} does not exist. Give the file or the folder to import.")
         self.path = path
         self._read = read
 
     def tell(self, count: int) -> None:
-        """Say that so many bytes were read by other means."""
+        """Report bytes that were read by other means."""
         if self._read is not None:
             self._read(count)
 
     def files(self, *patterns: str) -> Iterator[OpenFile | Unread]:
-        """The files of it that have such names, each open until the next is asked for.
+        """Yield the files with matching names, each open until the next one.
 
-        A single file that is no zip is taken whatever it is called.
+        A single file that is not a zip matches whatever its name.
 
         Args:
-            patterns: Such as "*.jsonl"; they say nothing of folders.
+            patterns: Such as "*.jsonl", without folders.
 
         Raises:
-            InvalidInput: None has such a name.
+            InvalidInput: No name matches.
         """
         found = 0
         for one in self._all(patterns):
             found += 1
             yield one
         if not found:
-            raise InvalidInput(
-                f"{self.path} holds no {' or '.join(patterns)}. Is it the right one?"
-            )
+            raise InvalidInput(f"{self.path} contains no {' or '.join(patterns)}. Check the path.")
 
     def _all(self, patterns: tuple[str, ...]) -> Iterator[OpenFile | Unread]:
         if self.path.is_dir():
             yield from self._in_folder(patterns)
         elif zipfile.is_zipfile(self.path):
             yield from self._in_zip(patterns)
+        elif self._begins_as_zip():
+            raise InvalidInput(f"{self.path} is a zip that was cut short. Download it again.")
         else:
             yield from self._opened(self.path, self.path.name)
 
+    def _begins_as_zip(self) -> bool:
+        if not self.path.is_file():
+            return False
+        with self.path.open("rb") as file:
+            return file.read(4) == b"PK\x03\x04"
+
     def _in_folder(self, patterns: tuple[str, ...]) -> Iterator[OpenFile | Unread]:
-        for folder, folders, names in os.walk(self.path):  # goes into no linked folder
+        for folder, folders, names in os.walk(self.path):  # does not follow links
             folders.sort()
             for name in sorted(names):
                 if _is_wanted(name, patterns):
@@ -103,7 +111,7 @@ class SourceFiles:
 
     def _opened(self, path: Path, name: str) -> Iterator[OpenFile | Unread]:
         try:
-            if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
+            if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block forever
                 yield Unread(name, "not a regular file")
                 return
             file = path.open("rb")
@@ -142,15 +150,15 @@ class SourceFiles:
 
 
 class _Counting:
-    """A file that tells of what is read of it, and ends where it is damaged.
+    """A file that reports the bytes read, and ends where it is damaged.
 
     Args:
         file: The file.
-        read: Told.
-        share: What a byte of it counts.
+        read: Called with the bytes read.
+        share: Factor of the reported bytes.
 
     Attributes:
-        is_damaged: Whether it ended there.
+        is_damaged: Whether it ended at damage.
     """
 
     def __init__(self, file: BinaryIO, read: Read | None, share: float) -> None:
@@ -167,7 +175,7 @@ class _Counting:
         return self._counted(lambda: self._file.readline(size))
 
     def seek(self, to: int) -> int:
-        self._read_so_far = 0  # what is read again counts once
+        self._read_so_far = 0  # repeated reads count once
         return self._file.seek(to)
 
     def _counted(self, read: Callable[[], bytes]) -> bytes:
@@ -185,3 +193,92 @@ class _Counting:
 
 def _is_wanted(name: str, patterns: tuple[str, ...]) -> bool:
     return not name.startswith("._") and any(fnmatch(name, pattern) for pattern in patterns)
+
+
+_HEADER = b"SQLite format 3\x00"
+
+
+class Row(NamedTuple):
+    """A row of a table.
+
+    Attributes:
+        where: Its place.
+        values: Its values by column.
+    """
+
+    where: str
+    values: dict[str, Any]
+
+
+def is_database(source: SourceFiles) -> bool:
+    """Return whether it is a SQLite database."""
+    if not source.path.is_file():
+        return False
+    with source.path.open("rb") as file:
+        return file.read(len(_HEADER)) == _HEADER
+
+
+def tables(path: Path) -> dict[str, list[str]]:
+    """Return the columns of each table.
+
+    Raises:
+        InvalidInput: The file is damaged.
+    """
+    try:
+        with closing(_opened(path)) as database:
+            names = [
+                name.decode()
+                for (name,) in database.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'table'"
+                )
+            ]
+            return {name: _columns(database, name) for name in names}
+    except sqlite3.Error as error:
+        raise InvalidInput(
+            f"{path} cannot be read: {error}. Check that the file is complete."
+        ) from None
+
+
+def rows(source: SourceFiles, table: str, order: str) -> Iterator[Row | Unread]:
+    """Yield the rows of a table in order, each with its place.
+
+    Args:
+        source: The database.
+        table: The table.
+        order: The columns to sort by.
+    """
+    number, path = 0, source.path
+    try:
+        with closing(_opened(path)) as database:
+            (count,) = database.execute(f"SELECT count(*) FROM {_quoted(table)}").fetchone()
+            share = path.stat().st_size // max(count, 1)
+            cursor = database.execute(f"SELECT * FROM {_quoted(table)} ORDER BY {order}")
+            names = [column[0] for column in cursor.description]
+            for number, values in enumerate(cursor, 1):
+                source.tell(share)
+                where = f"{path.name}, {table}, row {number}"
+                try:
+                    yield Row(where, dict(zip(names, map(_value, values), strict=True)))
+                except UnicodeDecodeError:
+                    yield Unread(where, "not UTF-8 text")
+    except sqlite3.Error as error:
+        told = f"the database cannot be read from there on: {error}"
+        yield Unread(f"{path.name}, {table}, after row {number}", told)
+
+
+def _columns(database: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1].decode() for row in database.execute(f"PRAGMA table_info({_quoted(table)})")]
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    database.text_factory = bytes  # invalid text then affects only its row
+    return database
+
+
+def _value(value: object) -> object:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""`Imported`: what an import found, and what became of it."""
+"""`Imported`: the result of an import."""
 
 from __future__ import annotations
 
@@ -7,28 +7,31 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from agent_memory.core.messages import Message
-from agent_memory.integrations.imports.chats import Unread
+from agent_memory.integrations.imports.conversations import Unread
 
 _MOST = 10_000
 
 
 @dataclass(slots=True)
 class Imported:
-    """What an import found, and what became of it.
+    """The result of an import.
 
     Attributes:
         sessions: Sessions in the source.
-        messages: Messages in the source that could be read.
-        notes: Notes in it.
-        new_sessions: Sessions that began with this import; of a dry run none.
-        new_messages: Messages that were stored by it; the others were there.
-        new_notes: Notes that were written by it.
-        first: When the oldest message was said, as far as the source tells.
-        last: When the newest was.
-        deleted: Sessions that were deleted here, and left so.
-        unread: What could not be read or stored, with the reason: the first 10,000.
-        failed: How much could not be.
-        left_out: How much is no part of a conversation, by what it is.
+        messages: Readable messages in the source.
+        notes: Notes in the source.
+        new_sessions: Sessions that this import created; 0 for a dry run.
+        new_messages: Messages that it stored; the others existed.
+        new_notes: Notes that it wrote.
+        first: Time of the oldest message, if known.
+        last: Time of the newest message, if known.
+        deleted: Sessions and notes that were deleted here and stay so, wholly or in part.
+        assigned: Sessions without a user that were given to the user.
+        elsewhere: Number of sessions imported before that belong to another user, by that user;
+            None: without a user.
+        unread: The first 10,000 parts that could not be read or stored, with the reason.
+        failed: Number of such parts.
+        left_out: Number of parts that do not belong to a conversation, by kind.
     """
 
     sessions: int = 0
@@ -40,12 +43,14 @@ class Imported:
     first: datetime | None = None
     last: datetime | None = None
     deleted: int = 0
+    assigned: int = 0
+    elsewhere: Counter[str | None] = field(default_factory=Counter)
     unread: list[Unread] = field(default_factory=list)
     failed: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
 
     def fail(self, where: str, why: str) -> None:
-        """Note what could not be read or stored."""
+        """Record a part that could not be read or stored."""
         self.failed += 1
         if len(self.unread) < _MOST:
             self.unread.append(Unread(where, why))

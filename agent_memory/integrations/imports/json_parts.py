@@ -1,7 +1,8 @@
-"""The elements of a long JSON list, one at a time, and the lines of a file; each within bounds.
+"""Elements of a long JSON list, one at a time, and lines of a file, with size limits.
 
-A parser that streams gives up at the first byte that is no JSON. Here only the ends of elements are
-looked for, and each is read on its own: what is wrong with one costs that one.
+A streaming parser stops at the first invalid byte. This module only looks for the ends of elements
+and parses each one separately, so that damage affects a single element. After an unclosed quote,
+reading continues where another element of the first one's form begins.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from agent_memory.integrations.imports.chats import Unread
+from agent_memory.integrations.imports.conversations import Unread
 from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.transcripts.lines import BOM, LONGEST, lines_of
 
 _CHUNK = 1024 * 1024
 _BLANK = b" \t\r\n"
-# to the next bracket, whole strings passed over; or to a string whose end is not there yet
+# up to the next bracket outside strings, or up to a string without an end yet
 _OUTSIDE = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+(["\[\]{}]?)', re.DOTALL)
 _INSIDE = re.compile(rb'(?:[^"\\]++|\\.)*+("?)', re.DOTALL)
 
@@ -26,8 +27,8 @@ class Element(NamedTuple):
     """An element or a line.
 
     Attributes:
-        where: Where it stands.
-        value: What it says.
+        where: Its place.
+        value: Its parsed value.
     """
 
     where: str
@@ -35,10 +36,10 @@ class Element(NamedTuple):
 
 
 def elements(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
-    """The elements of the list that a file holds; a file that holds an object has that alone.
+    """Yield the elements of a file's list; a file with one object yields that.
 
     Args:
-        name: What the file is called.
+        name: The file's name.
         file: The file, at its beginning.
     """
     scan = _Scan(file)
@@ -52,6 +53,7 @@ def elements(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
         return
     scan.skip(1)
     number = 0
+    beginning: re.Pattern[bytes] | None = None
     while True:
         between, more = scan.gap()
         if between.strip(_BLANK + b","):
@@ -64,23 +66,41 @@ def elements(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
         number += 1
         where, begun = f"{name}, element {number}", scan.place
         piece = scan.element()
+        read = (
+            _cut(where, scan, begun)
+            if piece is None
+            else _whole(f"{where} (byte {begun:,})", piece)
+        )
+        yield read
+        if isinstance(read, Element):
+            beginning = beginning or _beginning_of(read.value)
+        elif beginning is not None and scan.back_to(beginning, begun + 1):
+            continue
         if piece is None:
-            yield _cut(where, scan, begun)
             return
-        yield _whole(f"{where} (byte {begun:,})", piece)
+
+
+def _beginning_of(value: Any) -> re.Pattern[bytes] | None:
+    """Return a pattern of the beginning of similar elements; None for fewer than two keys."""
+    keys = [json.dumps(key).encode() for key in value][:2] if isinstance(value, dict) else []
+    if len(keys) < 2:
+        return None
+    first, second = map(re.escape, keys)
+    simple = rb'(?:"(?:[^"\\]++|\\.)*+"|[^"\[\]{},]++)'
+    return re.compile(rb"\{\s*" + first + rb"\s*:\s*" + simple + rb"\s*,\s*" + second + rb"\s*:")
 
 
 def elements_in(source: SourceFiles, *patterns: str) -> Iterator[Element | Unread]:
-    """The elements of all files of a source that have such names."""
+    """Yield the elements of all files of a source with matching names."""
     for file in source.files(*patterns):
         yield from [file] if isinstance(file, Unread) else elements(file.name, file.file)
 
 
 def lines(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
-    """What the lines of a file say; blank ones are passed over.
+    """Yield the parsed lines of a file; blank ones are skipped.
 
     Args:
-        name: What the file is called.
+        name: The file's name.
         file: The file, at its beginning.
     """
     for number, line in enumerate(lines_of(file), 1):
@@ -89,7 +109,7 @@ def lines(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
 
 
 def loaded(where: str, raw: bytes | str) -> Element | Unread:
-    """What a JSON text says."""
+    """Parse a JSON text."""
     try:
         return Element(where, json.loads(raw))
     except UnicodeDecodeError:
@@ -98,8 +118,8 @@ def loaded(where: str, raw: bytes | str) -> Element | Unread:
         return Unread(where, "nested too deeply")
     except json.JSONDecodeError as error:
         return Unread(where, f"not valid JSON: {error.msg} at character {error.pos + 1}")
-    except ValueError:  # a whole number of thousands of digits
-        return Unread(where, "it holds a number that is too long")
+    except ValueError:  # an integer of thousands of digits
+        return Unread(where, "it contains a number that is too long")
 
 
 def _whole(where: str, piece: bytes) -> Element | Unread:
@@ -114,30 +134,30 @@ def _cut(where: str, scan: _Scan, begun: int | None = None) -> Unread:
 
 
 class _Scan:
-    """Looks for the ends of elements, without reading what they say.
+    """Finds the ends of elements without parsing them.
 
     Args:
-        file: Where from.
+        file: The file.
 
     Attributes:
-        ended: Whether the end of the list was come to.
+        ended: Whether the end of the list was reached.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._buffer = b""
-        self._at = 0  # looked at so far, in the buffer
-        self._before = 0  # bytes that are gone from the buffer
-        self._inside = False  # a string
+        self._at = 0  # the position in the buffer
+        self._before = 0  # bytes removed from the buffer
+        self._inside = False  # inside a string
         self.ended = False
 
     @property
     def place(self) -> int:
-        """How many bytes were looked at."""
+        """The position in the file, in bytes."""
         return self._before + self._at
 
     def opening(self) -> bytes:
-        """The first byte that is not blank; b"" where there is none."""
+        """Return the first non-blank byte; b"" if there is none."""
         self._more(0)
         if self._buffer.startswith(BOM):
             self._at = len(BOM)
@@ -148,11 +168,22 @@ class _Scan:
                 return rest[:1]
 
     def skip(self, count: int) -> None:
-        """Pass over so many bytes."""
+        """Skip bytes."""
         self._at += count
 
+    def back_to(self, beginning: re.Pattern[bytes], place: int) -> bool:
+        """Go back to the first beginning of an element after a place, and return whether there is
+        one.
+
+        An unclosed quote hides the elements that follow it.
+        """
+        found = beginning.search(self._buffer, max(0, place - self._before), self._at)
+        if found is not None:
+            self._at, self._inside = found.start(), False
+        return found is not None
+
     def gap(self) -> tuple[bytes, bool]:
-        """What stands before the next element, at most some of it; and whether there is one."""
+        """Return the bytes before the next element, up to a limit, and whether there is one."""
         between = b""
         while True:
             begun = self._at
@@ -169,7 +200,7 @@ class _Scan:
                 return between[:-1], False
 
     def element(self) -> bytes | None:
-        """The element that begins here; empty where it is too long, None where it has no end."""
+        """Return the element that begins here; empty if it is too long, None if it has no end."""
         begun, depth, too_long = self._at, 0, False
         while True:
             mark = self._to_mark()
@@ -188,20 +219,22 @@ class _Scan:
                     return self._buffer[begun : self._at] if is_whole else b""
 
     def _to_mark(self) -> bytes:
-        """Go past the next bracket that is in no string, and give it; b"" where more is needed."""
+        """Move past the next bracket outside strings and return it;
+        b"" if more bytes are needed.
+        """
         while True:
             found = (_INSIDE if self._inside else _OUTSIDE).match(self._buffer, self._at)
-            assert found is not None, "both match nothing too"
+            assert found is not None, "both patterns match the empty string"
             self._at, mark = found.end(), found[1]
             if mark != b'"':
                 return mark
             self._inside = not self._inside
 
     def _more(self, keep: int) -> bool:
-        """Read on; whether there was more.
+        """Read more bytes, and return whether there were any.
 
         Args:
-            keep: Let go of what is before.
+            keep: Drop the buffer before this position.
         """
         chunk = self._file.read(max(_CHUNK, len(self._buffer) - keep))
         self._before += keep

@@ -1,11 +1,11 @@
-"""Plain lines of JSON, each a message with the session that it is of."""
+"""JSON lines, each a message with its session."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 
-from agent_memory.integrations.imports.chats import (
+from agent_memory.integrations.imports.conversations import (
     Begun,
     Event,
     Said,
@@ -24,7 +24,7 @@ _TIME = ("created_at", "create_time", "timestamp", "time")
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
-    """What a file holds, or all files of a folder or a zip."""
+    """Yield the content of a file, or of all files of a folder or a zip."""
     return read_each(source.files("*.jsonl", "*.ndjson"), _file)
 
 
@@ -40,13 +40,13 @@ def _line(places: dict[str, int], part: Element) -> Iterator[Event]:
     sessions = [_name(line.pop(key)) for key in _SESSION if key in line]
     session = next((one for one in sessions if one is not None), None)
     if session is None:
-        yield Unread(where, "it names no session. Give it a `session_id`")
+        yield Unread(where, "it has no session. Add a `session_id`")
         return
     user = next((_name(line.pop(key)) for key in _USER if key in line), None)
     times = [(key, line.pop(key)) for key in _TIME if line.get(key) is not None]
     at = moment(*(said for _, said in times))
     if times and at is None:
-        yield Unread(where, f"its `{times[0][0]}` {str(times[0][1])[:40]!r} is no time")
+        yield Unread(where, f"its `{times[0][0]}` {str(times[0][1])[:40]!r} is not a time")
         return
     session_id = usable(session)
     yield Begun(session_id, user)
@@ -56,5 +56,5 @@ def _line(places: dict[str, int], part: Element) -> Iterator[Event]:
 
 
 def _name(value: object) -> str | None:
-    """An id: a text, or a number."""
+    """Return an id: a text or a number."""
     return str(value) if type(value) is int else text_in(value)

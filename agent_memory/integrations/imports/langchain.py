@@ -1,6 +1,4 @@
-"""LangChain: the database of `SQLChatMessageHistory`, and messages as `messages_to_dict` dumps
-them.
-"""
+"""LangChain: the database of `SQLChatMessageHistory`, and dumps of `messages_to_dict`."""
 
 from __future__ import annotations
 
@@ -8,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from agent_memory.core.formats.langchain import to_message
 from agent_memory.core.formats.registry import LANGCHAIN
 from agent_memory.errors import InvalidInput
-from agent_memory.integrations.imports.chats import (
+from agent_memory.integrations.imports.conversations import (
     Begun,
     Event,
     Said,
@@ -19,16 +18,22 @@ from agent_memory.integrations.imports.chats import (
     read_each,
     usable,
 )
-from agent_memory.integrations.imports.files import OpenFile, SourceFiles
+from agent_memory.integrations.imports.files import (
+    OpenFile,
+    Row,
+    SourceFiles,
+    is_database,
+    rows,
+    tables,
+)
 from agent_memory.integrations.imports.json_parts import elements, loaded
-from agent_memory.integrations.imports.tables import Row, is_database, rows, tables
 from agent_memory.integrations.loose import Json, dated, mapping, moment, text_in
 
 _COLUMNS = {"id", "session_id", "message"}
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
-    """What a database or a dump holds; a dump is the session that its file is called."""
+    """Yield the content of a database or a dump; a dump is a session named after its file."""
     if is_database(source):
         yield from _database(source)
         return
@@ -45,11 +50,11 @@ def _file(file: OpenFile) -> Iterator[Event]:
 
 
 def _database(source: SourceFiles) -> Iterator[Event]:
-    """Every table of the shape, whatever it is called: its name is an argument of the class."""
+    """Yield the rows of every table with the right columns; the table's name is configurable."""
     found = [name for name, columns in tables(source.path).items() if set(columns) >= _COLUMNS]
     if not found:
         raise InvalidInput(
-            f"{source.path} is no chat history of LangChain: no table of it has the columns id, "
+            f"{source.path} is not a chat history of LangChain: no table has the columns id, "
             "session_id and message."
         )
     for table in found:
@@ -63,7 +68,7 @@ def _row(table: str, places: dict[str, int], row: Row) -> Iterator[Event]:
     if isinstance(part, Unread):
         yield part
     elif not isinstance(session, str) or not session.strip():
-        yield Unread(where, "a message without a session")
+        yield Unread(where, "the message has no session")
     else:
         name = usable(session)
         yield Begun(name)
@@ -75,9 +80,11 @@ def _message(where: str, session: str, own: str | None, given: object, place: in
     told = mapping(given)
     data: Mapping[str, Any] = mapping(told.get("data"))
     if not isinstance(told.get("type"), str) or "content" not in data:
-        return Unread(where, "no message of LangChain: it has no `type`, or no `data` with content")
+        return Unread(
+            where, "not a message of LangChain: it has no `type`, or no `data` with content"
+        )
     own = own or text_in(data.get("id")) or id_by_place(place, told)
-    fields: Json = {"raw": dict(told), "format": LANGCHAIN}
+    fields: Json = {"raw": to_message(told), "format": LANGCHAIN}
     more = mapping(data.get("additional_kwargs")), mapping(data.get("response_metadata"))
     at = moment(*(one.get(key) for one in more for key in ("timestamp", "created_at")))
     return Said(session, own, dated(fields, at), where)

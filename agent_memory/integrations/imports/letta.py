@@ -1,4 +1,4 @@
-"""Letta's agent files (.af): the messages of agents as sessions, memory blocks as notes."""
+"""Letta's agent files (.af): messages of agents as sessions, memory blocks as notes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from agent_memory.core.messages import content_text
-from agent_memory.integrations.imports.chats import (
+from agent_memory.integrations.imports.conversations import (
     Begun,
     Event,
     Noted,
@@ -24,11 +24,11 @@ from agent_memory.integrations.imports.json_parts import Element, elements
 from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 
 _LONGEST = 4_000  # characters of a note
-_ROLES = {"system", "user", "assistant", "tool"}
+_ROLES = {"system", "developer", "user", "assistant", "tool"}
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
-    """What an agent file holds, or all of a folder."""
+    """Yield the content of an agent file, or of all in a folder."""
     return read_each(source.files("*.af", "*.json"), _file)
 
 
@@ -39,10 +39,10 @@ def _file(file: OpenFile) -> Iterator[Event]:
 def _agents(stem: str, part: Element) -> Iterator[Event]:
     where, told = part.where, mapping(part.value)
     agents = told.get("agents")
-    # the first releases wrote the one agent as the file, its blocks in it
+    # in the first releases, the file is one agent with its blocks
     agents = agents if isinstance(agents, list) else [told] if "messages" in told else None
     if agents is None:
-        yield Unread(where, "no agent file of Letta: it has neither `agents` nor `messages`")
+        yield Unread(where, "not an agent file of Letta: it has no `agents` and no `messages`")
         return
     at = moment(told.get("updated_at"), told.get("created_at"))
     blocks = [*listed(told.get("blocks")), *listed(told.get("core_memory"))]
@@ -72,7 +72,7 @@ def _block(where: str, stem: str, block: Mapping[str, Any], at: Any) -> Iterator
 
 
 def _pieces(text: str, longest: int) -> Iterator[str]:
-    """A text in parts that a note can hold, cut at the ends of lines where there are any."""
+    """Split a text into parts that fit into a note, at line ends if possible."""
     while len(text) > longest:
         cut = text.rfind("\n", 1, longest) + 1 or longest
         yield text[:cut].strip()
@@ -91,11 +91,11 @@ def _agent(where: str, agent: Mapping[str, Any], stem: str) -> Iterator[Event]:
 
 
 def _message(where: str, session_id: str, number: int, given: Mapping[str, Any]) -> Event:
-    role = given.get("role")
+    role = text_in(given.get("role"))
     if role == "approval":
         return Omitted("approvals of tools")
     if role not in _ROLES:
-        return Unread(where, f"nobody knows the role {role!r}")
+        return Unread(where, f"the role {role!r} is unknown")
     text = _text(given)
     own = text_in(given.get("id")) or id_by_place(number, given)
     notes = titled(None, model=given.get("model"))
@@ -113,6 +113,6 @@ def _message(where: str, session_id: str, number: int, given: Mapping[str, Any])
 
 
 def _text(given: Mapping[str, Any]) -> str:
-    """What is said: a text, or the texts among the parts; `text` in the first releases."""
+    """Return a message's text, or the texts of its parts; `text` in the first releases."""
     content = given.get("content")
     return content_text(content) or text_in(given.get("text")) or ""

@@ -1,4 +1,4 @@
-"""LlamaIndex: a `SimpleChatStore` as `persist` writes it, or what its messages dump to."""
+"""LlamaIndex: a `SimpleChatStore` as `persist` writes it, or dumps of messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent_memory.core.formats.registry import LLAMA_INDEX
-from agent_memory.integrations.imports.chats import (
+from agent_memory.integrations.imports.conversations import (
     Begun,
     Event,
     Said,
@@ -22,12 +22,12 @@ from agent_memory.integrations.transcripts.lines import LONGEST
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
-    """What a store's file holds: a session for each key."""
+    """Yield the content of a store's file: a session for each key."""
     return read_each(source.files("*.json"), lambda file: read_each(_parts(file), _store))
 
 
 def _parts(file: OpenFile) -> Iterator[Element | Unread]:
-    """What a file holds; the first releases wrote its JSON as one text in JSON."""
+    """Yield the content of a file; the first releases wrote JSON inside a JSON string."""
     is_text = file.file.read(1) == b'"'
     file.file.seek(0)
     if not is_text:
@@ -43,7 +43,7 @@ def _store(part: Element) -> Iterator[Event]:
     told = mapping(value)
     store = told.get("store")
     if not isinstance(store, Mapping):
-        yield Unread(part.where, "no chat store of LlamaIndex: it has no `store`")
+        yield Unread(part.where, "not a chat store of LlamaIndex: it has no `store`")
         return
     for key, messages in store.items():
         session = usable(key or "default")
@@ -55,10 +55,10 @@ def _store(part: Element) -> Iterator[Event]:
 def _message(where: str, session: str, given: object, place: int) -> Event:
     raw = dict(mapping(given))
     if not isinstance(raw.get("role"), str):
-        return Unread(where, "no message of LlamaIndex: it has no `role`")
+        return Unread(where, "not a message of LlamaIndex: it has no `role`")
     own = id_by_place(place, raw)
     more: Mapping[str, Any] = mapping(raw.get("additional_kwargs"))
-    if not isinstance(raw.get("blocks"), list):  # before 0.12 a message had its text alone
+    if not isinstance(raw.get("blocks"), list):  # before 0.12 a message had only a text
         raw["blocks"] = [{"block_type": "text", "text": str(raw.pop("content", None) or "")}]
     fields: Json = {"raw": raw, "format": LLAMA_INDEX}
     at = moment(more.get("timestamp"), more.get("created_at"))

@@ -1,6 +1,6 @@
-"""mem0: what `get_all` or `history` gave, as JSON, or the database of its history.
+"""mem0: results of `get_all` or `history` as JSON, or the history's database.
 
-A memory is a note of its user. The history tells what became of each: the last word counts.
+A memory becomes a note of its user. The history has all events of a memory: the last one counts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from agent_memory.errors import InvalidInput
-from agent_memory.integrations.imports.chats import (
+from agent_memory.integrations.imports.conversations import (
     Begun,
     Event,
     Noted,
@@ -21,16 +21,22 @@ from agent_memory.integrations.imports.chats import (
     read_each,
     titled,
 )
-from agent_memory.integrations.imports.files import OpenFile, SourceFiles
+from agent_memory.integrations.imports.files import (
+    OpenFile,
+    Row,
+    SourceFiles,
+    is_database,
+    rows,
+    tables,
+)
 from agent_memory.integrations.imports.json_parts import Element, elements
-from agent_memory.integrations.imports.tables import Row, is_database, rows, tables
 from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 
 _WHOSE = ("user_id", "agent_id", "run_id")
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
-    """What a JSON file or a `history.db` holds."""
+    """Yield the content of a JSON file or a `history.db`."""
     if is_database(source):
         yield from _database(source)
         return
@@ -42,7 +48,7 @@ def _file(file: OpenFile) -> Iterator[Event]:
 
 
 def _flat(parts: Iterable[Element | Unread]) -> Iterator[Element | Unread]:
-    """What a list holds, or the lists within what a call answered."""
+    """Yield the elements of a list, or of the lists in a call's result."""
     for part in parts:
         value = mapping(part.value) if isinstance(part, Element) else {}
         inner = [*listed(value.get("results")), *listed(value.get("memories"))]
@@ -68,7 +74,7 @@ def _memory(where: str, given: Mapping[str, Any]) -> Event:
     text = text_in(given.get("memory")) or text_in(given.get("data"))
     own = text_in(given.get("id"))
     if text is None or own is None:
-        return Unread(where, "no memory of mem0: it has no `id`, or no `memory`")
+        return Unread(where, "not a memory of mem0: it has no `id`, or no `memory`")
     metadata = given.get("metadata")
     about: Json = {key: given[key] for key in ("agent_id", "run_id", "actor_id") if given.get(key)}
     about |= {"metadata": metadata} if isinstance(metadata, dict) and metadata else {}
@@ -79,7 +85,7 @@ def _memory(where: str, given: Mapping[str, Any]) -> Event:
 def _newer(
     before: tuple[str, Mapping[str, Any], object] | None, where: str, event: Mapping[str, Any]
 ) -> tuple[str, Mapping[str, Any], object]:
-    """The later of two events of a memory; each keeps when the memory began."""
+    """Return the later of two events of a memory, with the memory's creation time."""
     if before is None:
         return where, event, event.get("created_at")
     times = [moment(one.get("updated_at"), one.get("created_at")) for one in (before[1], event)]
@@ -95,7 +101,7 @@ def _last_words(told: Mapping[str, tuple[str, Mapping[str, Any], object]]) -> It
             continue
         text = text_in(event.get("new_memory"))
         if text is None:
-            yield Unread(where, "it says nothing of what the memory is now")
+            yield Unread(where, "it has no current text of the memory")
             continue
         at = moment(event.get("updated_at"), event.get("created_at"), begun)
         yield Noted(memory_id, text, text_in(event.get("user_id")), at, where)
@@ -104,7 +110,7 @@ def _last_words(told: Mapping[str, tuple[str, Mapping[str, Any], object]]) -> It
 def _database(source: SourceFiles) -> Iterator[Event]:
     found = tables(source.path)
     if not {"history", "messages"} & found.keys():
-        raise InvalidInput(f"{source.path} is no database of mem0: it has no table `history`.")
+        raise InvalidInput(f"{source.path} is not a database of mem0: it has no table `history`.")
     told: dict[str, tuple[str, Mapping[str, Any], object]] = {}
     if "history" in found:
         for row in rows(source, "history", "rowid"):
@@ -123,7 +129,7 @@ def _said(found: Row) -> Iterator[Event]:
     where, row = found
     scope, role, content = row.get("session_scope"), row.get("role"), row.get("content")
     if not isinstance(scope, str) or not isinstance(role, str) or not isinstance(content, str):
-        yield Unread(where, "a message without a scope, a role or a content")
+        yield Unread(where, "the message lacks a scope, a role or a content")
         return
     named_so = (part.partition("=") for part in scope.split("&"))
     whose = {name: unquote(value) for name, _, value in named_so if name in _WHOSE and value}

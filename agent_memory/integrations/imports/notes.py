@@ -1,4 +1,4 @@
-"""Writing what another memory keeps of users, as their notes."""
+"""Write another memory's items as notes."""
 
 from __future__ import annotations
 
@@ -6,41 +6,47 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.errors import Conflict, InvalidInput
-from agent_memory.integrations.imports.chats import Noted, usable
+from agent_memory.integrations.imports.conversations import Noted, usable
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.integrations.imports.imported import Imported
 
-_LONGEST = 3_500  # characters of what is said of a note, as JSON
+_LONGEST = 3_500  # characters of a note's metadata as JSON
 
 
 class NoteWriting:
     """Writes notes of users, each once.
 
     Args:
-        memory: Where to.
+        memory: The memory.
         source: The name of the source.
-        done: What became of the import so far.
+        done: The result so far.
+        deleted: Whether to restore notes of users who were deleted here.
     """
 
-    def __init__(self, memory: AgentMemory, source: str, done: Imported) -> None:
+    def __init__(self, memory: AgentMemory, source: str, done: Imported, *, deleted: bool) -> None:
         self._memory = memory
         self._source = source
         self._done = done
+        self._deleted = deleted
         self._texts: dict[str, set[str]] = {}
 
     def write(self, noted: Noted, user_id: str | None) -> None:
-        """Write one.
+        """Write a note.
 
         Args:
-            noted: What the source keeps.
-            user_id: Whose it is, whatever the source says.
+            noted: The source's item.
+            user_id: The user; overrides the source's.
         """
         user_id = user_id or (None if noted.user_id is None else usable(noted.user_id))
         if user_id is None:
-            told = "the source does not say whose it is. Name a user: --user ID, or user_id"
+            told = "the source names no user. Give one with --user ID or user_id"
             self._done.fail(noted.where, told)
+            return
+        left = self._memory.components.deleted.at("user", user_id)
+        if left and not self._deleted and (noted.at is None or noted.at <= left):
+            self._done.deleted += 1
             return
         notes = self._memory.user(user_id).notes()
         texts = self._texts.get(user_id)
@@ -53,11 +59,11 @@ class NoteWriting:
         if noted.about and len(json.dumps(noted.about)) <= _LONGEST:
             about |= noted.about
         elif noted.about:
-            self._done.left_out["what is said of notes, where it is long"] += 1
+            self._done.left_out["long metadata of notes"] += 1
         try:
             notes.add(text, about, at=noted.at, key=f"import {self._source} {noted.id}")
         except Conflict:
-            told = "it was imported before, and says something else now; what was is kept"
+            told = "it was imported before with other content, which stays"
             self._done.fail(noted.where, told)
         except InvalidInput as error:
             self._done.fail(noted.where, str(error))

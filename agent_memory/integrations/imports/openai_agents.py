@@ -7,7 +7,7 @@ from functools import partial
 
 from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.errors import InvalidInput
-from agent_memory.integrations.imports.chats import (
+from agent_memory.integrations.imports.conversations import (
     Begun,
     Event,
     Said,
@@ -15,22 +15,21 @@ from agent_memory.integrations.imports.chats import (
     read_each,
     usable,
 )
-from agent_memory.integrations.imports.files import SourceFiles
+from agent_memory.integrations.imports.files import Row, SourceFiles, is_database, rows, tables
 from agent_memory.integrations.imports.json_parts import loaded
-from agent_memory.integrations.imports.tables import Row, is_database, rows, tables
 from agent_memory.integrations.loose import dated, moment
 
 _COLUMNS = {"id", "session_id", "message_data", "created_at"}
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
-    """What the database holds, whatever its tables are called: that is an argument of the class."""
+    """Yield the content of the database; the tables' names are configurable."""
     found = tables(source.path) if is_database(source) else {}
     names = [name for name, columns in found.items() if set(columns) >= _COLUMNS]
     if not names:
         raise InvalidInput(
-            f"{source.path} is no database of the Agents SDK's SQLiteSession: it has no table such "
-            "as agent_messages, with the columns session_id and message_data."
+            f"{source.path} is not a database of the Agents SDK's SQLiteSession: it has no table "
+            "such as agent_messages, with the columns session_id and message_data."
         )
     for table in names:
         yield from read_each(rows(source, table, "id"), partial(_row, table))
@@ -43,7 +42,7 @@ def _row(table: str, found: Row) -> Iterator[Event]:
         yield part
         return
     if not isinstance(part.value, dict):
-        yield Unread(where, "no item of the Responses API: not an object")
+        yield Unread(where, "not an item of the Responses API: it is not an object")
         return
     session = usable(str(row["session_id"]))
     yield Begun(session)

@@ -1,4 +1,4 @@
-"""What can be imported from, by name. Each reader is loaded when it is asked for."""
+"""Import sources by name. Readers are loaded on demand."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from agent_memory.integrations.imports.chats import Event
+    from agent_memory.integrations.imports.conversations import Event
     from agent_memory.integrations.imports.files import SourceFiles
 
 
 class From(StrEnum):
-    """Where an import comes from."""
+    """The source of an import."""
 
     CHATGPT = "chatgpt"
     CLAUDE = "claude"
@@ -31,15 +31,15 @@ class From(StrEnum):
 
 
 def reader(source: str) -> Callable[[SourceFiles], Iterator[Event]]:
-    """What reads a source.
+    """Return the reader of a source.
 
     Raises:
-        InvalidInput: Nothing does.
+        InvalidInput: The source is unknown.
     """
     if source not in list(From):
         raise InvalidInput(
-            f"Nothing is imported from {quoted(source)}. Known: {', '.join(From)}. Whatever else "
-            "can be written as JSON lines, with session_id, role and content: jsonl."
+            f"The source {quoted(source)} is unknown. Use one of: {', '.join(From)}. Convert other "
+            "formats to jsonl: JSON lines with session_id, role and content."
         )
     name = f"agent_memory.integrations.imports.{source.replace('-', '_')}"
     return cast("Callable[[SourceFiles], Iterator[Event]]", import_module(name).read)

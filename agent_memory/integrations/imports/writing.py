@@ -1,20 +1,18 @@
-"""ImportWriting what a reader gives: once, however often it is imported, and without a model.
-
-What a session holds already is looked up in its log, where each imported message has its source and
-its id in the metadata. The keys of the store keep two imports at the same time apart, and know what
-a `retention` has removed.
-"""
+"""Write a reader's events, each once however often it is imported, and without a model."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
+from agent_memory.core.idempotency import digest_of
 from agent_memory.core.messages import Message
-from agent_memory.errors import InvalidInput
-from agent_memory.integrations.imports.chats import (
+from agent_memory.core.records import empty_head
+from agent_memory.errors import AccessDenied, InvalidInput
+from agent_memory.integrations.imports.conversations import (
     Begun,
     Event,
     Noted,
@@ -26,47 +24,250 @@ from agent_memory.integrations.imports.chats import (
 )
 from agent_memory.integrations.imports.imported import Imported
 from agent_memory.integrations.imports.notes import NoteWriting
-from agent_memory.integrations.imports.session import SessionWriting
 from agent_memory.integrations.loose import mapping
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
 
-_OPEN = 1_000  # sessions that are looked after at a time
-_KNOWN = 100_000  # messages of theirs that were there before
-_HEAVY = 4_000_000  # characters that wait to be written
+_AT_ONCE = 200  # messages in one transaction
+_PAGE = 500
+_MESSAGE = 500  # overhead of a message, in characters
+_FIRST = datetime(1, 1, 2, tzinfo=UTC)
 
 
-class ImportWriting:
-    """Writes what a reader gives.
+class SessionWriting:
+    """Writes the messages of a session that are not in its log.
 
     Args:
-        memory: Where to; None only counts.
+        memory: The memory.
         source: The name of the source.
-        user_id: Whose all of it is; None leaves that to the source.
-        deleted: Whether sessions are brought back that were deleted here.
+        done: The result so far.
+        begun: The session in the source.
+        user_id: Its user.
+        deleted: Whether to restore the session if it was deleted here.
+        assign: Whether to give it to the user if it has none.
 
     Attributes:
-        done: What was found, and what became of it.
+        begun: As given.
+        is_new: Whether it has no log yet.
+        known: Digests of the source's messages in its log, by id.
+        parted: The session that continues, if its log is now another branch.
+        asked: The latest question.
     """
 
     def __init__(
-        self, memory: AgentMemory | None, source: str, user_id: str | None, deleted: bool
+        self,
+        memory: AgentMemory,
+        source: str,
+        done: Imported,
+        begun: Begun,
+        user_id: str | None,
+        *,
+        deleted: bool,
+        assign: bool,
+    ) -> None:
+        self.begun = begun
+        self.parted: str | None = None
+        self.asked: Said | None = None
+        self._memory = memory
+        self._source = source
+        self._done = done
+        self._user_id = user_id
+        self._deleted = deleted
+        self._assign = assign
+        self.is_new = True
+        self._newest: str | None = None
+        self.known = self._read()
+        self._is_refused = self._is_first = self._is_checked = False
+        self._is_asked = self._is_cut = False
+        self._since: datetime | None = None  # when it or its user was deleted, if that matters
+        self._waiting: list[tuple[Said, Message]] = []
+
+    def _read(self) -> dict[str, str]:
+        known: dict[str, str] = {}
+        after, is_whole = 0, True
+        while page := self._memory.history(self.begun.session_id, after=after, limit=_PAGE):
+            is_whole &= (
+                page[0].seq == after + 1
+            )  # otherwise a retention has removed earlier entries
+            self.is_new, after = False, page[-1].seq
+            for entry in page:
+                notes = entry.message.metadata
+                if notes.get("source") == self._source and isinstance(notes.get("id"), str):
+                    known[notes["id"]] = digest_of([entry.message])
+        if is_whole:
+            self._newest = next(reversed(known), None)
+        return known
+
+    def parts_at(self, own: str) -> bool:
+        """Return whether a message is new and the log ends with
+        other messages than the source so far.
+        """
+        if own == self._newest:
+            self._newest = None
+        has_ended = self._newest is None or self.parted is not None
+        return self.begun.is_tree and not has_ended and own not in self.known
+
+    @property
+    def state(self) -> tuple[str | None, str | None]:
+        """The state to restore when it is opened again.
+
+        It has the last id in the log before the import, if not seen yet, and the session that
+        continues.
+        """
+        return self._newest, self.parted
+
+    @state.setter
+    def state(self, state: tuple[str | None, str | None]) -> None:
+        self._newest, self.parted = state
+
+    def add(self, said: Said, message: Message) -> int:
+        """Buffer a message. Return the approximate number of characters added to the buffer."""
+        if said.is_question:
+            self.asked = said
+        if self._is_refused:
+            return 0
+        if (before := self.known.get(said.id)) is not None:
+            self._check_owner()
+            if before != digest_of([message]):
+                told = "it was imported before with other content, which stays"
+                self._done.fail(said.where, told)
+            return 0
+        self._waiting.append((said, message))
+        if len(self._waiting) >= _AT_ONCE:
+            self.flush()
+        return _MESSAGE + _weight(said.message)
+
+    def _check_owner(self) -> None:
+        """Count a session that was imported before and belongs to another user."""
+        if self._user_id is None or self._is_checked:
+            return
+        self._is_checked = True
+        head = self._memory.head(self.begun.session_id)
+        if head is None or head.user_id == self._user_id:
+            return
+        if head.user_id is None and self._assign:
+            self._memory.describe(head.session_id, head.metadata, user_id=self._user_id)
+            self._done.assigned += 1
+            return
+        self._done.elsewhere[head.user_id] += 1
+
+    def flush(self) -> None:
+        """Write the buffered messages."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting or self._is_refused:
+            return
+        try:
+            if waiting := self._not_deleted(waiting):
+                if self.is_new:
+                    self._begin()
+                self._write(waiting)
+        except AccessDenied as error:
+            self._is_refused = True
+            self._done.fail(self.begun.session_id, str(error))
+
+    def _not_deleted(self, waiting: list[tuple[Said, Message]]) -> list[tuple[Said, Message]]:
+        """Return the messages that may be written: without deleted ones, unless they are to be
+        restored.
+        """
+        gone, session_id = self._memory.components.deleted, self.begun.session_id
+        if not self._is_asked:
+            self._is_asked = True
+            deleted, left = gone.at("session", session_id), gone.at("user", self._user_id)
+            if self._deleted and deleted is not None:
+                gone.lift(empty_head(session_id, None, _FIRST))
+            elif not self._deleted:
+                self._since = max((at for at in (deleted, left) if at is not None), default=None)
+                self._is_refused = self.is_new and deleted is not None
+        kept = [one for one in waiting if not self._was_deleted(one[1])]
+        if self._is_refused or len(kept) < len(waiting):
+            self._is_refused |= self.is_new
+            self._done.deleted += not self._is_cut
+            self._is_cut = True
+        return [] if self._is_refused else kept
+
+    def _was_deleted(self, message: Message) -> bool:
+        """Return whether a message may have been deleted here; true for one without a time."""
+        is_dated = "created_at" in message.model_fields_set
+        return self._since is not None and not (is_dated and message.created_at > self._since)
+
+    def _begin(self) -> None:
+        if self.begun.about:  # first, so that an interrupted import has stored it
+            self._memory.describe(self.begun.session_id, self.begun.about, user_id=self._user_id)
+        self.is_new, self._is_first = False, True
+
+    def _write(self, waiting: list[tuple[Said, Message]]) -> None:
+        given = [(said.id, message) for said, message in waiting]
+        try:
+            bring = self._memory._bring_messages
+            new = bring(self.begun.session_id, given, self._user_id)
+        except InvalidInput as error:
+            if len(waiting) == 1:
+                self._done.fail(waiting[0][0].where, str(error))
+                return
+            for one in waiting:  # all or none were stored: find out which
+                self._write([one])
+            return
+        self._done.new_messages += new
+        if new and self._is_checked:  # the session now has a user
+            self._done.elsewhere -= Counter([None])
+        if self._is_first and new:  # otherwise another import was first
+            self._is_first = False
+            self._done.new_sessions += 1
+
+
+def _weight(value: Any) -> int:
+    """Return the approximate number of characters in a value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_weight, value.values())) + 8 * len(value)
+    return sum(map(_weight, value)) if isinstance(value, list) else 8
+
+
+_OPEN = 1_000  # open sessions
+_KNOWN = 100_000  # existing messages of open sessions
+_HEAVY = 4_000_000  # buffered characters
+
+
+class ImportWriting:
+    """Writes a reader's events.
+
+    Args:
+        memory: The memory; None only counts.
+        source: The name of the source.
+        user_id: The user of all data; None uses the source's users.
+        deleted: Whether to restore sessions that were deleted here.
+        assign: Whether to give sessions without a user to the user.
+
+    Attributes:
+        done: The result.
+    """
+
+    def __init__(
+        self,
+        memory: AgentMemory | None,
+        source: str,
+        user_id: str | None,
+        *,
+        deleted: bool,
+        assign: bool,
     ) -> None:
         self.done = Imported()
         self._memory = memory
         self._source = source
         self._user_id = user_id
-        self._deleted = deleted
+        self._deleted, self._assign = deleted, assign
         self._begun: dict[str, Begun] = {}
         self._said: set[str] = set()
         self._open: OrderedDict[str, SessionWriting] = OrderedDict()
         self._waiting = self._known = 0
         self._states: dict[str, tuple[str | None, str | None]] = {}
-        self._notes = None if memory is None else NoteWriting(memory, source, self.done)
+        place = (source, self.done)
+        self._notes = None if memory is None else NoteWriting(memory, *place, deleted=deleted)
 
     def run(self, events: Iterable[Event]) -> Imported:
-        """Take all of it; what was found, and what became of it."""
+        """Write all events, and return the result."""
         for event in events:
             match event:
                 case Begun():
@@ -105,7 +306,7 @@ class ImportWriting:
             if session.parted is not None:
                 session = self._opened(session.parted)
         elif said.is_again:
-            return  # of what a branch was when it was imported first, it is in there
+            return  # stored already, when the branch was the main line
         self._waiting += session.add(said, message)
         if self._waiting >= _HEAVY:
             self._flush()
@@ -121,7 +322,9 @@ class ImportWriting:
         self._waiting = 0
 
     def _opened(self, session_id: str) -> SessionWriting:
-        """The session that a message goes to; the one that was not used for longest is closed."""
+        """Return the session of a message; closes the least
+        recently used one if there are too many.
+        """
         found = self._open.get(session_id)
         if found is None:
             found = self._open[session_id] = self._placed(self._begun[session_id])
@@ -139,17 +342,17 @@ class ImportWriting:
         assert self._memory is not None
         user_id = self._user_id or (None if begun.user_id is None else usable(begun.user_id))
         place = (self._memory, self._source, self.done)
-        found = SessionWriting(*place, begun, user_id, deleted=self._deleted)
+        found = SessionWriting(*place, begun, user_id, deleted=self._deleted, assign=self._assign)
         if begun.session_id in self._states:
             found.state = self._states[begun.session_id]
-        if begun.branch is not None and found.is_new:
-            # what is a branch by now was what went on when it was imported first
+        if begun.branch in self._begun and begun.branch is not None and found.is_new:
+            # this branch was the main line when it was first imported
             main = self._opened(begun.branch)
             return main if begun.first in main.known else found
         return found
 
     def _part(self, main: SessionWriting, said: Said) -> None:
-        """Have a conversation go on elsewhere whose log has what is another branch by now."""
+        """Continue a conversation in another session, because its log is now another branch."""
         branch = usable(f"{said.session_id}~{said.id}")
         about = {**main.begun.about, "branch_of": said.session_id}
         self._begun[branch] = Begun(branch, main.begun.user_id, about)

@@ -37,15 +37,14 @@ _Writes = list[PendingWrite]  # the saver's own `list` hides the type
 
 
 class AgentMemorySaver(BaseCheckpointSaver[str]):
-    """The states of graphs, by thread, durable, in the database of a memory.
+    """Durable states of graphs by thread, in the database of a memory.
 
-    A checkpoint, the values of its channels and the mark that it is the newest are written in one
-    step.
+    A checkpoint, the values of its channels and the mark of the newest are written atomically.
 
     Args:
         memory: The memory.
-        user_id: Whose threads: `memory.delete_user` erases them. None for nobody's.
-        serde: How values are written; LangGraph's own by default.
+        user_id: The user of the threads; `memory.delete_user` erases them. None for no user.
+        serde: The serializer of values; LangGraph's own by default.
     """
 
     def __init__(
@@ -59,7 +58,9 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         self._values = memory.values(user_id)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that a config names, or its thread's newest."""
+        """Return the checkpoint named in a config, or its thread's
+        newest; None if there is none.
+        """
         place = _place(config)
         wanted = get_checkpoint_id(config)
         if not wanted:
@@ -76,13 +77,13 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Checkpoints, the newest of each namespace first.
+        """Yield checkpoints, newest first within each namespace.
 
         Args:
-            config: Of which thread, namespace or checkpoint; None for all.
-            filter: What their metadata must be.
-            before: Only those before the checkpoint that this names.
-            limit: At most so many.
+            config: The thread, namespace or checkpoint; None for all.
+            filter: Required metadata.
+            before: A config; only checkpoints before its checkpoint are returned.
+            limit: Maximum number.
         """
         wanted = get_checkpoint_id(config) if config else None
         end = get_checkpoint_id(before) if before else None
@@ -107,7 +108,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keep a checkpoint, with the values of the channels that are new in it."""
+        """Store a checkpoint with the new values of its channels."""
         place, name = _place(config), checkpoint["id"]
         bare: dict[str, Any] = {**checkpoint}
         values = bare.pop("channel_values")
@@ -138,7 +139,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Keep what a task wrote after a checkpoint; what it wrote before under a place stays."""
+        """Store a task's writes after a checkpoint; existing writes at the same place stay."""
         place = (*_place(config), "writes", _given(config)["checkpoint_id"])
         puts = []
         for number, (channel, value) in enumerate(writes):
@@ -150,11 +151,11 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         self._values.put_many(puts)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Erase all of a thread."""
+        """Erase a thread."""
         self._values.clear((_ROOT, str(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Erase the checkpoints of these runs, in whichever thread. It looks at all threads."""
+        """Erase the checkpoints of these runs in all threads. It scans all threads."""
         runs = set(run_ids)
         for place in self._places(None):
             every = self._checkpoints(place)
@@ -162,7 +163,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
             self._drop(place, every, gone)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Have another thread begin with all that one has."""
+        """Copy all of a thread to another one."""
         found = self._values.search((_ROOT, str(source_thread_id)), limit=MOST)
         to = (_ROOT, str(target_thread_id))
         self._values.put_many(
@@ -170,9 +171,11 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         )
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Erase all of threads ("delete"), or all but what the newest checkpoint of each namespace
-        needs ("keep_latest"): where it has delta channels, its ancestors too, back to where each
-        was written whole.
+        """Erase threads ("delete"), or all but the newest checkpoint of each namespace
+        ("keep_latest").
+
+        With delta channels, "keep_latest" also keeps the ancestors back to the last full write of
+        each channel.
         """
         if strategy not in ("keep_latest", "delete"):
             raise ValueError(f'strategy is {strategy!r}. Give "keep_latest" or "delete".')
@@ -186,7 +189,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
                 self._drop(place, every, {one.key for one in every} - needed)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """As `get_tuple`, on a thread."""
+        """Run `get_tuple` on a thread."""
         return await asyncio.to_thread(self.get_tuple, config)
 
     async def alist(
@@ -197,7 +200,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """As `list`, on a thread."""
+        """Run `list` on a thread."""
         found = self.list(config, filter=filter, before=before, limit=limit)
         while (one := await asyncio.to_thread(next, found, None)) is not None:
             yield one
@@ -209,7 +212,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """As `put`, on a thread."""
+        """Run `put` on a thread."""
         return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
@@ -219,32 +222,32 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """As `put_writes`, on a thread."""
+        """Run `put_writes` on a thread."""
         await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """As `delete_thread`, on a thread."""
+        """Run `delete_thread` on a thread."""
         await asyncio.to_thread(self.delete_thread, thread_id)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """As `delete_for_runs`, on a thread."""
+        """Run `delete_for_runs` on a thread."""
         await asyncio.to_thread(self.delete_for_runs, run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """As `copy_thread`, on a thread."""
+        """Run `copy_thread` on a thread."""
         await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """As `prune`, on a thread."""
+        """Run `prune` on a thread."""
         await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """The version of a channel that follows one; of two that branch off, each has its own."""
+        """Return a channel's next version; two branches from one version get different ones."""
         number = 0 if current is None else int(str(current).split(".")[0])
         return f"{number + 1:032}.{random.random():016}"
 
     def _places(self, config: RunnableConfig | None) -> Sequence[Place]:
-        """The threads' namespaces that hold something."""
+        """Return the threads' namespaces that have checkpoints."""
         given = _given(config) if config else {}
         prefix = (_ROOT, str(given["thread_id"])) if "thread_id" in given else (_ROOT,)
         found = {
@@ -280,7 +283,9 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
 
     def _writes(self, place: Place, checkpoint_id: str) -> _Writes:
         found = self._values.search((*place, "writes", checkpoint_id), limit=MOST)
-        rows = sorted((one.value for one in found), key=lambda row: row[:3])  # as they were run
+        rows = sorted(
+            (one.value for one in found), key=lambda row: row[:3]
+        )  # in order of execution
         return [(task, channel, self._loaded(value)) for _, task, _, channel, value in rows]
 
     def _metadata(self, found: KeyValue) -> CheckpointMetadata:
@@ -288,7 +293,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         return metadata
 
     def _needed(self, place: Place, every: Sequence[KeyValue]) -> set[str]:
-        """The newest checkpoint of a namespace, and those without which it could not be read."""
+        """Return the newest checkpoint of a namespace, and those needed to read it."""
         of_name = {one.key: one for one in every}
         at = every[0].key if every else None
         needed: set[str] = set()
@@ -340,7 +345,7 @@ def _place(config: RunnableConfig) -> Place:
 
 
 def _label(checkpoint_ns: str) -> str:
-    """No label is empty, and none is longer than stores take."""
+    """Return a valid label: not empty, and within the stores' limit."""
     if len(checkpoint_ns) > _LONGEST:
         return f"sha256:{sha256(checkpoint_ns.encode(errors='surrogatepass')).hexdigest()}"
     return f"ns:{checkpoint_ns}"

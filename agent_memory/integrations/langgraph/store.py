@@ -33,14 +33,15 @@ _WHOLE = "$"
 
 
 class AgentMemoryStore(BaseStore):
-    """Items by namespace and key, durable, in the database of a memory.
+    """Durable items by namespace and key, in the database of a memory.
 
     Args:
         memory: The memory.
-        user_id: Whose items: `memory.delete_user` erases them. None for nobody's, where namespaces
-            alone tell users apart.
-        index: What of values is found by meaning, as for LangGraph's own stores: `embed`, `dims`
-            and `fields`. Without `embed` the memory's embedder is taken.
+        user_id: The user of the items; `memory.delete_user` erases them. None for no user:
+            namespaces
+            alone then separate users.
+        index: The fields to search by meaning, as in LangGraph's own stores: `embed`, `dims` and
+            `fields`. Without `embed` the memory's embedder is used.
         ttl: LangGraph's `default_ttl` (minutes) and `refresh_on_read`.
 
     Attributes:
@@ -71,7 +72,9 @@ class AgentMemoryStore(BaseStore):
         self.ttl_config = ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """What each operation gives. All of them see the store as it is before the batch."""
+        """Return the result of each operation. All of them see the
+        store as it was before the batch.
+        """
         given = list(ops)
         results: list[Result] = [None if isinstance(op, PutOp) else self._read(op) for op in given]
         puts = {(op.namespace, op.key): op for op in given if isinstance(op, PutOp)}
@@ -85,11 +88,13 @@ class AgentMemoryStore(BaseStore):
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """As `batch`, on a thread."""
+        """Run `batch` on a thread."""
         return await asyncio.to_thread(self.batch, list(ops))
 
     def sweep_ttl(self) -> int:
-        """Erase what has no time left; how many that was. It is not found before either."""
+        """Erase expired items and return their number. Searches do
+        not find them before that either.
+        """
         return self._values.sweep()
 
     def _read(self, op: Op) -> Result:
@@ -100,7 +105,7 @@ class AgentMemoryStore(BaseStore):
             return [_found(one) for one in self._search(op)]
         if isinstance(op, ListNamespacesOp):
             return self._namespaces(op)
-        raise ValueError(f"{type(op).__name__} is no operation of a store.")
+        raise ValueError(f"{type(op).__name__} is not a store operation.")
 
     def _search(self, op: SearchOp) -> list[KeyValue]:
         query = op.query if self.index_config is not None else None
@@ -130,7 +135,7 @@ class AgentMemoryStore(BaseStore):
         )
 
     def _texts(self, op: PutOp) -> list[str]:
-        """What of a value it is found by."""
+        """Return the texts of a value to index."""
         if self.index_config is None or op.index is False:
             return []
         return list(_told(op.value, self._fields if op.index is None else op.index))

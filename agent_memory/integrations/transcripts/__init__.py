@@ -1,1 +1,1 @@
-"""What coding agents write down of a session, as messages: pure readers of one line at a time."""
+"""Readers of coding agents' transcripts, one line at a time. Pure."""

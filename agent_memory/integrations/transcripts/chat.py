@@ -1,4 +1,4 @@
-"""Messages of transcripts as hooks store them: text, calls of tools and their results. Pure."""
+"""Chat messages of transcripts for hooks: text, tool calls and their results. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SILENT = ("thinking", "redacted_thinking", "tool_use", "tool_result", "tool_ref
 
 
 def text_of(content: Any) -> str:
-    """The text of a content; what is no text is named."""
+    """Return the text of a content; other parts are named."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -26,12 +26,12 @@ def text_of(content: Any) -> str:
 
 
 def messages(views: Iterable[Mapping[str, Any]], own: str, at: object) -> list[Json]:
-    """What a line says, without what says nothing.
+    """Return the messages of a line, without empty ones.
 
     Args:
-        views: Its chat messages.
-        own: Names the line; several messages of one are `own`, `own.1`, ...
-        at: When it was said, as far as the line tells.
+        views: The line's chat messages.
+        own: The line's id; several messages have `own`, `own.1`, ...
+        at: The line's time, if it has one.
     """
     said = [one for view in views if (one := _said(view)) is not None]
     return [

@@ -1,6 +1,6 @@
 """Lines of Claude Code's transcripts, as messages of Anthropic's API and as chat messages. Pure.
 
-Anthropic calls the form of these files internal: what is not known here is passed over.
+Anthropic calls the format of these files internal. Unknown lines are skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agent_memory.integrations.transcripts import chat
 from agent_memory.integrations.transcripts.own import parted, without_ours_in
 
 SPOKEN = ("user", "assistant")
-"""The types of the lines that hold messages."""
+"""The types of lines with messages."""
 
 _UNSAID = ("isMeta", "isCompactSummary", "isApiErrorMessage")
 _REMINDER = ("<system-reminder>", "</system-reminder>")
@@ -23,11 +23,11 @@ _COMMAND = re.compile(r"<((?:command|local-command|bash)-\w+)>")
 
 
 class Spoken(NamedTuple):
-    """The message of a line, without what a hook has put there.
+    """The message of a line, without hook output.
 
     Attributes:
-        whole: All of it.
-        said: What the user or the model says of it: without reminders and commands. None for what
+        whole: The whole message.
+        said: The user's or the model's part, without reminders and commands. None for messages that
             Claude Code writes in their name, such as a compaction's summary.
     """
 
@@ -36,7 +36,7 @@ class Spoken(NamedTuple):
 
 
 def spoken(line: Mapping[str, Any]) -> Spoken | None:
-    """The message of a line; None for a line that has none."""
+    """Return the message of a line; None if it has none."""
     message = mapping(line.get("message"))
     role, content = message.get("role"), message.get("content")
     if role not in SPOKEN or line.get("type") not in SPOKEN or not isinstance(content, str | list):
@@ -49,13 +49,13 @@ def spoken(line: Mapping[str, Any]) -> Spoken | None:
 
 
 def messages(line: Mapping[str, Any], place: str) -> list[Json]:
-    """What one line says: none, one, or a result of each tool and what the user said with them.
+    """Return the messages of a line: none, one, or each tool's result and the user's text.
 
-    Left out are a subagent's lines, thinking, and what nobody said. An image is named, not kept.
+    Leaves out subagents' lines, thinking, and generated text. Images are named, not stored.
 
     Args:
         line: The line.
-        place: Names the line where it has no id of its own.
+        place: The id of a line that has none.
     """
     found = spoken(line)
     if found is None or found.said is None or line.get("isSidechain"):
@@ -65,7 +65,7 @@ def messages(line: Mapping[str, Any], place: str) -> list[Json]:
 
 
 def _shown(content: Any) -> Any:
-    """A content whose texts are one, and whose results of tools are texts."""
+    """Merge the texts of a content, and convert tool results to text."""
     if isinstance(content, str):
         return content
     tools = [
@@ -77,7 +77,7 @@ def _shown(content: Any) -> Any:
 
 
 def _asked(content: Any) -> Any:
-    """A user's content without what Claude Code has put there; what is empty says nothing."""
+    """Return a user's content without Claude Code's additions."""
     if isinstance(content, str):
         return _typed(content)
     texts = [_typed(text) if (text := _text(block)) is not None else None for block in content]
@@ -94,14 +94,14 @@ def _text(block: object) -> str | None:
 
 
 def _typed(text: str) -> str:
-    """What a user has typed of a text."""
+    """Return the part of a text that a user typed."""
     rest = parted(text, *_REMINDER)[0]
     rest = text if rest == text else rest.strip()
     return "" if not rest.strip() or _is_command(rest.strip()) else rest
 
 
 def _is_command(text: str) -> bool:
-    """Whether all of a text is what Claude Code writes of a command that it ran by itself."""
+    """Return whether a text consists of Claude Code's output of local commands."""
     at = 0
     while found := _COMMAND.match(text, at):
         ends = f"</{found[1]}>"

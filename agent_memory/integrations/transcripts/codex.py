@@ -1,6 +1,6 @@
 """Lines of Codex's rollouts, as items of OpenAI's Responses API and as chat messages. Pure.
 
-A rollout is two logs in one: `response_item` is what the model exchanged, and is what is read.
+A rollout contains two logs. Only `response_item` lines, the exchange with the model, are read.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from agent_memory.integrations.transcripts import chat
 from agent_memory.integrations.transcripts.own import without_ours_in
 
 ITEM = "response_item"
-"""The type of the lines that hold items."""
+"""The type of lines with items."""
 
 _CALLS = ("function_call", "custom_tool_call")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
 _FIRST = ("message", "reasoning", "local_shell_call", "web_search_call", *_CALLS, *_RESULTS)
-"""Items that the first releases wrote, each as a line of its own."""
+"""Items that the first releases wrote as lines of their own."""
 
 _SCAFFOLD = re.compile(
     r"\s*(?:<(?:environment_context|user_instructions|permissions instructions|turn_aborted|skill|"
@@ -29,9 +29,9 @@ _SCAFFOLD = re.compile(
 
 
 def item_of(line: Mapping[str, Any]) -> tuple[str, Json]:
-    """The type of a line, and what it carries, without what a hook has put there.
+    """Return the type of a line and its payload, without hook output.
 
-    The first releases wrote items as they are.
+    The first releases wrote items without a wrapper.
     """
     payload = line.get("payload")
     if isinstance(payload, Mapping):
@@ -44,10 +44,10 @@ def item_of(line: Mapping[str, Any]) -> tuple[str, Json]:
 
 
 def is_said(item: Mapping[str, Any]) -> bool:
-    """Whether it is of the user or the model.
+    """Return whether an item is from the user or the model.
 
-    Codex itself writes in the user's name too (the environment, AGENTS.md); what it and hooks tell
-    is a developer's.
+    Codex also writes in the user's name (the environment, AGENTS.md). Its own text and that of
+    hooks has the role of a developer.
     """
     if item.get("role") == "user":
         return _SCAFFOLD.match(chat.text_of(item.get("content"))) is None
@@ -55,13 +55,13 @@ def is_said(item: Mapping[str, Any]) -> bool:
 
 
 def messages(line: Mapping[str, Any], place: str) -> list[Json]:
-    """What one line says: one message or none.
+    """Return the messages of a line: one or none.
 
-    Left out are reasoning and what nobody said. An image is named, not kept.
+    Leaves out reasoning and generated text. Images are named, not stored.
 
     Args:
         line: The line.
-        place: Names the line: a rollout gives its lines no ids.
+        place: The line's id: a rollout has none.
     """
     kind, item = item_of(line)
     if kind != ITEM or item.get("type") not in ("message", *_CALLS, *_RESULTS):

@@ -1,7 +1,7 @@
 """Lines of Cursor's agent transcripts, as chat messages. Pure.
 
-They tell neither ids nor times, and no results of tools: a call without its result is left out, and
-what is said beside it is kept.
+They have no ids, times or tool results. A call without its result is left out, and the text beside
+it is stored.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _QUERY = ("<user_query>", "</user_query>")
 
 
 def messages(line: Mapping[str, Any], place: str) -> list[Json]:
-    """What one line says: one message or none.
+    """Return the messages of a line: one or none.
 
     Args:
         line: The line.
-        place: Names the line.
+        place: The line's id.
     """
     role = line.get("role")
     if role not in ("user", "assistant"):

@@ -1,4 +1,4 @@
-"""The lines of a file, each within bounds; while it is being written, those that have ended."""
+"""Lines of a file with a size limit; only complete lines of a file that is being written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 LONGEST = 64 * 1024 * 1024
-"""Bytes of a line that is read; a longer one is passed over."""
+"""Maximum size of a line, in bytes; longer ones are skipped."""
 
 BOM = b"\xef\xbb\xbf"
 _CHUNK = 1024 * 1024
@@ -18,10 +18,10 @@ class Line(NamedTuple):
     """One line of a file.
 
     Attributes:
-        start: Where it begins, in bytes.
-        end: Where the next one begins.
-        raw: Its bytes; empty where it is longer than `LONGEST`.
-        is_ended: Whether its end is there yet.
+        start: Its offset in bytes.
+        end: The offset of the next line.
+        raw: Its bytes; empty if longer than `LONGEST`.
+        is_ended: Whether it is complete.
     """
 
     start: int
@@ -30,7 +30,7 @@ class Line(NamedTuple):
     is_ended: bool = True
 
     def record(self) -> dict[str, Any] | None:
-        """The JSON object that it holds; None where it holds none."""
+        """Return its JSON object; None if it has none."""
         try:
             found = json.loads(self.raw)
         except (ValueError, RecursionError):
@@ -39,11 +39,11 @@ class Line(NamedTuple):
 
 
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
-    """The lines of a file.
+    """Yield the lines of a file.
 
     Args:
         file: The file, at the beginning of a line.
-        start: Where that is, in bytes.
+        start: The offset of that line, in bytes.
     """
     while raw := file.readline(LONGEST + 1):
         length, is_ended, is_long = len(raw), raw.endswith(b"\n"), len(raw) > LONGEST
@@ -55,10 +55,10 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
 
 
 def lines_from(path: Path, offset: int) -> Iterator[Line]:
-    """The lines that are ended by now, from an offset on.
+    """Yield the complete lines from an offset on.
 
-    What has no end yet is left for the next time. A file that does not have a line's end right
-    before the offset is another one by now, and is read from its beginning.
+    An incomplete line is left for the next call. If no line ends at the offset, the file was
+    replaced, and is read from its beginning.
 
     Raises:
         OSError: The file cannot be read.

@@ -1,4 +1,4 @@
-"""`ExtractiveMemory`: facts out of what was said, each with its history."""
+"""`ExtractiveMemory`: facts extracted from messages, each with its history."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.extractive.block import ExtractiveMemory
-    from agent_memory.ltm_blocks.extractive.history.auditing import Change
-    from agent_memory.ltm_blocks.extractive.history.fact import Evidence, Fact
-    from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
-    from agent_memory.ltm_blocks.extractive.history.staleness import Stale, StalenessDetector
+    from agent_memory.ltm_blocks.extractive.history.fact import Evidence, Fact, ImportanceScorer
+    from agent_memory.ltm_blocks.extractive.history.history import Change
+    from agent_memory.ltm_blocks.extractive.history.likeness import Stale, StalenessDetector
 
 __all__ = [
     "Change",
@@ -28,15 +27,8 @@ if not TYPE_CHECKING:
         __name__,
         {
             ".block": ("ExtractiveMemory",),
-            ".history.auditing": ("Change",),
-            ".history.fact": (
-                "Evidence",
-                "Fact",
-            ),
-            ".history.scoring": ("ImportanceScorer",),
-            ".history.staleness": (
-                "Stale",
-                "StalenessDetector",
-            ),
+            ".history.history": ("Change",),
+            ".history.fact": ("Evidence", "Fact", "ImportanceScorer"),
+            ".history.likeness": ("Stale", "StalenessDetector"),
         },
     )

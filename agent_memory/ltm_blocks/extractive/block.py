@@ -1,4 +1,4 @@
-"""`ExtractiveMemory`: facts that a language model finds in what passed, and their history."""
+"""`ExtractiveMemory`: facts that a language model extracts from messages, and their history."""
 
 from __future__ import annotations
 
@@ -17,23 +17,20 @@ from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Sou
 from agent_memory.core.redaction import Redactor
 from agent_memory.errors import ModelRequired
 from agent_memory.ltm_blocks.base import FactBlock, Resources, record_id
-from agent_memory.ltm_blocks.choosing import FactChooser
-from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
-from agent_memory.ltm_blocks.extractive.history.staleness import Age, StalenessDetector
+from agent_memory.ltm_blocks.extractive.history.fact import ImportanceScorer
+from agent_memory.ltm_blocks.extractive.history.likeness import Age, StalenessDetector
+from agent_memory.ltm_blocks.llm_reranker import FactChooser
 from agent_memory.models.loading import load_litellm
 
 if TYPE_CHECKING:
+    from agent_memory.ltm_blocks.change_log import Following, Remembering
     from agent_memory.ltm_blocks.extractive.forms import Form
-    from agent_memory.ltm_blocks.extractive.history.auditing import Change
-    from agent_memory.ltm_blocks.extractive.history.claims import Claim
-    from agent_memory.ltm_blocks.extractive.history.coding import Recorded
+    from agent_memory.ltm_blocks.extractive.history.claims import Claim, Recorded
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
-    from agent_memory.ltm_blocks.extractive.history.staleness import Stale
-    from agent_memory.ltm_blocks.extractive.keeping import Keeper
-    from agent_memory.ltm_blocks.extractive.meanings import Meanings
+    from agent_memory.ltm_blocks.extractive.history.history import Change
+    from agent_memory.ltm_blocks.extractive.history.likeness import Stale
     from agent_memory.ltm_blocks.extractive.recalling import Remembered
-    from agent_memory.ltm_blocks.trails import Following
-    from agent_memory.ltm_blocks.versions import Remembering
+    from agent_memory.ltm_blocks.extractive.storage import Keeper, Meanings
     from agent_memory.models.llm import LLM
 
 logger = logging.getLogger(__name__)
@@ -43,35 +40,36 @@ _BY_WEIGHT: tuple[Role, ...] = ("tool", "assistant", "user")
 
 
 class ExtractiveMemory(FactBlock):
-    """Facts about the user, each with the words it rests on and the time in which it holds.
+    """Facts about the user, each with its source quotes and the time in which it holds.
 
-    One structured model call finds the facts of a batch and says what they have to do with those
-    known facts that it was shown; a second is made only where some come near to others. A fact
-    whose quote is not in the message that it names is refused by code, and so is mere courtesy.
-    Nothing is overwritten: what holds, and what was known when, follows from all that was claimed;
-    see docs/facts.md.
+    One structured model call finds the facts of a batch and relates them to the known facts that it
+    was shown. A second call is made only where some are near others. Code refuses a fact whose
+    quote is not in the named message, and small talk. Nothing is overwritten: the current facts,
+    and those known at any time, follow from all claims; see docs/facts.md.
 
     Attributes:
-        roles: Whose messages facts may come from. What user and assistant say is shown to the model
-            in any case, so that "yes, the second" can be understood; what tools say only where they
-            are named here.
-        overrule: Whether what one role says may change what a weightier one said. The user's word
-            weighs most, then the assistant's, then that of tools.
-        prompt: Instructions of your own; `{categories}` (or `{fields}`) in them becomes the list.
-        model: Another litellm model than the configured one.
-        profile: A pydantic model to fill, field by field, in place of free facts; or where it is,
-            as "module.Name". Each field needs a default.
-        categories: Keep facts of these categories only.
-        refuse_categories: Keep none of these.
-        min_confidence: What the model is less sure of is refused.
-        redact: Runs over each text before it is stored or sent to the model: a `Redactor`, or a
-            function, or where that is, as "module.name".
-        scorer: What counts how much in recalling.
-        staleness: Which facts are too old, or too much alike, to be recalled.
-        ttl: For a category, how long after they were last said (or after their end) its facts are
-            recalled.
-        superseded: Whether facts that do not hold any more are recalled too, marked so.
-        choose: Has a model say which facts bear on a message, once they are ranked.
+        roles: Roles whose messages may yield facts. The model sees messages of user and assistant
+            in
+            any case, so that "yes, the second" can be understood; it sees tool results only if the
+            role is named here.
+        overrule: Whether any role may change a weightier role's fact. The user's word has the
+            highest weight, then the assistant's, then that of tools.
+        prompt: Your own instructions; `{categories}` (or `{fields}`) is replaced by the list.
+        model: A litellm model other than the configured one.
+        profile: A pydantic model to fill, field by field, instead of free facts, or its location as
+            "module.Name". Each field needs a default.
+        categories: Store only facts of these categories.
+        refuse_categories: Store no facts of these categories.
+        min_confidence: Minimum confidence of the model.
+        redact: Redacts each text before it is stored or sent to the model: a `Redactor`, a
+            function,
+            or its location as "module.name".
+        scorer: Weights of the recall score.
+        staleness: Detects facts that are too old, or too similar to others, to be recalled.
+        ttl: By category, how long facts are recalled after they were last stated (or after their
+            end).
+        superseded: Whether to recall superseded facts too, marked as such.
+        choose: An LLM reranker for the facts.
     """
 
     kind: Literal["extractive"] = "extractive"
@@ -123,9 +121,8 @@ class ExtractiveMemory(FactBlock):
             load_litellm()
 
     def bind(self, resources: Resources) -> Self:
-        from agent_memory.ltm_blocks.extractive.history.coding import recorded
-        from agent_memory.ltm_blocks.trails import Following
-        from agent_memory.ltm_blocks.versions import Remembering
+        from agent_memory.ltm_blocks.change_log import Following, Remembering
+        from agent_memory.ltm_blocks.extractive.history.claims import recorded
 
         bound = super().bind(resources)
         bound._remembering, bound._compared = Remembering(lambda one: len(one.facts)), None
@@ -134,17 +131,16 @@ class ExtractiveMemory(FactBlock):
         return bound
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Find the facts of one session's entries, and tie them to what is known.
+        """Extract the facts of one session's entries and relate them to known ones.
 
         Raises:
             ModelRequired: No language model is configured.
             ModelError: The model failed; nothing was changed.
         """
-        from agent_memory.ltm_blocks.extractive.absorbing import Absorbing
-        from agent_memory.ltm_blocks.extractive.asking import ask, bearing
+        from agent_memory.ltm_blocks.extractive.extraction import Absorbing, ask, bearing
         from agent_memory.ltm_blocks.extractive.forms import version_of
         from agent_memory.ltm_blocks.extractive.history.claims import Batch
-        from agent_memory.ltm_blocks.extractive.history.drafting import Rules
+        from agent_memory.ltm_blocks.extractive.history.findings import Rules
         from agent_memory.ltm_blocks.extractive.history.sources import sources
 
         llm, form = self._llm(), self._chosen()
@@ -164,7 +160,7 @@ class ExtractiveMemory(FactBlock):
         place, seen = (self.name, scope.owner), [fact.id for fact in known]
         facts_of = partial(self._facts_of, scope.owner)
         absorbing = Absorbing(llm, form, rules, self._meanings, place, facts_of, seen)
-        # one after the other for each user: what is new depends on what is known
+        # one at a time for each user: new facts depend on known ones
         with self.resources.locked(record_id("facts", self.name, scope.owner)):
             journal = self._follower.read(scope.owner, without=span)
             claims, refused = absorbing.claims(found, shown, journal)
@@ -199,7 +195,7 @@ class ExtractiveMemory(FactBlock):
         return with_pinned(found, kept, scope, limit)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
-        """As `Block.outdated`: each fact that rests on the message was superseded since."""
+        """Return the messages whose facts are all superseded; see `Block.outdated`."""
         since = self._known(scope.owner).outdated(datetime.now(UTC))
         return {source: since[source] for source in sources if source in since}
 
@@ -217,7 +213,7 @@ class ExtractiveMemory(FactBlock):
         return [LeftOut(recall, why[recall.id]) for recall in near]
 
     def _hidden(self, known: Remembered, now: datetime) -> dict[int, str]:
-        """The places of the facts that are not recalled, with the why."""
+        """Return the facts that are not recalled, by place, each with the reason."""
         current = set(known.current(now))
         hidden = {
             place: f"it does not hold any more ({fact.why or 'over'})"
@@ -247,7 +243,7 @@ class ExtractiveMemory(FactBlock):
         self._keeper.delete(scope)
 
     def validate_import(self, record: Record) -> Record:
-        from agent_memory.ltm_blocks.extractive.validation import check_record, with_own_vector
+        from agent_memory.ltm_blocks.extractive.storage import check_record, with_own_vector
 
         check_record(record)
         return with_own_vector(record, self.resources)
@@ -297,13 +293,13 @@ class ExtractiveMemory(FactBlock):
         return [fact for fact in before if fact.id not in left]
 
     def audit(self, scope: Scope) -> list[Change]:
-        from agent_memory.ltm_blocks.extractive.history.auditing import changes
+        from agent_memory.ltm_blocks.extractive.history.history import changes
 
         journal = self._keeper.read(scope.owner)
         return changes(self.name, self._all(journal.claims), journal)
 
     def _current(self, owner: str, *, without: Span) -> list[Fact]:
-        """The facts that are current, without what comes from messages that are absorbed anew."""
+        """Return the current facts, without those of messages that are absorbed again."""
         now = datetime.now(UTC)
         facts = self._facts_of(owner, self._follower.read(owner, without).claims)
         return [fact for fact in facts if fact.is_current(now)]
@@ -314,7 +310,7 @@ class ExtractiveMemory(FactBlock):
         return facts_of(claims, block=self.name, weights=self._weights, known_at=known_at)
 
     def _facts_of(self, owner: str, claims: Sequence[Claim]) -> list[Fact]:
-        """What claims of an owner add up to, all of them."""
+        """Return all facts that an owner's claims add up to."""
         kept = self._added_up.last(owner)
         if kept is not None and kept[0] == claims:
             return kept[1]
@@ -323,10 +319,10 @@ class ExtractiveMemory(FactBlock):
         return facts
 
     def _known(self, owner: str) -> Remembered:
-        """An owner's facts, ready to be recalled."""
+        """Return an owner's facts, prepared for recall."""
         from agent_memory.ltm_blocks.extractive.recalling import Remembered
 
-        version = self._keeper.version(owner)  # before what it is of: that may be newer
+        version = self._keeper.version(owner)  # read before the records, which may be newer
         known = self._remembering.get(owner, version)
         if known is None:
             journal = self._follower.read(owner)
@@ -364,20 +360,20 @@ class ExtractiveMemory(FactBlock):
 
     @property
     def _keeper(self) -> Keeper:
-        from agent_memory.ltm_blocks.extractive.keeping import Keeper
+        from agent_memory.ltm_blocks.extractive.storage import Keeper
 
         return Keeper(self.resources.store, self.name)
 
     @property
     def _follower(self) -> Keeper:
-        """One that reads anew only what changed; what it gives is kept, and for nobody else."""
-        from agent_memory.ltm_blocks.extractive.keeping import Keeper
+        """Return a keeper that reads only changes, for recall only."""
+        from agent_memory.ltm_blocks.extractive.storage import Keeper
 
         return Keeper(self.resources.store, self.name, self._following)
 
     @property
     def _meanings(self) -> Meanings:
-        from agent_memory.ltm_blocks.extractive.meanings import Meanings
+        from agent_memory.ltm_blocks.extractive.storage import Meanings
         from agent_memory.models.embedders.best_effort import BestEffort
 
         if self._compared is None:

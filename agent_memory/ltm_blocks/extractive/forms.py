@@ -1,4 +1,4 @@
-"""What a model is asked to find in a batch, and the form of its answer."""
+"""Extraction forms: the prompt for a batch and the form of its answer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Protocol, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, field_validator
 
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
 from agent_memory.ltm_blocks.extractive.history.claims import Kind, Relation
+from agent_memory.ltm_blocks.extractive.history.findings import Candidate
 
 NONE: Mapping[int, str] = {}
 """No known facts."""
@@ -18,7 +18,7 @@ _UNKNOWN = {
     "default", "pattern", "minLength", "maxLength", "minItems", "maxItems", "multipleOf",
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
 }  # fmt: skip
-"""What providers refuse in a schema that they enforce. It is checked when the answer is here."""
+"""Keywords that providers refuse in an enforced schema. The answer is validated locally."""
 
 CATEGORIES = (
     "identity", "family", "home", "work", "education", "health", "preference", "possession",
@@ -28,7 +28,7 @@ CATEGORIES = (
 MANY_VALUED = frozenset(
     ("family", "preference", "possession", "plan", "event", "decision", "other")
 )
-"""Of these a user has many at a time."""
+"""Categories in which a user has many facts at a time."""
 
 WHERE = """\
 Where it stands
@@ -116,7 +116,7 @@ def _plain(schema: Any) -> Any:
 
 
 def _asked_for(schema: dict[str, Any]) -> None:
-    """Ask for every field, in words that no provider refuses."""
+    """Require every field, and drop keywords that providers refuse."""
     told = schema.get("properties", {})
     told.update({name: _plain(part) for name, part in told.items()})
     schema["required"] = list(told)
@@ -129,16 +129,16 @@ class AnswerPart(BaseModel):
 
 
 def clamped(value: float) -> float:
-    """A confidence between 0 and 1; of 100 where it is above 1."""
+    """Return a confidence between 0 and 1; values above 1 count as percentages."""
     return min(1.0, max(0.0, value if value <= 1 else value / 100))
 
 
 Day = Annotated[str, Field(coerce_numbers_to_str=True)]
-"""A date as a model gives it, a year without quotes too."""
+"""A date as a model gives it; a year may be a number."""
 
 
 def one_of(*known: str, other: str) -> BeforeValidator:
-    """Makes what is none of some words another."""
+    """Return a validator that replaces unknown words by `other`."""
 
     def folded(value: Any) -> str:
         word = value.strip().casefold() if isinstance(value, str) else other
@@ -156,11 +156,11 @@ def _many(value: Any) -> Any:
 
 
 Numbers = Annotated[list[int], BeforeValidator(_many)]
-"""Places in a list; a model may give one by itself."""
+"""Numbers in a list; a model may give a single one."""
 
 
 class Dated(AnswerPart):
-    """What every finding has: where it stands, and when it was."""
+    """The common fields of findings: source and time."""
 
     message: int
     quote: str = Field(min_length=1)
@@ -187,10 +187,10 @@ class Finding(Dated):
 
 
 class Form(Protocol):
-    """What is asked for.
+    """An extraction form.
 
     Attributes:
-        compares: Whether a finding says what it has to do with what is known.
+        compares: Whether a finding states its relation to known facts.
     """
 
     compares: bool
@@ -206,12 +206,12 @@ class Form(Protocol):
         ...
 
     def found(self, answer: BaseModel, known: Mapping[int, str] = NONE) -> list[Candidate]:
-        """What an answer tells, of facts that were shown by these numbers too."""
+        """Return the findings of an answer; `known` maps the shown numbers of facts to ids."""
         ...
 
 
 def version_of(form: Form) -> str:
-    """Names a prompt and its form; another prompt has another."""
+    """Return the version of a prompt and its form."""
     return record_id(form.prompt, form.schema.__name__)[:8]
 
 
@@ -219,9 +219,8 @@ class FactForm:
     """Facts as sentences.
 
     Args:
-        prompt: Instructions of one's own; None for `PROMPT`. `{categories}` in them becomes the
-            list.
-        categories: The categories to keep; none for `CATEGORIES`.
+        prompt: Your own instructions; None for `PROMPT`. `{categories}` is replaced by the list.
+        categories: The categories to store; empty for `CATEGORIES`.
     """
 
     compares = True
@@ -229,7 +228,7 @@ class FactForm:
     def __init__(self, prompt: str | None, categories: Sequence[str] = ()) -> None:
         listed = list(dict.fromkeys([*(categories or CATEGORIES), "other"]))
         own = (prompt or PROMPT).replace("{categories}", ", ".join(listed))
-        example = () if prompt else (EXAMPLE,)  # it shows what the prompt asks for
+        example = () if prompt else (EXAMPLE,)  # it fits only the default prompt
         self.prompt = "\n".join((own, WHERE, KNOWN, *example))
         category = Field(default="other", json_schema_extra={"enum": [*listed]})
         finding: Any = create_model("Finding", __base__=Finding, category=(str, category))

@@ -1,9 +1,10 @@
-"""A pydantic model as the form of what is to be known of a user, filled field by field."""
+"""A pydantic model as a profile of a user, filled field by field."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, time
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -16,10 +17,13 @@ from pydantic import (
     create_model,
 )
 
+from agent_memory.core.timestamps import BEGINNING
 from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.extractive.forms import NONE, WHERE, Dated
-from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
+from agent_memory.ltm_blocks.extractive.history.findings import Candidate, Draft
+from agent_memory.ltm_blocks.extractive.history.likeness import key_of
 
 PROMPT = """\
 Fill a profile of the user from the numbered messages, field by field. Give a fact for each value
@@ -32,20 +36,20 @@ _MANY = (list, set, frozenset)
 
 
 class _Filled(Dated):
-    """What is told of each field's value."""
+    """The common fields of every field's value."""
 
     corrects: bool = False
 
 
 class ProfileForm:
-    """The fields of a profile.
+    """The extraction form of a profile.
 
     Args:
-        profile: The model; each field needs a default, for what is not known yet.
-        prompt: Instructions of one's own; `{fields}` in them becomes the list of fields.
+        profile: The model; each field needs a default for unknown values.
+        prompt: Your own instructions; `{fields}` is replaced by the list of fields.
 
     Raises:
-        ConfigError: A field has no default, or there is none.
+        ConfigError: A field has no default, or the model has no fields.
     """
 
     compares = False
@@ -55,11 +59,11 @@ class ProfileForm:
         if bare:
             raise ConfigError(
                 f"The field {bare[0]!r} of the profile {profile.__name__} has no default. Give "
-                "each field one, such as None: nothing is known of a user at first."
+                "each field one, such as None, for values that are unknown."
             )
         self.profile = profile
         if not profile.model_fields:
-            raise ConfigError(f"The profile {profile.__name__} has no fields. Give it some.")
+            raise ConfigError(f"The profile {profile.__name__} has no fields. Add some.")
         self._items = {name: _item(field) for name, field in _fields(profile)}
         told = "\n".join(
             f"{name}: {field.description or field.title or name.replace('_', ' ')}"
@@ -72,10 +76,12 @@ class ProfileForm:
         return [self._found(one) for one in getattr(answer, "facts", ())]
 
     def filled(self, facts: Sequence[Fact]) -> BaseModel:
-        """The profile with the values of the facts that hold; fields of none keep their default."""
+        """Return the profile with the values of the facts that
+        hold; other fields keep their default.
+        """
         values: dict[str, Any] = {}
         for fact in facts:
-            if fact.field not in self._items:  # the profile has changed since
+            if fact.field not in self._items:  # the profile was changed since
                 continue
             if self._items[fact.field][1]:
                 values[fact.field] = fact.value
@@ -94,7 +100,7 @@ class ProfileForm:
         )  # fmt: skip
 
     def _fits(self, field: str, value: Any, alone: bool) -> bool:
-        """Whether the profile, with what it checks by itself, takes the value."""
+        """Return whether the profile's own validation accepts the value."""
         try:
             self.profile.model_validate({field: value if alone else [value]}, by_name=True)
         except ValidationError:
@@ -112,7 +118,7 @@ class ProfileForm:
         }
 
         def of_field(answer: Any) -> Any:
-            """Checked by its own field alone: of a union, what fits none is told of each."""
+            """Validate by its own field's type: a union would report the errors of every member."""
             kind = kinds.get(str(answer.get("field"))) if isinstance(answer, dict) else None
             return answer if kind is None else kind.model_validate(answer)
 
@@ -130,7 +136,7 @@ def _answer_fields(name: str, annotation: Any) -> dict[str, Any]:
 
 
 def _item(field: Any) -> tuple[Any, bool]:
-    """What one value of a field is, and whether the field holds one at a time."""
+    """Return the type of one value of a field, and whether the field has one value at a time."""
     options = [field.annotation]
     if get_origin(field.annotation) in (Union, UnionType):
         options = [one for one in get_args(field.annotation) if one is not type(None)]
@@ -143,9 +149,80 @@ def _item(field: Any) -> tuple[Any, bool]:
 
 
 def _shown(value: Any, plain: Any) -> str:
-    """A value in words; of a time what people say of it, without the seconds."""
+    """Return a value in words; a time without its seconds."""
     if isinstance(value, datetime):
         return value.isoformat(" ", "minutes")
     if isinstance(value, time):
         return value.isoformat("minutes")
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+
+def settle_fields(
+    drafts: Sequence[Draft],
+    facts: Sequence[Fact],
+    current: Collection[str],
+    weights: Mapping[str, int],
+) -> tuple[list[Claim], int]:
+    """Return the claims of drafts for fields, related to known facts, and the number of echoes.
+
+    No model is needed: a field with one value at a time holds the one that began last.
+    """
+    holders = [
+        _Holder(fact.id, fact.field, fact.value, weights.get(fact.role, 0), fact.periods[0][0])
+        for fact in facts
+        if fact.id in current
+    ]
+    settled: list[Claim] = []
+    echoes = 0
+    for draft in drafts:
+        claim = draft.claim
+        own = _Holder(claim.id, claim.field, claim.value, weights.get(claim.role, 0), claim.begins)
+        of_field = sorted((one for one in holders if one.field == own.field), key=_order)
+        # a field with one value at a time can only repeat its last value
+        near = [one for one in (of_field[-1:] if claim.alone else of_field) if one.says(own)]
+        if near and claim.begins is None:  # only the end is known
+            claim = replace(claim, links=(Link("end", near[-1].fact),))
+        elif near:
+            if own.weight < near[-1].weight:
+                echoes += 1
+                continue
+            claim = replace(claim, fact=near[-1].fact)
+        elif draft.corrects:
+            wrong = of_field if claim.alone else _denied(claim, of_field)
+            claim = replace(claim, links=tuple(Link("contradict", one.fact) for one in wrong))
+        if claim.fact == claim.id:
+            holders.append(own)
+        settled.append(claim)
+    return settled, echoes
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A value of a field."""
+
+    fact: str
+    field: str | None
+    value: Any
+    weight: int
+    begin: datetime | None
+
+    def says(self, other: _Holder) -> bool:
+        """Return whether it has the other's value, and begins no later."""
+        return self.value == other.value and (
+            other.begin is None or (self.begin or BEGINNING) <= other.begin
+        )
+
+
+def _denied(claim: Claim, items: Sequence[_Holder]) -> Sequence[_Holder]:
+    """Return the item that a correction denies: the only one, or
+    the only one it names; else none.
+    """
+    if len(items) == 1:
+        return items
+    quote = f" {key_of(claim.quote)} "
+    named = [one for one in items if f" {key_of(str(one.value))} " in quote]
+    return named if len(named) == 1 else []
+
+
+def _order(holder: _Holder) -> tuple[int, datetime]:
+    return holder.weight, holder.begin or BEGINNING

@@ -1,4 +1,4 @@
-"""Which of an owner's facts bear on a question, in one documented score."""
+"""Ranking of an owner's facts for a question, in one documented score."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ import numpy as np
 from agent_memory.core.lazy import made_once
 from agent_memory.core.records import Recall, Source
 from agent_memory.core.text import terms
-from agent_memory.ltm_blocks.extractive.history.fact import Fact, rendered
-from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
-from agent_memory.ltm_blocks.extractive.history.staleness import Stale, StalenessDetector, last_said
-from agent_memory.retrieval.encoding import encoding_of
+from agent_memory.ltm_blocks.extractive.history.fact import Fact, ImportanceScorer, rendered
+from agent_memory.ltm_blocks.extractive.history.likeness import Stale, StalenessDetector, last_said
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.texts import TextIndex
+from agent_memory.retrieval.vectors import encoding_of
 
 _SECONDS_A_DAY = 86_400
 _OVERTAKEN = ("updated", "ended", "contradicted")
@@ -29,8 +28,8 @@ class Remembered:
     """The facts of one owner at one version.
 
     Args:
-        facts: All facts, superseded ones too.
-        vectors: (n, dimension) what each means, of unit length; no columns without an embedder.
+        facts: All facts, including superseded ones.
+        vectors: (n, dimension) of unit length; (n, 0) without an embedder.
     """
 
     def __init__(self, facts: Sequence[Fact], vectors: np.ndarray) -> None:
@@ -41,11 +40,11 @@ class Remembered:
         self._duplicates: tuple[list[int], list[Stale]] = ([], [])
 
     def current(self, now: datetime) -> list[int]:
-        """The places of the facts that are current."""
+        """Return the places of the current facts."""
         return [place for place, fact in enumerate(self.facts) if fact.is_current(now)]
 
     def outdated(self, now: datetime) -> dict[Source, datetime]:
-        """The messages of which no fact holds still, and when the last of the news came."""
+        """Return the messages whose facts are all superseded, with the time of the last change."""
         since: dict[Source, datetime] = {}
         holding: set[Source] = set()
         for fact in self.facts:
@@ -59,20 +58,20 @@ class Remembered:
     def stale(
         self, now: datetime, detector: StalenessDetector, ttl: Mapping[str, timedelta]
     ) -> list[Stale]:
-        """Those of the current ones that are not worth recalling."""
+        """Return the current facts that are not worth recalling."""
         places = self.current(now)
         aged = detector.aged([self.facts[place] for place in places], now, ttl)
         gone = {one.fact.id for one in aged}
         fresh = [place for place in places if self.facts[place].id not in gone]
         known = self._duplicates
-        if known[0] != fresh:  # what is current changes rarely
+        if known[0] != fresh:  # the set of current facts changes rarely
             facts = [self.facts[place] for place in fresh]
             known = self._duplicates = fresh, detector.duplicates(facts, self._vectors[fresh])
         return aged + known[1]
 
     @made_once
     def distinct(self) -> list[float]:
-        """For each fact how rare its words are among all facts, 0 to 1."""
+        """Return each fact's rarity of words among all facts, 0 to 1."""
         said = [set(terms(fact.text)) for fact in self.facts]
         holding = Counter(term for some in said for term in some)
         most = math.log(1 + len(said))
@@ -84,11 +83,11 @@ class Remembered:
         ]
 
     def age_days(self, place: int, now: datetime) -> float:
-        """Days since a fact was last said."""
+        """Return the days since a fact was last stated."""
         return (now.timestamp() - self._said_at[place]) / _SECONDS_A_DAY
 
     def relevance(self, query: Query) -> np.ndarray:
-        """Return for each fact the probability that it has to do with a question."""
+        """Return the probability that each fact is relevant to a question."""
         return self._index.relevance(query)
 
 
@@ -101,16 +100,16 @@ def recalls(
     limit: int,
     recalled: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Recall]:
-    """The best of some of an owner's facts, best first.
+    """Return the best of some of an owner's facts, best first.
 
     Args:
         known: The owner's facts.
-        places: Of those that may be recalled.
-        query: The question; None for what is worth knowing in general.
-        scorer: Weighs what speaks for each.
-        now: When they are recalled.
-        limit: So many at most.
-        recalled: By the facts' ids, how many contexts had each.
+        places: Places of the eligible facts.
+        query: The question; None to rank in general.
+        scorer: The weights.
+        now: The time of the recall.
+        limit: Maximum number.
+        recalled: By fact id, the number of contexts that had it.
     """
     relevance = (known.relevance(query) if query else np.zeros(len(known.facts))).tolist()
 

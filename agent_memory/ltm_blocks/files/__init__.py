@@ -1,4 +1,4 @@
-"""`FileMemory`: files under /memories, as the Claude memory tool knows them."""
+"""`FileMemory`: files under /memories, as in the Claude memory tool."""
 
 from __future__ import annotations
 

@@ -1,34 +1,43 @@
-"""`FileMemory`: files that a model keeps under /memories, as the Claude memory tool has them."""
+"""`FileMemory`: a model's files under /memories, as in the Claude memory tool."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from pydantic import AfterValidator, Field, ImportString
+from pydantic import AfterValidator, ImportString
 
 from agent_memory.core.forms import Form, Name
+from agent_memory.core.idempotency import check_version, version_of
 from agent_memory.core.messages import Message
+from agent_memory.core.ranges import Duration, Positive
 from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.core.redaction import Redactor
 from agent_memory.core.tools import Tool
-from agent_memory.core.versions import check_version, version_of
 from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.base import ManualBlock
-from agent_memory.ltm_blocks.files.commands import DESCRIPTION, ROOT, FileCommand, commands_under
-from agent_memory.ltm_blocks.files.editing import check_text, inserted, replaced, viewed
+from agent_memory.ltm_blocks.files.commands import (
+    DESCRIPTION,
+    PROFILES,
+    ROOT,
+    FileCommand,
+    commands_under,
+)
 from agent_memory.ltm_blocks.files.paths import (
     above,
     as_stored,
     below,
+    check_text,
     checked_path,
     checked_root,
+    inserted,
     is_there,
     listed,
+    replaced,
+    viewed,
 )
-from agent_memory.ltm_blocks.files.replies import PROFILES
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget
 
 
@@ -50,36 +59,36 @@ class _StoredForm(Form):
 
 
 class FileMemory(ManualBlock):
-    """Files that a model writes and looks up by itself, with a tool or as Claude's memory; per
-    user. Nothing of them is recalled: the model looks where it wants to.
+    """Files of a user that a model writes and reads by itself, with a tool or as Claude's memory.
 
-    A file goes with its user, not with the session in which it was written.
+    They are not recalled: the model reads them when it needs them. A file is deleted with its user,
+    not with the session in which it was written.
 
     Attributes:
-        profile: Whose words replies have: Anthropic's Python SDK's, or its public description's.
-        max_files: So many a user can have.
-        max_chars: So many characters each can have.
-        max_total_chars: So many all together can have.
-        root: The directory that all paths begin with.
-        ttl: How long after it was written last a file is there; the next change of one erases it.
-        redact: Runs over what is written before it is kept, as the memory's own `redact`.
+        profile: Wording of the replies: Anthropic's Python SDK, or its public description.
+        max_files: Maximum number of files of a user.
+        max_chars: Maximum characters of a file.
+        max_total_chars: Maximum characters of all files together.
+        root: The directory of all paths.
+        ttl: Lifetime of a file after its last write; the next change erases expired files.
+        redact: Redacts texts before they are stored; see the memory's own `redact`.
     """
 
     kind: Literal["files"] = "files"
     profile: Literal["sdk", "doc"] = "sdk"
-    max_files: int = Field(default=500, gt=0)
-    max_chars: int = Field(default=100_000, gt=0)
-    max_total_chars: int = Field(default=1_000_000, gt=0)
+    max_files: Positive = 500
+    max_chars: Positive = 100_000
+    max_total_chars: Positive = 1_000_000
     root: Annotated[str, AfterValidator(checked_root)] = ROOT
-    ttl: Annotated[timedelta, Field(gt=timedelta())] | None = None
+    ttl: Duration | None = None
     redact: Redactor | ImportString[Callable[[str], str]] | None = None
 
     def open(self, scope: Scope) -> Files:
-        """The files of a user, or of a session without one."""
+        """Return the files of a user, or of a session without a user."""
         return Files(KeyedRecords(self.resources, self.name, scope, "user"), self)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """Nothing: the model looks into its files by itself."""
+        """Return nothing: the model reads its files itself."""
         return []
 
     def all_kept(self, scope: Scope) -> list[Recall]:
@@ -90,7 +99,7 @@ class FileMemory(ManualBlock):
         ]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget a file by its path; files come from no messages."""
+        """Forget a file by its path. Files come from no messages."""
         files = self.open(scope)
         if not isinstance(what, str) or what not in files.paths():
             return []
@@ -112,21 +121,21 @@ class FileMemory(ManualBlock):
         return [Tool(self.name, told, commands_under(self.root), run)]
 
     def redacted(self, text: str) -> str:
-        """A text as it is to be kept."""
+        """Return a text after redaction."""
         check_text(text)
         text = self.resources.redact(text)
         return text if self.redact is None else self.redact(text)
 
 
 class Files:
-    """The files of one user; made by `User.files`.
+    """The files of one user; `User.files` returns it.
 
-    Paths are /memories and below. The six commands of the memory tool give the text that the model
-    is to read, and raise `ToolRefused` with the text of what went wrong; nothing changed then.
+    Paths are /memories and below. The six commands of the memory tool return the reply for the
+    model. They raise `ToolRefused` with the reply for an error; nothing changed then.
 
     Args:
-        keyed: Where they are kept.
-        limits: What the block allows, and how it puts things.
+        keyed: Their records.
+        limits: The block, which holds limits and wording.
     """
 
     def __init__(self, keyed: KeyedRecords, limits: FileMemory) -> None:
@@ -135,14 +144,14 @@ class Files:
         self._say = PROFILES[limits.profile]
 
     def paths(self) -> list[str]:
-        """The paths of all files, in order."""
+        """Return the paths of all files, sorted."""
         return sorted(map(self._shown, self._all()))
 
     def read(self, path: str) -> str:
-        """The text of a file.
+        """Return the text of a file.
 
         Raises:
-            ToolRefused: There is no such file.
+            ToolRefused: The file does not exist.
         """
         path = self._path(path)
         return self._found(
@@ -150,22 +159,22 @@ class Files:
         ).text
 
     def version(self, path: str) -> str:
-        """The version of a file: another one after each change of its text.
+        """Return the version of a file, which changes with its text.
 
         Raises:
-            ToolRefused: There is no such file.
+            ToolRefused: The file does not exist.
         """
         return version_of(self.read(path))
 
     def view(self, path: str, view_range: Sequence[int] | None = None) -> str:
-        """Show a directory, two levels deep, or a file with its lines numbered.
+        """Show a directory two levels deep, or a file with its lines numbered.
 
         Args:
-            path: Either.
-            view_range: Of a file, only the lines from the first to the second; -1 is the end.
+            path: A directory or a file.
+            view_range: The first and last line of a file to show; -1 is the end.
 
         Raises:
-            ToolRefused: There is no such path, or the range is none.
+            ToolRefused: The path does not exist, or the range is invalid.
         """
         path = self._path(path)
         files = self._all()
@@ -177,10 +186,10 @@ class Files:
         raise ToolRefused(self._say.missing.format(path=self._shown(path)))
 
     def create(self, path: str, file_text: str) -> str:
-        """Make a new file, and the directories that it is in.
+        """Create a file and its directories.
 
         Raises:
-            ToolRefused: There is something already, or no room.
+            ToolRefused: The path exists, or there is no room.
         """
         path = self._path(path)
         kept = self._limits.redacted(file_text)
@@ -192,16 +201,16 @@ class Files:
         return self._say.created.format(path=self._shown(path)) + _said(kept != file_text)
 
     def write(self, path: str, file_text: str, *, expected: str | None = None) -> None:
-        """Have a file say this, whatever it said; it is made if need be.
+        """Write a file's text, creating the file if needed.
 
         Args:
             path: The file.
-            file_text: What it is to say.
-            expected: Its `version` as it was read: write it only if it is that yet.
+            file_text: The new text.
+            expected: The `version` that was read: the file is written only if it still has it.
 
         Raises:
-            ToolRefused: It is a directory, or there is no room; nothing was written.
-            VersionConflict: It is another version by now, or gone; nothing was written.
+            ToolRefused: The path is a directory, or there is no room; nothing was written.
+            VersionConflict: The file has another version, or is gone; nothing was written.
         """
         path = self._path(path)
         file_text = self._limits.redacted(file_text)
@@ -216,11 +225,12 @@ class Files:
             self._put(name, path, file_text)
 
     def str_replace(self, path: str, old_str: str, new_str: str) -> str:
-        """Replace a text that a file holds once.
+        """Replace a text that occurs once in a file.
 
         Raises:
-            ToolRefused: There is no such file, it holds the text not at all or more than once, or
-                there is no room.
+            ToolRefused: The file does not exist, the text does not occur exactly once, or there is
+                no
+                room.
         """
         say = self._say
         return self._edit(
@@ -231,10 +241,10 @@ class Files:
         )
 
     def insert(self, path: str, insert_line: int, insert_text: str) -> str:
-        """Insert lines into a file, behind a line; 0 is the beginning.
+        """Insert lines into a file after a line; 0 is the beginning.
 
         Raises:
-            ToolRefused: There is no such file or line, or no room.
+            ToolRefused: The file or line does not exist, or there is no room.
         """
         say = self._say
         return self._edit(
@@ -245,15 +255,15 @@ class Files:
         )
 
     def delete(self, path: str, *, expected: str | None = None) -> str:
-        """Delete a file, or a directory with all that is in it.
+        """Delete a file, or a directory with everything in it.
 
         Args:
-            path: Either.
-            expected: Of a file its `version` as it was read: delete it only if it is that yet.
+            path: A file or a directory.
+            expected: The `version` of a file that was read: it is deleted only if it still has it.
 
         Raises:
-            ToolRefused: There is no such path, or it is the root.
-            VersionConflict: It is another version by now; nothing was deleted.
+            ToolRefused: The path does not exist, or is the root.
+            VersionConflict: The file has another version; nothing was deleted.
         """
         path = self._path(path)
         self._keep_root(path, "delete")
@@ -268,14 +278,13 @@ class Files:
         return self._say.deleted.format(path=self._shown(path))
 
     def rename(self, old_path: str, new_path: str) -> str:
-        """Give a file or a directory another path.
+        """Rename a file or a directory.
 
-        A file has its old path or its new one, whatever happens in between, and so has each file
-        of a directory.
+        Each file has either its old or its new path at any time, also within a directory.
 
         Raises:
-            ToolRefused: There is no such path, something is at the other already, or one of them
-                is the root or within the other.
+            ToolRefused: The path does not exist, the new one exists, or one of them is the root or
+                within the other.
         """
         old_path, new_path = self._path(old_path), self._path(new_path)
         self._keep_root(old_path, "rename")
@@ -300,14 +309,14 @@ class Files:
             self._keyed.clear()
 
     def _shown(self, path: str) -> str:
-        """A path as it is stored, as it is said."""
+        """Return a stored path as users see it."""
         return self._limits.root + path.removeprefix(ROOT)
 
     def _path(self, path: str) -> str:
         return as_stored(path, self._limits.root)
 
     def _all(self, *, erase: bool = False) -> dict[str, Record]:
-        """The files that are there by their paths; with `erase` others are erased."""
+        """Return the current files by path; with `erase`, erase expired ones."""
         ttl, records = self._limits.ttl, self._keyed.all()
         if ttl is not None:
             since = datetime.now(UTC) - ttl
@@ -331,7 +340,7 @@ class Files:
         return reply + _said(kept != text)
 
     def _put(self, name: str, path: str, text: str) -> None:
-        # its id stays when it is renamed: one write, after which it is at the new path only
+        # a rename keeps the id: one write moves the file
         self._keyed.put(name, text, {"id": name, "path": path}, with_session=False)
 
     def _keep_root(self, path: str, verb: str) -> None:
@@ -341,7 +350,7 @@ class Files:
             )
 
     def _found(self, files: Mapping[str, Record], path: str, missing: str, folder: str) -> Record:
-        """The file of a path; else what is to be said."""
+        """Return the file of a path, or raise the reply for an error."""
         if path not in files:
             what = folder if is_there(files, path) else missing
             raise ToolRefused(what.format(path=self._shown(path)))
@@ -350,7 +359,7 @@ class Files:
     def _check_directories(self, files: Mapping[str, Record], path: str) -> None:
         if one := next((one for one in above(path) if one in files), None):
             said = self._shown(one)
-            raise ToolRefused(f"The path {said} is a file, so that nothing can be put below it.")
+            raise ToolRefused(f"The path {said} is a file and cannot contain other files.")
 
     def _check_new(self, files: Mapping[str, Record], path: str) -> None:
         if is_there(files, path):
@@ -358,38 +367,38 @@ class Files:
         self._check_directories(files, path)
         if len(files) >= self._limits.max_files:
             raise ToolRefused(
-                f"There are {len(files)} files, and no more are kept. Delete some that are not "
-                "needed any more."
+                f"There are {len(files)} files, which is the maximum. Delete some that are no "
+                "longer needed."
             )
 
     def _check_room(self, files: Mapping[str, Record], path: str, text: str) -> None:
         limits = self._limits
         if len(text) > limits.max_chars:
             raise ToolRefused(
-                f"{path} would have {len(text)} characters, and at most {limits.max_chars} are "
-                "kept. Nothing was changed. Shorten it, or write several files."
+                f"{path} would have {len(text)} characters; the maximum is {limits.max_chars}. "
+                "Nothing was changed. Shorten it, or write several files."
             )
         total = len(text) + sum(len(file.text) for one, file in files.items() if one != path)
         if total > limits.max_total_chars:
             raise ToolRefused(
-                f"All files together would have {total} characters, and at most "
-                f"{limits.max_total_chars} are kept. Nothing was changed. Delete or shorten some."
+                f"All files together would have {total} characters; the maximum is "
+                f"{limits.max_total_chars}. Nothing was changed. Delete or shorten some."
             )
 
 
 def _said(redacted: bool) -> str:
-    return "\nPersonal data or secrets in it were replaced before it was kept." if redacted else ""
+    return "\nPersonal data or secrets in it were replaced before saving." if redacted else ""
 
 
 def run_command(files: Files, command: Mapping[str, Any] | str | None) -> str:
-    """Run a command of the memory tool as a model gave it, once it is checked.
+    """Validate and run a model's command of the memory tool.
 
     Args:
-        files: Whose files.
-        command: A mapping with `command` and what that takes, or its JSON.
+        files: The files.
+        command: A mapping with `command` and its arguments, or its JSON.
 
     Raises:
-        ToolRefused: It is none, or it cannot be done; the sentence is for the model.
+        ToolRefused: The command is invalid or fails; the message is for the model.
     """
     tool = Tool("memory", DESCRIPTION, FileCommand, lambda _, asked: _run(files, asked))
     return tool.call(Scope(), command)

@@ -1,21 +1,15 @@
-"""Paths of files under /memories: checked, brought to the one form that names a file, and listed.
-
-What a path may hold is listed, rather than what it may not: letters, digits and marks of any
-script, spaces and plain punctuation. That leaves out whatever is, encodes or looks like a slash, a
-backslash or a dot, and whatever cannot be seen.
-"""
+"""Paths under /memories, and the text of a file: views and edits. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from unicodedata import category, normalize
 
 from agent_memory.core.limits import quoted
 from agent_memory.errors import ToolRefused
-from agent_memory.ltm_blocks.files.commands import ROOT
-from agent_memory.ltm_blocks.files.replies import Replies
+from agent_memory.ltm_blocks.files.commands import ROOT, Replies
 
 MAX_CHARS = 1_000
 MAX_SEGMENT_BYTES = 255
@@ -34,8 +28,10 @@ _STAND_FOR_MORE = re.compile(r"[./\\%\u2044]")
 
 
 def checked_path(text: str) -> str:
-    """The one form of a path: both spellings of an accented letter (NFC, NFD) name the same file,
-    as do "/memories/notes" and "/memories/notes/".
+    """Return the normalized form of a path.
+
+    Both spellings of an accented letter (NFC, NFD) name the same file, as do "/memories/notes" and
+    "/memories/notes/".
 
     Raises:
         ToolRefused: It is not /memories or below, or could be taken for another path.
@@ -58,10 +54,10 @@ def checked_path(text: str) -> str:
 
 
 def as_stored(path: str, root: str) -> str:
-    """The one form of a path that is said below a root of one's own.
+    """Return the stored form of a path under a custom root.
 
     Raises:
-        ToolRefused: As for `checked_path`.
+        ToolRefused: See `checked_path`.
     """
     if root == ROOT:
         return checked_path(path)
@@ -77,17 +73,17 @@ def _check(segment: str, shown: str) -> None:
     for char in segment:
         if not _allowed(char):
             raise ToolRefused(
-                f"Path {shown} holds {char!a}, which no path may. Use letters, digits, "
+                f"Path {shown} contains {char!a}, which is not allowed. Use letters, digits, "
                 "spaces and plain punctuation."
             )
     if segment in ("", "."):
-        raise ToolRefused(f"Path {shown} holds an empty part or a single dot. Leave it out.")
+        raise ToolRefused(f"Path {shown} contains an empty part or a single dot. Remove it.")
     if not segment.strip(". "):
         raise ToolRefused(f"Path {shown} would escape /memories directory")
     if segment != segment.strip(" ") or category(segment[0])[0] == "M":
-        raise ToolRefused(f"Path {shown} holds a part that begins or ends with what is not seen.")
+        raise ToolRefused(f"Path {shown} has a part with an invisible first or last character.")
     if len(segment.encode()) > MAX_SEGMENT_BYTES:
-        raise ToolRefused(f"Path {shown} holds a part of over {MAX_SEGMENT_BYTES} bytes.")
+        raise ToolRefused(f"Path {shown} has a part of over {MAX_SEGMENT_BYTES} bytes.")
 
 
 def _allowed(char: str) -> bool:
@@ -101,34 +97,34 @@ def _allowed(char: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    """A path as a reply can show it: what is not seen is spelt out."""
+    """Return a path for a reply, with invisible characters escaped."""
     short = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in short)
 
 
 def below(paths: Iterable[str], path: str) -> list[str]:
-    """The paths that are the path itself, or below it."""
+    """Return the paths that equal the path or are below it."""
     return [one for one in paths if one == path or one.startswith(f"{path}/")]
 
 
 def above(path: str) -> Iterator[str]:
-    """The directories that a path is in, the root left out."""
+    """Yield the directories of a path, except the root."""
     while (path := path.rpartition("/")[0]) not in (ROOT, ""):
         yield path
 
 
 def is_there(paths: Iterable[str], path: str) -> bool:
-    """Whether a path is a file or a directory. The root always is one."""
+    """Return whether a path is a file or a directory. The root always exists."""
     return path == ROOT or bool(below(paths, path))
 
 
 def listed(say: Replies, path: str, sizes: Mapping[str, int]) -> str:
-    """A directory, with what is in it and in the directories in it.
+    """Return a listing of a directory, two levels deep.
 
     Args:
-        say: How to say it.
+        say: The replies.
         path: The directory.
-        sizes: Of all files, by path, in bytes. A directory has the size of all that is below it.
+        sizes: Sizes of all files by path, in bytes. A directory has the total of its files.
     """
     shown: Counter[tuple[str, ...]] = Counter()
     directories = set()
@@ -148,7 +144,7 @@ def listed(say: Replies, path: str, sizes: Mapping[str, int]) -> str:
 
 
 def human_size(say: Replies, size: int) -> str:
-    """A number of bytes as people read it, such as 512B, 1.5K or 2M."""
+    """Return a size in readable form, such as 512B, 1.5K or 2M."""
     unit = min((size.bit_length() - 1) // 10, len(_UNITS) - 1) if size else 0
     number = size / 1024**unit
     whole = unit == 0 or (say.round_sizes and number.is_integer())
@@ -156,15 +152,124 @@ def human_size(say: Replies, size: int) -> str:
 
 
 def checked_root(given: str) -> str:
-    """The directory that all paths of a user are to begin with.
+    """Validate a custom root of all paths.
 
     Raises:
-        ValueError: It can be none.
+        ValueError: It is not a valid root.
     """
     root = given.rstrip("/")
     if not _ROOT.fullmatch(root):
         raise ValueError(
-            f"{given!r} can be no root. Give a path such as /notes: up to 8 names of ASCII "
+            f"{given!r} is not a valid root. Give a path such as /notes: up to 8 names of ASCII "
             "letters, digits, _ and -, each after a slash."
         )
     return root
+
+
+MAX_LINES = 999_999
+_AROUND = 2
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def check_text(text: str) -> None:
+    """Refuse a text that UTF-8 cannot represent.
+
+    Raises:
+        ToolRefused: It contains a lone surrogate, or is not a text.
+    """
+    if not isinstance(text, str):
+        raise ToolRefused(f"The text is {quoted(text)}. Give a text.")
+    if _SURROGATE.search(text):
+        raise ToolRefused("The text contains a lone surrogate, which files cannot hold. Remove it.")
+
+
+def viewed(say: Replies, path: str, text: str, view_range: Sequence[int] | None) -> str:
+    """Return a text with its lines numbered: all, or those of a range.
+
+    Args:
+        say: The replies.
+        path: The file's path.
+        text: The file's text.
+        view_range: The first and last line, both included; -1 for the end.
+
+    Raises:
+        ToolRefused: There are too many lines, or the range is invalid.
+    """
+    lines = text.split("\n")
+    if len(lines) > MAX_LINES:
+        raise ToolRefused(say.too_many_lines.format(path=path))
+    first, last = 1, len(lines)
+    if view_range is not None:
+        if (
+            not isinstance(view_range, list | tuple)
+            or [type(one) for one in view_range] != [int, int]
+            or view_range[1] < -1
+        ):
+            raise ToolRefused(
+                f"Invalid `view_range` parameter: {quoted(view_range)}. Give two line "
+                "numbers, the first and the last; -1 as the last is the end of the file."
+            )
+        first = max(view_range[0], 1)
+        last = last if view_range[1] == -1 else view_range[1]
+    return _with_excerpt(say.content.format(path=path), lines, first, last)
+
+
+def replaced(say: Replies, path: str, text: str, old: str, new: str) -> tuple[str, str]:
+    """Replace a text that occurs once.
+
+    Returns:
+        The file's new text, and the reply: the lines around the change.
+
+    Raises:
+        ToolRefused: It does not occur exactly once, or an argument is not a text.
+    """
+    check_text(old)
+    check_text(new)
+    if not old:
+        raise ToolRefused("`old_str` is empty. Give the text to replace, or use insert.")
+    count = text.count(old)
+    if not count:
+        raise ToolRefused(say.not_found.format(old_str=old, path=path))
+    if count > 1:
+        raise ToolRefused(say.not_unique.format(old_str=old, lines=_lines_of(text, old)))
+    place = text.index(old)
+    after = text[:place] + new + text[place + len(old) :]
+    changed = text.count("\n", 0, place) + 1
+    lines = after.split("\n")
+    first = max(changed - _AROUND, 1)
+    return after, _with_excerpt(say.replaced.format(path=path), lines, first, changed + _AROUND)
+
+
+def inserted(say: Replies, path: str, text: str, line: int, added: str) -> tuple[str, str]:
+    """Insert lines after a line; 0 is the beginning. The file then ends with a line feed.
+
+    Returns:
+        The file's new text, and the reply.
+
+    Raises:
+        ToolRefused: The line does not exist, or the argument is not a text.
+    """
+    check_text(added)
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    if type(line) is not int or not 0 <= line <= len(lines):
+        raise ToolRefused(say.bad_line.format(line=quoted(line), last=len(lines)))
+    lines.insert(line, added.rstrip("\n"))
+    after = "\n".join(lines)
+    return after if after.endswith("\n") else f"{after}\n", say.inserted.format(path=path)
+
+
+def _with_excerpt(what: str, lines: Sequence[str], first: int, last: int) -> str:
+    shown = enumerate(lines[first - 1 : last], first)
+    return f"{what}\n" + "\n".join(f"{number:6d}\t{line}" for number, line in shown)
+
+
+def _lines_of(text: str, old: str) -> str:
+    """Return the lines on which each occurrence begins; occurrences may overlap."""
+    lines, place, line = [], -1, 1
+    while (found := text.find(old, place + 1)) >= 0:
+        line += text.count("\n", max(place, 0), found)
+        lines.append(str(line))
+        place = found
+    return ", ".join(lines)

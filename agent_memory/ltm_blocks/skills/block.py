@@ -15,6 +15,7 @@ from pydantic import Field, PrivateAttr, field_validator
 
 from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Recall, Scope, Span
 from agent_memory.core.text import last_break
 from agent_memory.core.tools import Arguments, Tool
@@ -30,25 +31,25 @@ _RECALLED = 4_000
 _READABLE = 24
 
 
-_SEARCHED = 0.2  # share of `min_relevance` that a search of skills asks
+_SEARCHED = 0.2  # factor of `min_relevance` for a search of skills
 
 
 class SkillMemory(ManualBlock):
-    """Skills: those of everybody, which people put into a folder, and those of a user's own.
+    """Shared skills, which people put into a folder, and users' own skills.
 
-    A model and `User.skills` of a user save only that user's own. They go with their user,
-    and those of a session without a user with the session.
+    A model and `User.skills` save only the user's own. These are deleted with their user; those of
+    a session without a user are deleted with the session.
 
     Attributes:
-        folder: Where the files lie. It is made when the first is saved.
-        max_skills: So many a user can have of their own.
-        max_bytes: So long a file can be.
+        folder: The folder of the files. The first save creates it.
+        max_skills: Maximum number of a user's own skills.
+        max_bytes: Maximum size of a file.
     """
 
     kind: Literal["skills"] = "skills"
     folder: Path
-    max_skills: int = Field(default=200, gt=0)
-    max_bytes: int = Field(default=100_000, gt=0)
+    max_skills: Positive = 200
+    max_bytes: Positive = 100_000
 
     _library: Library | None = PrivateAttr(default=None)
     _embedder: BestEffort = PrivateAttr()
@@ -60,7 +61,7 @@ class SkillMemory(ManualBlock):
         try:
             return value.expanduser()
         except RuntimeError as error:
-            raise ConfigError(f"{value}: {error} Give the folder's whole path.") from None
+            raise ConfigError(f"{value}: {error} Give the folder's full path.") from None
 
     @property
     def selective(self) -> bool:
@@ -74,13 +75,13 @@ class SkillMemory(ManualBlock):
         return self._library
 
     def bind(self, resources: Resources) -> Self:
-        """As `Block.bind`.
+        """Bind; see `Block.bind`.
 
         Raises:
             ConfigError: `folder` is a file.
         """
         if os.path.isfile(self.folder):
-            raise ConfigError(f"{self.folder} is a file. Name a folder, which need not be there.")
+            raise ConfigError(f"{self.folder} is a file. Give a folder; it need not exist.")
         bound = super().bind(resources)
         bound._library = Library(self.folder.absolute(), self.max_bytes)
         bound._embedder = BestEffort(lambda: resources.embedders(None))
@@ -88,11 +89,13 @@ class SkillMemory(ManualBlock):
         return bound
 
     def open(self, scope: Scope) -> Skills:
-        """The skills that a user sees, or a session without one; with neither everybody's."""
+        """Return the skills that a user sees, or a session without a user; with neither, the shared
+        ones.
+        """
         return Skills(self, scope)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """The skills that bear on the message, best first; none without one."""
+        """Return the skills relevant to the message, best first; none without a message."""
         question = message.text().strip() if message else ""
         found = self.ranked(self.owner(scope), self.open(scope).all(), question)
         return [self._recall(skill, score) for skill, score, is_near in found if is_near][:limit]
@@ -100,8 +103,9 @@ class SkillMemory(ManualBlock):
     def ranked(
         self, owner: str | None, skills: Sequence[Skill], question: str
     ) -> list[tuple[Skill, float, bool]]:
-        """The skills of those that an owner sees that have something in common with a question,
-        best first: each with its score, and whether it bears on the question by itself.
+        """Return the skills that match a question, best first.
+
+        Each has its score, and whether it is relevant on its own.
         """
         if not skills:
             self._indexes.drop(owner or "")
@@ -122,30 +126,30 @@ class SkillMemory(ManualBlock):
         return [replace(self._recall(one, 0.0), created_at=_changed_at(one)) for one in own]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget a user's own skill by its name; skills come from no messages."""
+        """Forget a user's own skill by its name. Skills come from no messages."""
         if not isinstance(what, str) or all(one.id != what for one in self.all_kept(scope)):
             return []
         self.open(scope).delete(what)
         return [what]
 
     def delete(self, scope: Scope) -> None:
-        """Forget a user's own skills, or a session's. Those of everybody stay."""
+        """Delete a user's own skills, or a session's. Shared ones stay."""
         if scope.session_id is not None:
             scope = Scope(None, scope.session_id, scope.after)
         owner = self.owner(scope)
         if owner is not None and not scope.after:
             self._indexes.drop(owner)
-            with self.changing(owner):  # else what is being saved would come back
+            with self.changing(owner):  # a concurrent save would bring its skill back
                 self.library.clear(owner)
 
     def problems(self, resources: Resources) -> Sequence[str]:
-        """The files that are broken, everybody's and all owners'."""
+        """Return the broken files, shared ones and all owners'."""
         owners = [None, *self.library.owners()]
         found = (str(broken) for owner in owners for broken in self.library.seen(owner).broken)
         return list(dict.fromkeys(found))
 
     def owner(self, scope: Scope) -> str | None:
-        """Whose own skills a scope's are, as the library names owners; None for everybody's."""
+        """Return the library's name of a scope's owner; None for shared skills."""
         if not scope.is_somebodys:
             return None
         readable = re.sub(r"[^a-z0-9]+", "-", str(scope.user_id or scope.session_id).lower())
@@ -153,7 +157,7 @@ class SkillMemory(ManualBlock):
         return f"{readable[:_READABLE]}-{digest}".lstrip("-")
 
     def changing(self, owner: str | None) -> AbstractContextManager[None]:
-        """While an owner's skills are changed: nobody else changes them meanwhile."""
+        """Hold the lock on an owner's skills."""
         return self.resources.locked(record_id("skills", self.name, owner))
 
     def tools(self) -> Sequence[Tool]:
@@ -188,7 +192,7 @@ class SkillMemory(ManualBlock):
     def _find(self, scope: Scope, asked: Find) -> str:
         found = self.open(scope).search(asked.query)
         if not found:
-            return "No skill bears on this."
+            return "No skill is relevant to this."
         return compact_json(
             [
                 {"name": skill.name, "description": skill.description, "tags": list(skill.tags)}
@@ -200,13 +204,13 @@ class SkillMemory(ManualBlock):
         skill = self.open(scope).load(asked.name)
         if skill is None:
             raise ToolRefused(
-                f"There is no skill {quoted(asked.name)}. {self.name}_find finds names."
+                f"There is no skill {quoted(asked.name)}. Find names with {self.name}_find."
             )
         return rendered(skill)
 
     def _save(self, scope: Scope, asked: Save) -> str:
-        if not scope.is_somebodys:  # everybody's skills are for people to write
-            raise ToolRefused("There is neither a user nor a session that the skill could be of.")
+        if not scope.is_somebodys:  # only people write shared skills
+            raise ToolRefused("The skill would have no owner: there is no user and no session.")
         skills = self.open(scope)
         old = skills.load(asked.name) or Skill(asked.name, "")
         steps, tags = tuple(asked.steps), old.tags if asked.tags is None else tuple(asked.tags)
@@ -223,7 +227,7 @@ class SkillMemory(ManualBlock):
 
 
 def _changed_at(skill: Skill) -> datetime | None:
-    """When its file was written last; None where it is gone by now."""
+    """Return the time of its file's last change; None if the file is gone."""
     try:
         assert skill.path is not None, "it was read from a file"
         return datetime.fromtimestamp(skill.path.stat().st_mtime, UTC)
@@ -232,19 +236,19 @@ def _changed_at(skill: Skill) -> datetime | None:
 
 
 class Find(Arguments):
-    """What `skills_find` takes."""
+    """Arguments of `skills_find`."""
 
     query: str = Field(min_length=1, max_length=2_000, description="The task, in words.")
 
 
 class Load(Arguments):
-    """What `skills_load` takes."""
+    """Arguments of `skills_load`."""
 
     name: str = Field(min_length=1, max_length=64, description="The skill's name.")
 
 
 class Save(Arguments):
-    """What `skills_save` takes."""
+    """Arguments of `skills_save`."""
 
     name: str = Field(
         min_length=1,
@@ -262,13 +266,13 @@ class Save(Arguments):
 
 
 class Skills:
-    """The skills of one user, with those of everybody; made by `User.skills`.
+    """The skills of one user together with the shared ones; `User.skills` returns it.
 
-    Without anybody it is the skills of everybody, and what is saved is everybody's.
+    Without a user or session it holds the shared skills, and saves shared skills.
 
     Args:
-        block: Whose skills.
-        scope: Who sees them.
+        block: The block.
+        scope: The user or session that sees them.
     """
 
     def __init__(self, block: SkillMemory, scope: Scope) -> None:
@@ -278,37 +282,37 @@ class Skills:
         self._owner = block.owner(scope)
 
     def all(self) -> list[Skill]:
-        """All skills, by name."""
+        """Return all skills, by name."""
         return [skill for _, skill in sorted(self._seen().skills.items())]
 
     def load(self, name: str) -> Skill | None:
-        """A skill by its name; None where there is none, or its file is broken."""
+        """Return a skill by its name; None if it does not exist or its file is broken."""
         return self._seen().skills.get(text_of("name", name))
 
     def tagged(self, *tags: str) -> list[Skill]:
-        """The skills that have all of these tags, in upper or lower case."""
+        """Return the skills that have all of these tags; case is ignored."""
         wanted = {text_of("A tag", tag).casefold() for tag in tags}
         return [one for one in self.all() if wanted <= {tag.casefold() for tag in one.tags}]
 
     def search(self, query: str, limit: int = 10) -> list[Skill]:
-        """The skills that have most in common with a query, by words and meaning, best first."""
+        """Return the skills that match a query best, by words and meaning, best first."""
         question, most = text_of("query", query).strip(), how_many("limit", limit)
         return [
             skill for skill, _, _ in self._block.ranked(self._owner, self.all(), question)[:most]
         ]
 
     def broken(self) -> list[BrokenSkill]:
-        """The files that cannot be read as skills, each with its line and what to do."""
+        """Return the files that are not valid skills, each with its line and remedy."""
         return self._seen().broken
 
     def save(self, skill: Skill) -> Skill:
-        """Write a skill, in place of the one of its name. The last who writes it wins.
+        """Write a skill, replacing one of the same name. The last write wins.
 
         Returns:
-            The skill as it was saved: without blanks around its texts, with its `path`.
+            The skill as saved: with its texts stripped, and its `path`.
 
         Raises:
-            InvalidInput: It cannot be saved, there are too many, or everybody's has its name;
+            InvalidInput: It cannot be saved, there are too many, or a shared skill has its name;
                 nothing was written.
             SessionDeleting: The session is being deleted; nothing was written.
             StoreUnavailable: The folder cannot be written.
@@ -329,7 +333,7 @@ class Skills:
         tags: Sequence[str] = (),
         body: str = "",
     ) -> Skill:
-        """As `save`, of a skill's parts: see `Skill`."""
+        """Save a skill given by its parts; see `save` and `Skill`."""
         for given, what in ((steps, "steps"), (tags, "tags")):
             if not isinstance(given, list | tuple) or not all(isinstance(x, str) for x in given):
                 raise InvalidInput(f"{what} is {quoted(given)}. Give a list of texts.")
@@ -338,8 +342,9 @@ class Skills:
         return self.save(Skill(name, description, tuple(steps), tuple(tags), body))
 
     def delete(self, name: str) -> bool:
-        """Remove a skill's file; whether there was one. Everybody's are left to whoever opened
-        everybody's. Idempotent.
+        """Remove a skill's file, and return whether it existed. Idempotent.
+
+        Shared skills are removed only through a handle on the shared skills.
         """
         with self._block.changing(self._owner):
             return self._library.drop(self._owner, text_of("name", name))
@@ -350,22 +355,22 @@ class Skills:
     def _check(self, name: str, owner: str) -> None:
         if name in self._library.read(None).skills:
             raise InvalidInput(
-                f"The skill {name!r} is everybody's, and only people change it. Take another name."
+                f"The skill {name!r} is shared, and only people change it. Use another name."
             )
         own, most = self._library.read(owner), self._block.max_skills
         if name not in own.skills and len(own.skills) + len(own.broken) >= most:
             raise InvalidInput(
-                f"There are {most} skills, and no more are kept. Delete some that are not needed "
-                "any more."
+                f"There are {most} skills, which is the maximum. Delete some that are no longer "
+                "needed."
             )
 
     def _stands(self) -> bool:
-        """Whether the session is there yet, if the skills are its own."""
+        """Return whether the session still exists, if the skills belong to one."""
         session_id = self._session_id
         return session_id is None or bool(self._block.resources.store.existing([session_id]))
 
     def _begin(self) -> None:
-        """Begin the session, if the skills are its own, so that its deletion takes them along."""
+        """Create the session, if the skills belong to one, so that its deletion removes them."""
         if self._session_id is not None and not self._stands():
             self._block.resources.store.append(self._session_id, [], None)
 

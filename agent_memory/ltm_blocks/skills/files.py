@@ -1,36 +1,224 @@
-"""One skill file: its bytes as a `Skill`, or what is wrong with them and where; and back. Pure.
-
-    ---
-    name: deploy
-    description: Roll a release out. Use when someone asks to ship.
-    tags: [ops]
-    steps:
-    - Run the tests.
-    - Tag the release.
-    ---
-
-    What else there is to say, as Markdown.
-
-Anthropic's Agent Skills (SKILL.md) are such files. Without `steps` the numbered list at the top of
-the Markdown counts as steps; only headings may stand before it.
-"""
+"""Skill files: YAML front matter and Markdown, parsed and rendered. Pure."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import yaml
 
 from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.skills.front_matter import FrontMatter, Unreadable, as_yaml
 from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill
+
+_MAX_DEPTH = 20
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_OTHER_BREAK = re.compile("[\x85\u2028\u2029]")
+_QUOTES = "Put a text in quotes if it contains ': ' or ' #', or begins with a sign."
+
+
+class Unreadable(InvalidInput):
+    """A file is not a valid skill.
+
+    Args:
+        line: The line.
+        problem: The problem and its remedy.
+    """
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(problem)
+        self.line = line
+
+
+class FrontMatter:
+    """Keys, values and their lines.
+
+    Args:
+        text: The YAML.
+        line: The line of the file before it.
+
+    Raises:
+        Unreadable: It is not a mapping in plain YAML.
+    """
+
+    def __init__(self, text: str, line: int) -> None:
+        self._text = text
+        self._before = line
+        self._values: dict[str, yaml.Node] = {}
+        self._loader: _Loader | None = None
+        try:
+            self._loader = _Loader(text)
+            root = self._loader.get_single_node()
+        except yaml.MarkedYAMLError as error:
+            raise self._refused(error) from None
+        except yaml.reader.ReaderError as error:
+            problem = "This line contains a control character. Remove it."
+            raise Unreadable(self._line(error.position), problem) from None
+        if root is not None and not isinstance(root, yaml.MappingNode):
+            raise Unreadable(
+                self._line_of(root), "This is not a line of the form `name: value`. Make it one."
+            )
+        for key, value in root.value if root is not None else ():
+            if not isinstance(key, yaml.ScalarNode):
+                raise Unreadable(self._line_of(key), "This key is not a word. Use a word.")
+            if key.value in self._values:
+                problem = f"`{key.value}` is repeated here. Keep one of them."
+                raise Unreadable(self._line_of(key), problem)
+            self._values[key.value] = value
+
+    def text(self, key: str) -> str:
+        """Return a text as written; "2024" and "yes" are texts here.
+
+        Raises:
+            Unreadable: It is missing, or empty, or not a text.
+        """
+        node = self._values.get(key)
+        if node is None:
+            problem = f"`{key}` is missing. Add a line `{key}: ...` below this one."
+            raise Unreadable(self._before, problem)
+        if not isinstance(node, yaml.ScalarNode):
+            raise Unreadable(self._line_of(node), f"`{key}` is not a text. {_QUOTES}")
+        if not node.value.strip():
+            raise Unreadable(self._line_of(node), f"`{key}` is empty. Write it after the colon.")
+        return str(node.value)
+
+    def texts(self, key: str) -> tuple[str, ...] | None:
+        """Return a list of texts; None if the key is missing.
+
+        Raises:
+            Unreadable: It is not a list of texts.
+        """
+        node = self._values.get(key)
+        if node is None:
+            return None
+        if isinstance(node, yaml.ScalarNode) and not node.value:
+            return ()
+        if not isinstance(node, yaml.SequenceNode):
+            problem = f"`{key}` is not a list. Put each item on its own line, after a dash."
+            raise Unreadable(self._line_of(node), problem)
+        for item in node.value:
+            if not isinstance(item, yaml.ScalarNode):
+                problem = f"This item of `{key}` is not a text. {_QUOTES}"
+                raise Unreadable(self._line_of(item), problem)
+        return tuple(str(item.value) for item in node.value)
+
+    def others(self, known: Collection[str]) -> dict[str, Any]:
+        """Return the values of all other keys.
+
+        Raises:
+            Unreadable: A value is invalid, such as 2024-02-31.
+        """
+        return {key: self._value(node) for key, node in self._values.items() if key not in known}
+
+    def line(self, key: str) -> int:
+        """Return the line of a key's value."""
+        return self._line_of(self._values[key])
+
+    def _value(self, node: yaml.Node) -> Any:
+        assert self._loader is not None
+        try:
+            return self._loader.construct_document(node)
+        except yaml.MarkedYAMLError as error:
+            raise self._refused(error) from None
+        except (ValueError, OverflowError):  # a date or number that does not exist
+            problem = "This is not a valid value. Put it in quotes."
+            raise Unreadable(self._line_of(node), problem) from None
+
+    def _refused(self, error: yaml.MarkedYAMLError) -> Unreadable:
+        mark = error.problem_mark or error.context_mark
+        line = self._line(mark.index) if mark is not None else self._before
+        if isinstance(error, _NotPlain):
+            return Unreadable(line, str(error.problem))
+        since = ""
+        if error.context_mark is not None and self._line(error.context_mark.index) != line:
+            since = f", in what begins in line {self._line(error.context_mark.index)}"
+        return Unreadable(line, f"This is not YAML: {error.problem}{since}. {_QUOTES}")
+
+    def _line_of(self, node: yaml.Node) -> int:
+        return self._line(node.start_mark.index)
+
+    def _line(self, index: int) -> int:
+        # YAML counts more characters as line ends than editors do
+        return self._before + 1 + self._text.count("\n", 0, index)
+
+
+def as_yaml(values: Mapping[str, Any]) -> str:
+    """Return keys and values as readable YAML.
+
+    Raises:
+        InvalidInput: YAML cannot represent a value.
+    """
+    try:
+        return yaml.dump(
+            dict(values),
+            Dumper=_Dumper,
+            default_flow_style=False,
+            allow_unicode=True,
+            sort_keys=False,
+            width=float("inf"),
+        )
+    except yaml.representer.RepresenterError as error:
+        raise InvalidInput(
+            f"YAML cannot represent {error.args[1]!r}. Use texts, numbers, lists and dicts."
+        ) from None
+
+
+class _NotPlain(yaml.MarkedYAMLError):
+    """YAML with more than texts, lists and mappings."""
+
+
+class _Loader(yaml.SafeLoader):
+    """A `yaml.SafeLoader` for plain YAML only."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        problem = _problem(event, self._depth)
+        if problem is not None:
+            raise _NotPlain(problem=problem, problem_mark=event.start_mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def _problem(event: Any, depth: int) -> str | None:
+    if event.anchor is not None:
+        return "Anchors and aliases (& and *) are not supported. Write the value out."
+    if event.tag is not None:
+        return "Tags (!) are not supported. Remove it, or put the text in quotes."
+    if depth == _MAX_DEPTH:
+        return f"This is nested more than {_MAX_DEPTH} deep. Flatten it."
+    if isinstance(event, yaml.ScalarEvent) and _SURROGATE.search(event.value):
+        return "This text contains half of a surrogate pair. Write the whole character."
+    return None
+
+
+class _Dumper(yaml.SafeDumper):
+    """A `yaml.SafeDumper` without aliases, and with block style for texts of several lines."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    if _OTHER_BREAK.search(text):  # unescaped, they would be read as blanks
+        style = '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _text_node)
+
 
 _FENCE = "---"
 _KEYS = ("name", "description", "tags", "steps")
 _NAMED = "up to 64 of a-z, 0-9 and -, with no - first, and not a device's name, such as con"
-# a device of Windows is one with any ending
+# Windows device names are reserved with any extension
 _NAME = re.compile(r"(?!(?:con|prn|aux|nul|com[0-9]|lpt[0-9])\Z)[a-z0-9][a-z0-9-]{0,63}")
 _ITEM = re.compile(r"[0-9]{1,9}[.)][ \t]+(?=\S)")
 _OTHER_BLOCK = re.compile(r"[#>`~*+-]")
@@ -38,11 +226,11 @@ _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 
 
 def parse(data: bytes, file: str) -> Skill | BrokenSkill:
-    """What a file says.
+    """Parse a file.
 
     Args:
         data: Its bytes.
-        file: What it is called, should it be broken.
+        file: Its name for errors.
     """
     try:
         return _parsed(_decoded(data))
@@ -51,7 +239,7 @@ def parse(data: bytes, file: str) -> Skill | BrokenSkill:
 
 
 def render(skill: Skill) -> bytes:
-    """A skill that is `checked` as a file, which `parse` reads as the same skill."""
+    """Render a `checked` skill as a file; `parse` returns the same skill."""
     said = {
         "name": skill.name,
         "description": skill.description,
@@ -64,33 +252,35 @@ def render(skill: Skill) -> bytes:
 
 
 def checked(skill: Skill, max_bytes: int) -> Skill:
-    """A skill as a file gives it back: without blanks around its texts, and without empty ones.
+    """Return a skill as a file restores it: with texts stripped, and without empty ones.
 
     Raises:
-        InvalidInput: No file of that length can say it.
+        InvalidInput: A file of that length cannot represent it.
     """
     if not isinstance(skill, Skill):
         raise InvalidInput(f"The skill is {quoted(skill)}. Give a Skill.")
     if isinstance(skill.steps, str) or isinstance(skill.tags, str):
         raise InvalidInput('Steps and tags are lists of texts, such as ["Run the tests."].')
     if not isinstance(skill.name, str) or not _NAME.fullmatch(skill.name):
-        raise InvalidInput(f"{quoted(skill.name)} is no name for a skill: it has to be {_NAMED}.")
+        raise InvalidInput(f"{quoted(skill.name)} is not a skill name. Use {_NAMED}.")
     skill = _tidy(skill)
     if not skill.description:
-        raise InvalidInput("A skill needs a description: what it does, and when to use it.")
+        raise InvalidInput(
+            "The description is missing. Say what the skill does and when to use it."
+        )
     data = render(skill)
     if len(data) > max_bytes:
         raise InvalidInput(
-            f"The skill {skill.name!r} takes {len(data)} bytes; at most {max_bytes} are kept. "
-            "Shorten it, or make several of it."
+            f"The skill {skill.name!r} takes {len(data)} bytes; the maximum is {max_bytes}. "
+            "Shorten it, or split it."
         )
     read = parse(data, skill.name)
     if isinstance(read, BrokenSkill):
         raise InvalidInput(f"The skill {skill.name!r} cannot be saved. {read.problem}")
     if read != skill:
         raise InvalidInput(
-            f"The skill {skill.name!r} cannot be saved: a file would not give it back as it is. "
-            "Give texts; and as `extra` texts, numbers, lists and dicts by keys of their own."
+            f"The skill {skill.name!r} cannot be saved: a file would not restore it exactly. "
+            "Give texts. In `extra` use texts, numbers, lists and dicts under keys of their own."
         )
     return skill
 
@@ -99,7 +289,7 @@ def _parsed(text: str) -> Skill:
     lines = text.split("\n")
     if lines[0].rstrip() != _FENCE:
         raise Unreadable(
-            1, "The file has to begin with a line ---, then `name` and `description`, then ---."
+            1, "The file must begin with a line ---, then `name` and `description`, then ---."
         )
     end = next((n for n, line in enumerate(lines) if n and line.rstrip() == _FENCE), None)
     if end is None:
@@ -124,7 +314,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _numbered(body: str) -> tuple[tuple[str, ...], str]:
-    """The items of the numbered list at the top of a text, and the text without it."""
+    """Return the items of the numbered list at the top of a text, and the text without it."""
     lines = body.split("\n")
     first = next((n for n, line in enumerate(lines) if line.strip() and line[0] != "#"), len(lines))
     items: list[list[str]] = []
@@ -145,7 +335,7 @@ def _numbered(body: str) -> tuple[tuple[str, ...], str]:
 
 
 def _goes_on(before: str, line: str) -> bool:
-    """Whether a line that is not indented belongs to the paragraph before it."""
+    """Return whether an unindented line continues the paragraph before it."""
     return bool(before.strip()) and not _OTHER_BLOCK.match(line)
 
 
@@ -168,5 +358,5 @@ def _tidied(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unix(text: str) -> str:
-    """A text with the ends of lines that YAML and Markdown take alike."""
+    """Return a text with line feeds as line ends, as YAML and Markdown both read them."""
     return text.replace("\r\n", "\n").replace("\r", "\n")

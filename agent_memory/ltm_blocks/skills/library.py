@@ -1,4 +1,4 @@
-"""The folder that skill files lie in: everybody's at its top, each owner's under `users/`."""
+"""The folder of skill files: shared ones at its top, each owner's under `users/`."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _OWN = "users"
 _MANIFEST = "SKILL.md"
 _NO_SKILL = "readme.md"
 _OWNERS_KEPT = 100
-_TICK = 2_000_000_000  # nanoseconds of the coarsest clock by which file systems stamp files
+_TICK = 2_000_000_000  # nanoseconds; the coarsest resolution of file times
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one owner's files say.
+    """The content of one owner's files.
 
     Attributes:
-        skills: By their names.
-        broken: Files that are none.
+        skills: Valid skills by name.
+        broken: Invalid files.
     """
 
     skills: dict[str, Skill]
@@ -40,20 +40,20 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A file as it was read; without a stamp where the same one could stand for other bytes."""
+    """A file as it was read; without a stamp if the same stamp could belong to other bytes."""
 
     stamp: tuple[int, ...] | None
     said: Skill | BrokenSkill
 
 
 class Library:
-    """Skill files, parsed when they have changed. Safe to share between threads.
+    """Skill files, parsed again when they change. Thread-safe.
 
-    An owner is the name of a directory, or None for everybody.
+    An owner is the name of a directory, or None for shared skills.
 
     Args:
-        folder: Where they lie.
-        max_bytes: So long a file can be.
+        folder: The folder.
+        max_bytes: Maximum size of a file.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -63,7 +63,7 @@ class Library:
         self._kept: OrderedDict[str | None, dict[Path, _Read]] = OrderedDict()
 
     def read(self, owner: str | None) -> Found:
-        """What an owner's files say now.
+        """Return the current content of an owner's files.
 
         Raises:
             StoreUnavailable: The folder cannot be read.
@@ -87,12 +87,12 @@ class Library:
         return self._found(read, shared=owner is None)
 
     def seen(self, owner: str | None) -> Found:
-        """What an owner sees: everybody's, and the owner's own where no other has its name."""
+        """Return the skills an owner sees: shared ones, and the owner's under other names."""
         everybodys = self.read(None)
         if owner is None:
             return everybodys
         own = self.read(owner)
-        problem = "A skill of everybody's has this `name`, and goes before it. Give it another."
+        problem = "A shared skill has this `name` and takes precedence. Use another name."
         hidden = [
             BrokenSkill(self._shown(skill.path), 1, problem)
             for name, skill in own.skills.items()
@@ -102,16 +102,15 @@ class Library:
         return Found(skills, [*everybodys.broken, *own.broken, *hidden])
 
     def owners(self) -> list[str]:
-        """The owners who have a directory."""
+        """Return the owners with a directory."""
         with _usable():
             return sorted(_listed(self._folder / _OWN))
 
     def save(self, owner: str | None, skill: Skill) -> Skill:
-        """Write the file of a skill that is `checked`, whole or not at all, in place of the one
-        that it had.
+        """Write the file of a `checked` skill atomically, replacing its former file.
 
         Raises:
-            InvalidInput: A file that is not the skill's is in its place; nothing was written.
+            InvalidInput: Another file is in its place; nothing was written.
             StoreUnavailable: The folder cannot be written.
         """
         path = self._path(owner, skill.name)
@@ -120,7 +119,7 @@ class Library:
         return replace(skill, path=path, shared=owner is None)
 
     def drop(self, owner: str | None, name: str) -> bool:
-        """Remove a skill's file; whether there was one."""
+        """Remove a skill's file, and return whether it existed."""
         skill = self.read(owner).skills.get(name)
         if skill is None or skill.path is None:
             return False
@@ -129,7 +128,7 @@ class Library:
         return True
 
     def clear(self, owner: str) -> None:
-        """Remove an owner's directory, whatever is in it. Idempotent."""
+        """Remove an owner's directory with everything in it. Idempotent."""
         home = self._home(owner)
         with self._lock:
             self._kept.pop(owner, None)
@@ -145,7 +144,7 @@ class Library:
         return self._folder if owner is None else self._folder / _OWN / owner
 
     def _path(self, owner: str | None, name: str) -> Path:
-        """Where a skill is to be written."""
+        """Return the path to write a skill to."""
         home = self._home(owner)
         if not self._holds(home):
             raise InvalidInput(str(self._outside(home)))
@@ -155,13 +154,13 @@ class Library:
         path = home / f"{name}.md"
         if os.path.lexists(path):
             raise InvalidInput(
-                f"{self._shown(path)} is there already, and is not the skill {name!r}. Mend or "
-                "remove it, or take another name."
+                f"{self._shown(path)} exists and is not the skill {name!r}. Fix or remove it, or "
+                "use another name."
             )
         return path
 
     def _files(self, home: Path) -> Iterator[Path]:
-        """The files that are to be skills, in a fixed order."""
+        """Yield the skill files in a fixed order."""
         for name in sorted(_listed(home)):
             path = home / name
             if name.startswith("."):
@@ -173,13 +172,13 @@ class Library:
                 yield path
 
     def _read(self, path: Path, known: _Read | None) -> _Read | None:
-        """What a file says; None for one that is gone."""
+        """Return a file's content; None if it is gone."""
         try:
             is_link = path.is_symlink() or path.parent.is_symlink()
             if is_link and not self._holds(path):
                 return _Read(None, self._outside(path))
             there = path.stat()
-            if not stat.S_ISREG(there.st_mode):  # opening a pipe would wait for its writer
+            if not stat.S_ISREG(there.st_mode):  # opening a pipe would block
                 return self._unreadable(path, "it is not a file")
             stamp = (there.st_mtime_ns, there.st_ctime_ns, there.st_size, there.st_ino)
             if known is not None and known.stamp == stamp:
@@ -202,22 +201,22 @@ class Library:
                 found.broken.append(one.said)
             elif other := found.skills.get(one.said.name):
                 assert other.path is not None
-                problem = f"{self._shown(other.path)} has this `name` too. Give one another."
+                problem = f"{self._shown(other.path)} has this `name` too. Rename one of them."
                 found.broken.append(BrokenSkill(self._shown(path), 1, problem))
             else:
                 found.skills[one.said.name] = replace(one.said, path=path, shared=shared)
         return found
 
     def _holds(self, path: Path) -> bool:
-        """Whether a path, its links followed, is in the folder."""
+        """Return whether a path, with links resolved, is in the folder."""
         return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._folder))
 
     def _outside(self, path: Path) -> BrokenSkill:
-        problem = "This is a link that leads out of the folder. Put the files themselves here."
+        problem = "This link leads out of the folder. Put the files themselves here."
         return BrokenSkill(self._shown(path), 1, problem)
 
     def _unreadable(self, path: Path, why: str) -> _Read:
-        problem = f"This cannot be read: {why}. Mend that, or remove it."
+        problem = f"This cannot be read: {why}. Fix that, or remove it."
         return _Read(None, BrokenSkill(self._shown(path), 1, problem))
 
     def _shown(self, path: Path) -> str:
@@ -251,6 +250,6 @@ def _usable() -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreUnavailable(
-            f"The folder of skills could not be used: {error.strerror}. See that this process may "
-            "read and write it, and try again."
+            f"The folder of skills could not be used: {error.strerror}. Check that this process "
+            "may read and write it, and try again."
         ) from error

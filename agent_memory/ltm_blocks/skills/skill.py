@@ -1,4 +1,4 @@
-"""A skill: a procedure that is done the same way each time. Pure."""
+"""The skill value: a reusable procedure. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Skill:
     """A reusable procedure.
 
     Attributes:
-        name: What it is called: up to 64 of a-z, 0-9 and -.
-        description: What it does, and when to use it. It is found by this.
-        steps: What to do, in order.
-        tags: Words to find it by.
+        name: Its name: up to 64 of a-z, 0-9 and -.
+        description: Its purpose, and when to use it. Searches match it.
+        steps: The steps, in order.
+        tags: Words that searches match.
         body: Markdown beyond the steps.
-        extra: Other keys of the front matter ("license", "metadata"), which are kept.
+        extra: Other keys of the front matter ("license", "metadata"), which are preserved.
         path: The file it was read from.
-        shared: Whether it is everybody's, rather than a user's or session's own.
+        shared: Whether everybody sees it, rather than one user or session.
     """
 
     name: str
@@ -35,12 +35,12 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class BrokenSkill:
-    """A file that is no skill, as it stands.
+    """A file that is not a valid skill.
 
     Attributes:
-        file: The file, from the folder on.
-        line: The line that is to be mended, counted from 1.
-        problem: What is wrong with it, and what to do.
+        file: The path within the folder.
+        line: The line to fix, counted from 1.
+        problem: The problem and its remedy.
     """
 
     file: str
@@ -52,7 +52,7 @@ class BrokenSkill:
 
 
 def rendered(skill: Skill) -> str:
-    """A skill as a model is to read it."""
+    """Return a skill as text for a model."""
     lines = [f"{skill.name}: {skill.description}"]
     for number, step in enumerate(skill.steps, 1):
         mark = f"{number}. "
@@ -61,5 +61,5 @@ def rendered(skill: Skill) -> str:
 
 
 def found_by(skill: Skill) -> str:
-    """What a skill is found by."""
+    """Return the text that searches match."""
     return " ".join([f"{skill.name.replace('-', ' ')}:", skill.description, *skill.tags])

@@ -1,4 +1,4 @@
-"""`SpatialMemory`: what was observed at which place, and how sure it is still."""
+"""`SpatialMemory`: observations at places, with a confidence that fades."""
 
 from __future__ import annotations
 

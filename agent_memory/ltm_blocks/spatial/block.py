@@ -1,18 +1,20 @@
-"""`SpatialMemory`: what was observed, and where; surer when it was seen lately."""
+"""`SpatialMemory`: observations at places, with a confidence that fades, and its tools."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
 from agent_memory.core.forms import Form, Plain, Share
 from agent_memory.core.messages import Message
+from agent_memory.core.ranges import Duration, Positive
 from agent_memory.core.records import Recall, Record, Scope, Span
-from agent_memory.errors import ConfigError, InvalidInput, MissingExtra
+from agent_memory.core.tools import Arguments, Tool
+from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import ManualBlock, Resources
 from agent_memory.ltm_blocks.spatial.handle import SpatialHandle
 from agent_memory.ltm_blocks.spatial.keeping import Indexes, Keeper, erase
@@ -21,10 +23,98 @@ from agent_memory.ltm_blocks.spatial.observation import MOST, Observation, Spati
 if TYPE_CHECKING:
     import numpy as np
 
-    from agent_memory.core.tools import Tool
     from agent_memory.ltm_blocks.spatial.index import PlaceIndex
     from agent_memory.ltm_blocks.spatial.scoring import Found
     from agent_memory.models.embedders.best_effort import BestEffort
+
+_MOST = 50
+_QUERY = Field(default=None, max_length=2_000, description="What it should be about, in words.")
+
+
+class Observe(Arguments):
+    """Arguments of `spatial_observe`."""
+
+    text: str = Field(min_length=1, description="What was observed, in a few words.")
+    position: list[float] = Field(description="Where: [x, y], or [x, y, z] in three dimensions.")
+    confidence: float = Field(default=1.0, ge=0, le=1, description="How sure it is, 0 to 1.")
+
+
+class Near(Arguments):
+    """Arguments of `spatial_near`."""
+
+    position: list[float] = Field(description="From where: [x, y], or [x, y, z].")
+    radius: float | None = Field(default=None, ge=0, description="Only so far; null: any distance.")
+    k: int = Field(default=10, ge=1, le=_MOST, description="At most so many results.")
+    query: str | None = _QUERY
+
+
+class Within(Arguments):
+    """Arguments of `spatial_within`."""
+
+    low: list[float] = Field(description="The least coordinates of the box: [x, y], or [x, y, z].")
+    high: list[float] = Field(description="The greatest coordinates of the box.")
+    query: str | None = _QUERY
+
+
+def tools_of(block: SpatialMemory) -> list[Tool]:
+    """Return the tools of a block, named after it."""
+
+    def observe(scope: Scope, asked: Observe) -> str:
+        made = block.open(scope).observe(asked.text, asked.position, confidence=asked.confidence)
+        return json.dumps({"id": made.id})
+
+    def near(scope: Scope, asked: Near) -> str:
+        places = block.open(scope)
+        return _rendered(places.near(asked.position, asked.radius, asked.k, query=asked.query))
+
+    def within(scope: Scope, asked: Within) -> str:
+        places = block.open(scope)
+        return _rendered(places.within(asked.low, asked.high, query=asked.query, limit=_MOST))
+
+    space = f"Positions have {block.dimensions} coordinates."
+    return [
+        Tool(
+            f"{block.name}_observe",
+            f"Write down what is at a place, to be found by its position later. {space}",
+            Observe,
+            observe,
+            ("write",),
+        ),
+        Tool(
+            f"{block.name}_near",
+            "Find what was observed near a position, best first: near, still sure, and about the "
+            f"query if there is one. {space}",
+            Near,
+            near,
+            ("read",),
+        ),
+        Tool(
+            f"{block.name}_within",
+            "Find what was observed within a box between two corners, best first: still sure, and "
+            f"about the query if there is one. {space}",
+            Within,
+            within,
+            ("read",),
+        ),
+    ]
+
+
+def _rendered(found: Sequence[SpatialMatch]) -> str:
+    """Return matches as JSON for a model."""
+    return json.dumps([_fields(one) for one in found], ensure_ascii=False)
+
+
+def _fields(match: SpatialMatch) -> dict[str, Any]:
+    seen, far = match.observation, match.distance
+    return {
+        "id": seen.id,
+        "text": seen.text,
+        "position": list(seen.position),
+        **({} if far is None else {"distance": float(f"{far:.6g}")}),
+        "confidence": round(match.confidence, 2),
+        "at": f"{seen.at:%Y-%m-%dT%H:%MZ}",
+    }
+
 
 __all__ = ["Observation", "SpatialHandle", "SpatialMatch", "SpatialMemory"]
 
@@ -40,55 +130,48 @@ class _StoredForm(Form):
 
 
 class SpatialMemory(ManualBlock):
-    """Observations at places, written by tool or by `User.spatial`; per user.
+    """Observations of a user at places, written by tool or by `User.spatial`.
 
-    Positions are plain numbers in a unit of your own: distances are Euclidean, so degrees of
-    latitude and longitude are not for it. An observation goes with its user, and with the session
-    in which it was made. Needs the extra `spatial`.
+    Positions are plain numbers in a unit of your choice. Distances are Euclidean, so degrees of
+    latitude and longitude do not work. An observation is deleted with its user, and with the
+    session in which it was made. Needs the extra `spatial`.
 
     Attributes:
         dimensions: 2 for x and y, 3 for x, y and z.
-        half_life: After this time half of an observation's confidence is left; None for all of it,
-            for ever.
-        min_confidence: What is less sure than this by now is not found any more. It stays.
-        max_observations: So many a user can have.
-        max_chars: So many characters each can have, and its metadata as JSON too.
+        half_life: Time after which confidence has halved; None for no fading.
+        min_confidence: Observations below this current confidence are not found, but stay stored.
+        max_observations: Maximum number of observations of a user.
+        max_chars: Maximum characters of an observation, and of its metadata as JSON.
     """
 
     kind: Literal["spatial"] = "spatial"
     dimensions: Literal[2, 3] = 2
-    half_life: Annotated[timedelta, Field(gt=timedelta())] | None = timedelta(days=30)
+    half_life: Duration | None = timedelta(days=30)
     min_confidence: float = Field(default=0.05, ge=0, le=1)
-    max_observations: int = Field(default=100_000, gt=0)
-    max_chars: int = Field(default=4_000, gt=0)
+    max_observations: Positive = 100_000
+    max_chars: Positive = 4_000
 
     _embedder: BestEffort = PrivateAttr()
     _indexes: Indexes = PrivateAttr()
 
     def bind(self, resources: Resources) -> Self:
-        """As `Block.bind`.
-
-        Raises:
-            MissingExtra: The extra `spatial` is not installed.
-        """
         from agent_memory.models.embedders.best_effort import BestEffort
 
-        if find_spec("rtree") is None:
-            raise MissingExtra("SpatialMemory", "spatial")
         bound = super().bind(resources)
         bound._embedder = BestEffort(lambda: resources.embedders(None))
         bound._indexes = Indexes(bound._index_of)
         return bound
 
     def open(self, scope: Scope) -> SpatialHandle:
-        """What a user has observed, or a session without one."""
+        """Return the observations of a user, or of a session without a user."""
         keeper = Keeper(self.resources, self.name, scope, self._indexes)
         return SpatialHandle(keeper, self, scope.session_id or "")
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        """What was observed that bears on the message, best first; without one the newest.
+        """Return the observations relevant to the message, best first; without a message the
+        newest.
 
-        A message whose metadata has a "position" is one from there: what is near counts too.
+        A "position" in the message's metadata is where it was said: near observations count too.
         """
         if not scope.is_somebodys:
             return []
@@ -118,7 +201,7 @@ class SpatialMemory(ManualBlock):
         ]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget an observation by its id; observations come from no messages."""
+        """Forget an observation by its id. Observations come from no messages."""
         return [what] if isinstance(what, str) and self.open(scope).delete(what) else []
 
     def delete(self, scope: Scope) -> None:
@@ -138,12 +221,11 @@ class SpatialMemory(ManualBlock):
         return record
 
     def tools(self) -> Sequence[Tool]:
-        from agent_memory.ltm_blocks.spatial.tools import tools_of
 
         return tools_of(self)
 
     def relevance(self, question: str, found: Found) -> np.ndarray:
-        """Return for each observation the probability that it has to do with a question."""
+        """Return the probability that each observation is relevant to a question."""
         from agent_memory.retrieval.texts import TextIndex
 
         texts = [one.text for one in found.observations]
@@ -156,8 +238,8 @@ class SpatialMemory(ManualBlock):
         for one in observations:
             if len(one.position) != self.dimensions:
                 raise ConfigError(
-                    f"The block {self.name!r} keeps observations in {len(one.position)} "
-                    f"dimensions, and is set to {self.dimensions}. Set `dimensions` back, or give "
+                    f"The block {self.name!r} has stored observations in {len(one.position)} "
+                    f"dimensions, but `dimensions` is {self.dimensions}. Set it back, or give "
                     "the block another `name`."
                 )
         half_life = None if self.half_life is None else self.half_life.total_seconds()

@@ -1,4 +1,4 @@
-"""`SpatialHandle`: what one user has observed, written and searched."""
+"""`SpatialHandle`: write and search one user's observations."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.spatial.scoring import Found
 
 _COMPARED = 200
-"""So many of the nearest are compared with each other, or with a query."""
+"""Number of nearest observations that are compared with each other, or with a query."""
 
 _NEWEST = 1_000
-"""So many of the newest are compared with a message."""
+"""Number of newest observations that are compared with a message."""
 
 _FIELDS = frozenset({"text", "position", "at", "confidence", "metadata"})
 
 
 class SpatialHandle:
-    """What one user has observed; made by `User.spatial`.
+    """The observations of one user; `User.spatial` returns it.
 
-    Searching finds what is sure enough by now, and scores it, 0 to 1: proximity x confidence; with
-    a query the mean of that and of the relevance.
+    Searches return observations above `min_confidence`, with a score from 0 to 1. It is proximity x
+    confidence; with a query it is the mean of that and of the relevance.
 
-    - The proximity is 1 at no distance, 1/2 at the middle distance of those compared, 1/3 at twice
+    - The proximity is 1 at distance 0, 1/2 at the median distance of those compared, 1/3 at twice
       that, and so on.
-    - The confidence is what time has left of the one that was given.
-    - The relevance is what the text has in common with the query, in words and meaning, over the
-      best of those compared.
+    - The confidence is the original one after fading.
+    - The relevance is the text's match with the query in words and meaning, relative to the best of
+      those compared.
 
     Args:
-        keeper: Where observations are kept.
-        block: Its settings hold.
+        keeper: Stores the observations.
+        block: The block, which holds the settings.
         session_id: The session in which observations are made; empty for none.
     """
 
@@ -76,19 +76,19 @@ class SpatialHandle:
         metadata: dict[str, Any] | None = None,
         key: str | None = None,
     ) -> Observation:
-        """Write down an observation.
+        """Store an observation.
 
         Args:
-            text: What was observed.
-            position: Where: one number for each dimension, within ±1e12.
-            at: When; now by default.
-            confidence: How sure it is, 0 to 1.
+            text: The observation.
+            position: One number for each dimension, within ±1e12.
+            at: Its time; None for now.
+            confidence: 0 to 1.
             metadata: Your own, as plain JSON.
-            key: Names this write, where it may be retried.
+            key: Idempotency key for retries.
 
         Raises:
-            InvalidInput: One of these can't be kept, or there are too many; nothing was stored.
-            Conflict: The key was used for another observation; nothing was stored.
+            InvalidInput: An argument is invalid, or there are too many; nothing was stored.
+            Conflict: The key belongs to another observation; nothing was stored.
         """
         made = self._made(text, position, at, confidence, metadata)
         if key is not None:
@@ -96,19 +96,19 @@ class SpatialHandle:
         known = self._keeper.add([made], self._block.max_observations, once=key is not None)
         if known is not None and not is_same(known, made, timed=at is not None):
             raise Conflict(
-                f"The key {quoted(key)} was used for another observation. Nothing was stored; give "
-                "what is new a key of its own."
+                f"The key {quoted(key)} was used for another observation. Nothing was stored. Use "
+                "a new key for a new observation."
             )
         return detached(made if known is None else known)
 
     def observe_many(self, observations: Sequence[Mapping[str, Any]]) -> list[Observation]:
-        """Write down many at once: all or none.
+        """Store many observations, all or none.
 
         Args:
-            observations: Each with what `observe` takes, by its names.
+            observations: Mappings of `observe`'s arguments by name.
 
         Raises:
-            InvalidInput: One of them can't be kept, or there are too many; nothing was stored.
+            InvalidInput: One of them is invalid, or there are too many; nothing was stored.
         """
         if not isinstance(observations, Iterable):
             raise InvalidInput(f"observations is {quoted(observations)}. Give a list of dicts.")
@@ -126,17 +126,17 @@ class SpatialHandle:
         query: str | None = None,
         at: datetime | None = None,
     ) -> list[SpatialMatch]:
-        """The best of the 200 that are nearest, best first.
+        """Return the best of the 200 nearest observations, best first.
 
         Args:
-            position: From where.
-            radius: Only what is within this distance; just on it is within.
-            k: At most so many.
-            query: What the texts should be about.
-            at: Ask as of this moment: what was observed later is not known then.
+            position: The position.
+            radius: Maximum distance, inclusive; None for any.
+            k: Maximum number of results.
+            query: The topic of the texts.
+            at: Search as of this time: later observations are unknown.
 
         Raises:
-            InvalidInput: One of these is not usable.
+            InvalidInput: An argument is invalid.
         """
         count = max(how_many("k", k, 1), _COMPARED)
         found = self._nearest(position, count, radius_of(radius), at)
@@ -145,10 +145,10 @@ class SpatialHandle:
     def nearest(
         self, position: Iterable[float], k: int = 10, *, at: datetime | None = None
     ) -> list[SpatialMatch]:
-        """The nearest, nearest first, whatever their scores. Arguments are those of `near`.
+        """Return the nearest observations, nearest first, whatever their scores; see `near`.
 
         Raises:
-            InvalidInput: One of these is not usable.
+            InvalidInput: An argument is invalid.
         """
         found = self._nearest(position, how_many("k", k, 1), inf, at)
         return sorted(self._ranked(found, k), key=_nearest_first)
@@ -162,29 +162,30 @@ class SpatialHandle:
         limit: int = 100,
         at: datetime | None = None,
     ) -> list[SpatialMatch]:
-        """The best of a box, best first. Its faces are part of it; no distance counts.
+        """Return the best observations in a box, best first. Its faces belong to it; distance does
+        not count.
 
         Args:
-            low: Its least coordinates.
-            high: Its greatest.
-            query: What the texts should be about; of more than 200 the surest are compared.
-            limit: At most so many.
-            at: As in `near`.
+            low: The lowest coordinates.
+            high: The highest coordinates.
+            query: The topic of the texts; of more than 200 the most confident are compared.
+            limit: Maximum number of results.
+            at: See `near`.
 
         Raises:
-            InvalidInput: One of these is not usable.
+            InvalidInput: An argument is invalid.
         """
         least = self._position(low, "low")
         greatest = self._position(high, "high")
         if any(one > other for one, other in zip(least, greatest, strict=True)):
-            raise InvalidInput(f"low {least} is not below high {greatest}. Swap what is not.")
+            raise InvalidInput(f"low {least} is not below high {greatest}. Swap the coordinates.")
         found = self._keeper.index().within(least, greatest, _moment(at))
         if query:
             found = found.cut(_COMPARED, -found.confidences)
         return self._ranked(found, how_many("limit", limit, 1), query)
 
     def get(self, observation_id: str) -> Observation | None:
-        """An observation by its id; None where there is none."""
+        """Return an observation by its id; None if there is none."""
         check_id("observation_id", observation_id)
         found = self._keeper.index().get(observation_id)
         if found is None or found.session_id not in self._keeper.existing([found.session_id]):
@@ -192,26 +193,26 @@ class SpatialHandle:
         return found
 
     def all(self) -> list[Observation]:
-        """All of them, oldest first, however sure."""
+        """Return all observations, oldest first, whatever their confidence."""
         found = self._keeper.index().all()
         stand = self._keeper.existing(one.session_id for one in found)
         return [one for one in found if one.session_id in stand]
 
     def count(self) -> int:
-        """How many there are."""
+        """Return the number of observations."""
         return len(self._keeper.index())
 
     def delete(self, observation_id: str) -> bool:
-        """Erase an observation; whether there was one. Idempotent."""
+        """Delete an observation, and return whether it existed. Idempotent."""
         check_id("observation_id", observation_id)
         return self._keeper.remove(observation_id)
 
     def clear(self) -> None:
-        """Erase all of them."""
+        """Delete all observations."""
         self._keeper.clear()
 
     def bearing(self, message: Message | None, limit: int, now: datetime) -> list[SpatialMatch]:
-        """What to recall for a message: see `SpatialMemory.get`."""
+        """Return the recalls for a message; see `SpatialMemory.get`."""
         from agent_memory.ltm_blocks.spatial.index import Moment
         from agent_memory.ltm_blocks.spatial.scoring import joined, ranked
 
@@ -226,7 +227,7 @@ class SpatialHandle:
         relevance = self._block.relevance(question, found)
         meant = relevance >= self._block.resources.min_relevance
         if near is not None:
-            meant[: len(near.observations)] = True  # who is somewhere may mean anything there
+            meant[: len(near.observations)] = True  # near ones are always relevant
         found, relevance = found.rows(meant.nonzero()[0]), relevance[meant]
         return self._existing(ranked(found, limit, relevance))
 
@@ -244,7 +245,7 @@ class SpatialHandle:
         return self._existing(ranked(found, count, relevance))
 
     def _existing(self, found: list[SpatialMatch]) -> list[SpatialMatch]:
-        """Without what was made in sessions whose deletion has begun."""
+        """Drop observations of sessions whose deletion has begun."""
         stand = self._keeper.existing(one.observation.session_id for one in found)
         return [one for one in found if one.observation.session_id in stand]
 
@@ -259,18 +260,18 @@ class SpatialHandle:
         text, most = text.strip() if isinstance(text, str) else "", self._block.max_chars
         text = self._block.resources.redact(text)
         if not text:
-            raise InvalidInput("The observation is empty. Say in a few words what was observed.")
+            raise InvalidInput("The observation is empty. Describe it in a few words.")
         if len(text) > most:
             raise InvalidInput(
-                f"The observation has {len(text)} characters; at most {most} are kept. Shorten "
-                "it, or make several."
+                f"The observation has {len(text)} characters; the maximum is {most}. Shorten "
+                "it, or store several."
             )
         require_plain(text, "The observation")
         kept = plain_json(metadata or {}, "The observation's metadata")
         if len(kept) > most:
             raise InvalidInput(
-                f"The observation's metadata has more than {most} characters as JSON. Keep it "
-                "elsewhere, and say where."
+                f"The observation's metadata has more than {most} characters as JSON. Store it "
+                "elsewhere and note its location."
             )
         return Observation(
             id=uuid4().hex,
@@ -289,8 +290,8 @@ class SpatialHandle:
         if unknown or missing:
             fields = quoted(sorted(map(str, given)))
             raise InvalidInput(
-                f"An observation has the fields {fields}. Give text and position, and at, "
-                "confidence and metadata where you like."
+                f"An observation has the fields {fields}. Give text and position, and optionally "
+                "at, confidence and metadata."
             )
         return self._made(**given)
 
@@ -298,7 +299,7 @@ class SpatialHandle:
         return position_of(given, self._block.dimensions, name)
 
     def _place_of(self, message: Message | None) -> Position | None:
-        """Where a message was said, if it tells: its metadata may be about something else."""
+        """Return the position in a message's metadata; None without a valid one."""
         try:
             return self._position(message.metadata["position"]) if message is not None else None
         except (KeyError, InvalidInput):

@@ -1,32 +1,29 @@
-"""The observations of one owner, found by where they are."""
+"""An in-memory index of one owner's observations by position."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from math import inf, nextafter
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
-from rtree.index import Index, Property
 
 from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.timestamps import BEGINNING
 from agent_memory.ltm_blocks.spatial.observation import Observation, Position, detached
 from agent_memory.ltm_blocks.spatial.scoring import Found, distances, left
 
 _SPARE = 64
-_BULK = 32  # to build a tree of so many takes as long as to insert one
-_SLACK = 1e-9  # by more than that no distance of the tree's differs from ours
 
-_GONE = Observation("", "", (), datetime.min.replace(tzinfo=UTC), 0.0, "", {})
+_GONE = Observation("", "", (), BEGINNING, 0.0, "", {})
 
 
 class Fading(NamedTuple):
-    """How confidence decays.
+    """Parameters of the decay of confidence.
 
     Attributes:
-        half_life: In seconds; None for never.
-        least: What is less sure than this is not found.
+        half_life: In seconds; None for no decay.
+        least: Minimum confidence of a result.
     """
 
     half_life: float | None
@@ -34,11 +31,11 @@ class Fading(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When something is asked.
+    """The time of a search.
 
     Attributes:
         seconds: Since 1970.
-        past: Whether what was observed later is not known yet.
+        past: Whether later observations are unknown.
     """
 
     seconds: float
@@ -46,15 +43,12 @@ class Moment(NamedTuple):
 
 
 class PlaceIndex:
-    """Observations in an R-tree. Safe to share between threads.
-
-    The tree gives candidates; what is found follows from the positions themselves. So it is just
-    what looking at all of them would find.
+    """Observations in arrays; a search scans all of them. Thread-safe.
 
     Args:
         dimensions: 2 or 3.
-        fading: How confidence decays.
-        observations: What it begins with.
+        fading: The decay of confidence.
+        observations: The initial observations.
     """
 
     def __init__(
@@ -69,52 +63,49 @@ class PlaceIndex:
         return len(self._slots)
 
     def get(self, observation_id: str) -> Observation | None:
-        """An observation by its id."""
+        """Return an observation by its id; None if there is none."""
         with self._lock:
             slot = self._slots.get(observation_id)
             return None if slot is None else detached(self._observations[slot])
 
     def all(self) -> list[Observation]:
-        """All, oldest first."""
+        """Return all observations, oldest first."""
         with self._lock:
             found = self._living()
         return [detached(one) for one in sorted(found, key=lambda one: (one.at, one.id))]
 
     def add(self, observations: Sequence[Observation]) -> None:
-        """Take in observations that it does not hold."""
+        """Add observations that it does not contain."""
         with self._lock:
             first = self._used
-            room = len(self._seen) - first
-            if len(observations) > room or len(observations) * _BULK > first:
+            if first + len(observations) > len(self._seen):
                 self._build([*self._living(), *observations])
-                return
-            self._write(observations)
-            for slot, one in enumerate(observations, first):
-                self._tree.insert(slot, one.position)
+            else:
+                self._write(observations)
 
     def remove(self, observation_id: str) -> bool:
-        """Let go of an observation; whether there was one."""
+        """Remove an observation, and return whether it existed."""
         with self._lock:
             slot = self._slots.pop(observation_id, None)
             if slot is None:
                 return False
             self._observations[slot] = _GONE
-            self._given[slot] = np.nan  # no comparison finds it; to delete it from the tree is slow
+            self._given[slot] = np.nan  # comparisons with NaN are false
             if 2 * len(self._slots) < self._used:
                 self._build(self._living())
             return True
 
     def nearest(self, position: Position, count: int, moment: Moment, radius: float = inf) -> Found:
-        """The nearest of those that are sure enough, in no order.
+        """Return the nearest observations above the minimum confidence, unordered.
 
         Args:
-            position: From where.
-            count: At most so many; of equally near ones the newest.
-            moment: When it is asked.
-            radius: Only those within it; what lies just on it is within.
+            position: The position.
+            count: Maximum number; ties go to the newest.
+            moment: The time of the search.
+            radius: Maximum distance, inclusive.
         """
         with self._lock:
-            slots = self._sure(self._around(position, count, moment, radius), moment)
+            slots = self._sure(np.arange(self._used), moment)
             apart = distances(self._positions[slots], position)
             if len(slots) > count:
                 radius = min(radius, _least(apart, count))
@@ -123,23 +114,26 @@ class PlaceIndex:
         return found.cut(count, apart[close])
 
     def within(self, low: Position, high: Position, moment: Moment) -> Found:
-        """Those in a box that are sure enough, in no order. What lies on its faces is in it.
+        """Return the observations in a box above the minimum confidence, unordered. Its faces
+        belong to it.
 
         Args:
-            low: Its least coordinates.
-            high: Its greatest.
-            moment: When it is asked.
+            low: The lowest coordinates.
+            high: The highest coordinates.
+            moment: The time of the search.
         """
         with self._lock:
-            return self._found(self._sure(self._boxed(low, high), moment), moment)
+            places = self._positions[: self._used]
+            inside = ((places >= low) & (places <= high)).all(axis=1)
+            return self._found(self._sure(np.flatnonzero(inside), moment), moment)
 
     def newest(self, count: int, moment: Moment, position: Position | None = None) -> Found:
-        """The newest of those that are sure enough, in no order.
+        """Return the newest observations above the minimum confidence, unordered.
 
         Args:
-            count: At most so many.
-            moment: When it is asked.
-            position: From where distances are wanted.
+            count: Maximum number.
+            moment: The time of the search.
+            position: The origin of the distances; None for none.
         """
         with self._lock:
             slots = self._sure(np.arange(self._used), moment)
@@ -149,30 +143,8 @@ class PlaceIndex:
             found = self._found(slots, moment, position)
         return found.cut(count, found.ages)
 
-    def _around(self, position: Position, count: int, moment: Moment, radius: float) -> np.ndarray:
-        """Slots, among which are the nearest that are sure enough."""
-        for wanted in (count, 8 * count):
-            if wanted >= len(self._slots):
-                break
-            slots = np.fromiter(self._tree.nearest(position, wanted), np.int64)
-            sure = distances(self._positions[self._sure(slots, moment)], position)
-            if len(sure) >= count:
-                bound = min(radius, _least(sure, count))
-            elif distances(self._positions[slots], position).max() > radius:
-                bound = radius
-            else:
-                continue  # too many have faded
-            beyond = bound * (1 + _SLACK)
-            low = [nextafter(number - beyond, -inf) for number in position]
-            high = [nextafter(number + beyond, inf) for number in position]
-            return self._boxed(low, high)
-        return np.arange(self._used)
-
-    def _boxed(self, low: Sequence[float], high: Sequence[float]) -> np.ndarray:
-        return np.fromiter(self._tree.intersection((*low, *high)), np.int64)
-
     def _sure(self, slots: np.ndarray, moment: Moment) -> np.ndarray:
-        """Those of the slots that are to be found."""
+        """Return the slots above the minimum confidence and not in the future."""
         sure = self._confidences(slots, moment) >= self._fading.least
         if moment.past:
             sure &= self._seen[slots] <= moment.seconds
@@ -194,7 +166,7 @@ class PlaceIndex:
         return [self._observations[slot] for slot in self._slots.values()]
 
     def _build(self, observations: Sequence[Observation]) -> None:
-        """Begin anew, with room for as many more."""
+        """Allocate arrays with room for as many more."""
         room = 2 * len(observations) + _SPARE
         self._used = 0
         self._observations: list[Observation] = []
@@ -202,12 +174,6 @@ class PlaceIndex:
         self._positions = np.zeros((room, self._dimensions))
         self._seen, self._given = np.zeros(room), np.zeros(room)
         self._write(observations)
-        settings = Property(dimension=self._dimensions)
-        if not observations:
-            self._tree = Index(properties=settings)
-            return
-        points = self._positions[: self._used]
-        self._tree = Index((np.arange(self._used), points, points), properties=settings)
 
     def _write(self, observations: Sequence[Observation]) -> None:
         """Fill the next slots."""
@@ -223,5 +189,5 @@ class PlaceIndex:
 
 
 def _least(values: np.ndarray, count: int) -> float:
-    """What the `count` least do not pass."""
+    """Return the upper bound of the `count` lowest values."""
     return float(np.partition(values, count - 1)[count - 1])

@@ -1,4 +1,4 @@
-"""Where observations are kept: in the fact store, and in memory ready to be searched."""
+"""Storage of observations: in the fact store, with a search index in memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Record, Scope
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import Resources
+from agent_memory.ltm_blocks.change_log import (
+    Key,
+    Trail,
+    changed_since,
+    new_version,
+    trail_of,
+    version_of,
+    version_owner,
+    went_on,
+)
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget, kept_with
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.spatial.observation import Observation
-from agent_memory.ltm_blocks.trails import Key, Trail, changed_since, trail_of, went_on
-from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
 from agent_memory.stores.base import RecordStore
 
 if TYPE_CHECKING:
@@ -25,12 +33,12 @@ _MOST_KEPT = 200_000
 
 
 class Indexes:
-    """The indexes of the owners asked for last, each as long as its owner has the same version.
+    """A cache of indexes by owner, valid for a version of the owner's records. Thread-safe.
 
-    Safe to share between threads. One is kept, however large.
+    The last index stays, however large.
 
     Args:
-        build: Makes an index.
+        build: Builds an index.
     """
 
     def __init__(self, build: Callable[[Sequence[Observation]], PlaceIndex]) -> None:
@@ -39,7 +47,7 @@ class Indexes:
         self.build = build
 
     def get(self, owner: str, version: Key) -> PlaceIndex | None:
-        """An owner's index, if it is of this version."""
+        """Return an owner's index if it has this version."""
         with self._lock:
             versions, index = self._kept.get(owner, ((), None))
             if version not in versions:
@@ -48,7 +56,7 @@ class Indexes:
             return index
 
     def keep(self, owner: str, trails: Sequence[Trail | None], index: PlaceIndex) -> None:
-        """Keep an owner's index, which is of the version of any of these."""
+        """Store an owner's index, which is valid for any of these versions."""
         with self._lock:
             known = tuple(trail.key for trail in trails if trail is not None)
             self._kept[owner] = (known, index)
@@ -57,8 +65,10 @@ class Indexes:
                 self._kept.popitem(last=False)
 
     def behind(self, owner: str, trail: Trail) -> tuple[Key, set[str]] | None:
-        """The version of an owner's index, and the ids of what changed since; None where that is
-        not known."""
+        """Return the version of an owner's index, and the ids that changed since.
+
+        None where that is unknown.
+        """
         with self._lock:
             versions, _ = self._kept.get(owner, ((), None))
         found = ((key, trail.since(key)) for key in versions)
@@ -67,17 +77,17 @@ class Indexes:
     def follow(
         self, owner: str, since: Key, trail: Trail, changed: Mapping[str, Observation | None]
     ) -> None:
-        """Have an index that is of a version yet take in what changed since; else nothing.
+        """Apply changes to an owner's index, if it still has the version; otherwise do nothing.
 
         Args:
-            owner: Whose.
-            since: The version.
-            trail: Of what it is then.
-            changed: What there is now of each that changed.
+            owner: The owner.
+            since: The index's version.
+            trail: The change log with the new version.
+            changed: The current state of each changed observation; None for deleted ones.
         """
         with self._lock:
             versions, index = self._kept.get(owner, ((), None))
-            if index is not None and since in versions:  # else others have been here meanwhile
+            if index is not None and since in versions:  # otherwise another thread changed it
                 news = {name: one for name, one in changed.items() if index.get(name) != one}
                 for name in news:
                     index.remove(name)
@@ -85,7 +95,7 @@ class Indexes:
                 self._kept[owner] = ((trail.key,), index)
 
     def drop(self, owner: str) -> None:
-        """Let go of an owner's index."""
+        """Remove an owner's index."""
         with self._lock:
             self._kept.pop(owner, None)
 
@@ -94,16 +104,16 @@ class Indexes:
 
 
 class Keeper:
-    """Reads and writes the observations of one user, or of a session without one.
+    """Reads and writes the observations of one user, or of a session without a user.
 
-    One at a time writes for an owner, in all processes, and gives the owner another version with
-    that: by it others see that their indexes are out of date, and the writer that its own is not.
+    One process at a time writes for an owner. Each write sets a new version, which shows other
+    processes that their indexes are stale, and the writer that its own is not.
 
     Args:
-        resources: What the block was bound to.
-        block: Its name.
-        scope: Whose observations, and the session at hand.
-        indexes: Those in memory.
+        resources: The block's resources.
+        block: The block's name.
+        scope: The owner, and the current session.
+        indexes: The cache of indexes.
     """
 
     def __init__(self, resources: Resources, block: str, scope: Scope, indexes: Indexes) -> None:
@@ -115,31 +125,31 @@ class Keeper:
         self._owner = self._keyed.owner
 
     def index(self) -> PlaceIndex:
-        """All of them, ready to be searched."""
+        """Return the index of all observations."""
         return self._index(self._trail())
 
     def existing(self, named: Iterable[str]) -> set[str]:
-        """Those of the sessions whose deletion has not begun; "" stands always."""
+        """Return the sessions whose deletion has not begun; "" is always included."""
         sessions = set(named) - {""}
         return {"", *(self._store.existing(sessions) if sessions else ())}
 
     def add(
         self, observations: Sequence[Observation], most: int, *, once: bool = False
     ) -> Observation | None:
-        """Keep observations, all or none.
+        """Store observations, all or none.
 
         Args:
-            observations: Which; of the session at hand.
-            most: So many the owner can have.
-            once: Whether none is kept where the first is there already, by its id.
+            observations: Observations of the current session.
+            most: Maximum number of the owner's observations.
+            once: Whether to store nothing if the first one's id exists.
 
         Returns:
-            With `once`, what is there already.
+            With `once`, the existing observation.
 
         Raises:
-            InvalidInput: There would be more than that; nothing was kept.
-            SessionOfAnotherUser: The session at hand belongs to another user.
-            SessionDeleting: It is being deleted; nothing was kept.
+            InvalidInput: There would be more than `most`; nothing was stored.
+            SessionOfAnotherUser: The current session belongs to another user.
+            SessionDeleting: It is being deleted; nothing was stored.
         """
         session_id = self._scope.session_id
         records = [_record_of(one, self._owner) for one in observations]
@@ -151,8 +161,8 @@ class Keeper:
                 return known
             if len(index) + len(observations) > most:
                 raise InvalidInput(
-                    f"There are {len(index)} observations, and no more than {most} are kept. "
-                    "Delete some that are not needed any more, or raise `max_observations`."
+                    f"There are {len(index)} observations, and the maximum is {most}. Delete some "
+                    "that are no longer needed, or raise `max_observations`."
                 )
             register(self._store, self._block)
 
@@ -169,20 +179,20 @@ class Keeper:
         return None
 
     def remove(self, observation_id: str) -> bool:
-        """Erase an observation; whether there was one."""
+        """Delete an observation, and return whether it existed."""
         with self._keyed.changing():
             trail = self._trail()
             if trail is None:
                 return False
             index = self._index(trail)
             with self._renewing(trail, index, [observation_id]) as renewed:
-                # even where there is none: a call before may have been cut off in the middle
+                # also if it is not in the index: an earlier call may have been interrupted
                 self._store.delete_records(self._block, record_id=observation_id, owner=self._owner)
                 self._store.put_records(self._block, renewed)
                 return index.remove(observation_id)
 
     def clear(self) -> None:
-        """Erase all of them."""
+        """Delete all observations."""
         with self._keyed.changing():
             _clear(self._store, self._block, self._owner)
             self._indexes.drop(self._owner)
@@ -191,20 +201,20 @@ class Keeper:
     def _renewing(
         self, trail: Trail | None, index: PlaceIndex, changed: Sequence[str]
     ) -> Iterator[list[Record]]:
-        """While something is written, with the records of another version, and taken in.
+        """Provide the records of a new version for a write, and update the cached index after it.
 
-        Meanwhile the index counts as of both versions: who reads before the writing call returns
-        may see what was.
+        During the write the index is valid for both versions: a concurrent reader may see the state
+        before.
         """
         renewed, records = went_on(self._owner, trail, changed)
         both = [trail, renewed]
         self._indexes.keep(self._owner, both, index)
         try:
             yield records
-        except BaseException:  # nobody knows what was written
+        except BaseException:  # the write's outcome is unknown
             self._indexes.drop(self._owner)
             raise
-        self._indexes.keep(self._owner, both, index)  # it may have grown
+        self._indexes.keep(self._owner, both, index)  # its size may have changed
 
     def _trail(self) -> Trail | None:
         return trail_of(self._store, self._block, self._owner)
@@ -218,19 +228,18 @@ class Keeper:
                 index = self._followed(trail)
             if index is not None:
                 return index
-        # what is read may be newer than the version, never older
+        # the records may be newer than the version, never older
         records = self._store.records(self._block, self._owner)
         index = self._indexes.build([_observation_of(record) for record in records])
         now = self._trail() if trail is not None else None
         if (
             trail is not None and now is not None and now.key == trail.key
-        ):  # else another's is newer
+        ):  # otherwise another thread's is newer
             self._indexes.keep(self._owner, [trail], index)
         return index
 
     def _followed(self, trail: Trail) -> PlaceIndex | None:
-        """The index that is kept, once it has taken in what changed since; None where that is not
-        known."""
+        """Return the cached index after applying what changed since; None where that is unknown."""
         behind = self._indexes.behind(self._owner, trail)
         if behind is None:
             return None
@@ -247,8 +256,8 @@ class Keeper:
 
 
 def erase(resources: Resources, block: str, scope: Scope) -> None:
-    """Erase what is kept for a session, or for a user: the block's `delete`."""
-    if scope.after:  # what was observed derives from no message that is taken back
+    """Delete the observations of a session or a user; implements the block's `delete`."""
+    if scope.after:  # observations derive from no message, so taking messages back keeps them
         return
     with KeyedRecords(resources, block, scope, "user").changing():
         if scope.session_id is None:
@@ -264,8 +273,8 @@ def _clear(store: RecordStore, block: str, owner: str) -> None:
 
 
 def _outdate(store: RecordStore, block: str, scope: Scope) -> None:
-    """Have indexes that were made before a session was erased count for nothing."""
-    own = Scope(None, scope.session_id).owner  # it may have had no user before
+    """Invalidate indexes from before a session was erased."""
+    own = Scope(None, scope.session_id).owner  # the session may have had no user before
     store.delete_records(block, owner=version_owner(own), lease=scope.lease)
     if scope.user_id is not None and version_of(store, block, scope.owner) is not None:
         store.put_records(block, [new_version(scope.owner)], lease=scope.lease)

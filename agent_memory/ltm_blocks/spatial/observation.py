@@ -1,4 +1,4 @@
-"""Observations, what a search makes of them, and what can be neither."""
+"""Observations, search results, and validation of their fields."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from agent_memory.errors import InvalidInput
 Position = tuple[float, ...]
 
 MOST = 1e12
-"""No coordinate is farther from 0: distances then lose nothing that matters."""
+"""Maximum absolute coordinate: distances then stay precise."""
 
 _UNITS = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timedelta(minutes=1)}
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Something that was observed at a place.
+    """An observation at a place.
 
     Attributes:
         id: Its id.
-        text: What was observed.
-        position: Where: x and y, or x, y and z, in the user's own unit.
-        at: When (UTC).
-        confidence: How sure it was then, 0 to 1.
+        text: The observation.
+        position: x and y, or x, y and z, in the user's own unit.
+        at: Its time (UTC).
+        confidence: Its original confidence, 0 to 1.
         session_id: The session in which it was made; empty for none.
         metadata: The writer's own.
     """
@@ -47,15 +47,15 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class SpatialMatch:
-    """An observation that a search found.
+    """An observation found by a search.
 
     Attributes:
         observation: The observation.
-        distance: How far it is from the position that was asked for; None where none was.
-        confidence: How sure it is at the moment that was asked for.
-        relevance: What its text has in common with the query, 0 to 1, over the best of those
-            compared; None without a query.
-        score: What the search ranks by; see `scoring.scored`.
+        distance: Distance from the position of the search; None without one.
+        confidence: Its confidence at the time of the search.
+        relevance: The text's match with the query, 0 to 1, relative to the best of those compared;
+            None without a query.
+        score: The ranking score; see `scoring.scored`.
     """
 
     observation: Observation
@@ -66,50 +66,50 @@ class SpatialMatch:
 
 
 def id_of_key(key: str) -> str:
-    """The id of an observation that is written under a key."""
+    """Return the id of an observation that is written under a key."""
     return sha256(f"key {key}".encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def is_same(known: Observation, made: Observation, *, timed: bool) -> bool:
-    """Whether an observation is the one that is known.
+    """Return whether a repeated write equals the stored observation.
 
     Args:
-        known: What is kept.
-        made: What a writer says.
-        timed: Whether the writer says when.
+        known: The stored observation.
+        made: The new observation.
+        timed: Whether the writer gave a time.
     """
     return replace(made, at=made.at if timed else known.at, session_id=known.session_id) == known
 
 
 def position_of(given: object, dimensions: int, name: str = "position") -> Position:
-    """A position, or the corner of a box.
+    """Validate a position or the corner of a box.
 
     Raises:
-        InvalidInput: It has another number of coordinates, or one of them is no finite number
-            within ±1e12.
+        InvalidInput: It has a wrong number of coordinates, or one is not a finite number within
+            ±1e12.
     """
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise InvalidInput(f"{name} is {quoted(given)}. Give {dimensions} numbers.")
     numbers = list(given)
     if len(numbers) != dimensions:
         raise InvalidInput(
-            f"{name} has {len(numbers)} coordinates. This memory has {dimensions} dimensions: give "
+            f"{name} has {len(numbers)} coordinates. This memory has {dimensions} dimensions. Give "
             "one number for each."
         )
     for number in numbers:
         if not -MOST <= _number(number) <= MOST:
             raise InvalidInput(
-                f"{name} holds {quoted(number)}. A coordinate is a finite number within ±{MOST:g}, "
-                "in a unit of your choice."
+                f"{name} contains {quoted(number)}. Give finite numbers within ±{MOST:g}, in a "
+                "unit of your choice."
             )
     return tuple(_number(number) + 0.0 for number in numbers)  # -0.0 is 0.0
 
 
 def radius_of(given: float | None) -> float:
-    """A radius; infinite for None.
+    """Validate a radius; infinite for None.
 
     Raises:
-        InvalidInput: It is no finite number of at least 0.
+        InvalidInput: It is not a finite number of at least 0.
     """
     if given is None:
         return inf
@@ -122,7 +122,7 @@ def radius_of(given: float | None) -> float:
 
 
 def moment_of(given: datetime) -> datetime:
-    """A moment, in UTC.
+    """Validate a time and return it in UTC.
 
     Raises:
         InvalidInput: It has no time zone, or lies outside the years 1 to 9999 in UTC.
@@ -139,10 +139,10 @@ def moment_of(given: datetime) -> datetime:
 
 
 def confidence_of(given: float) -> float:
-    """A confidence.
+    """Validate a confidence.
 
     Raises:
-        InvalidInput: It is no number from 0 to 1.
+        InvalidInput: It is not a number from 0 to 1.
     """
     confidence = _number(given)
     if not 0 <= confidence <= 1:
@@ -151,7 +151,7 @@ def confidence_of(given: float) -> float:
 
 
 def detached(one: Observation) -> Observation:
-    """A copy, which its reader may change."""
+    """Return a copy that its reader may change."""
     metadata = deepcopy(one.metadata) if one.metadata else {}
     return Observation(
         one.id, one.text, one.position, one.at, one.confidence, one.session_id, metadata
@@ -159,7 +159,7 @@ def detached(one: Observation) -> Observation:
 
 
 def rendered(match: SpatialMatch, now: datetime) -> str:
-    """A match in words: "red door (at 3, 4.5; 12 days ago; confidence 0.63)"."""
+    """Return a match in words: "red door (at 3, 4.5; 12 days ago; confidence 0.63)"."""
     seen = match.observation
     where = ", ".join(f"{number:.10g}" for number in seen.position)
     sure = f"confidence {match.confidence:.2f}"
@@ -167,7 +167,7 @@ def rendered(match: SpatialMatch, now: datetime) -> str:
 
 
 def ago(age: timedelta) -> str:
-    """An age in words: "12 days ago"."""
+    """Return an age in words: "12 days ago"."""
     for name, unit in _UNITS.items():
         if age >= unit:
             return f"{age // unit} {name}{'s' if age // unit > 1 else ''} ago"
@@ -175,7 +175,7 @@ def ago(age: timedelta) -> str:
 
 
 def _number(given: object) -> float:
-    """A number of whatever type; one that nothing compares with for what is none."""
+    """Convert a number of any type to a float; NaN for other values."""
     try:
         return float(given) if isinstance(given, Real) else nan
     except OverflowError:

@@ -1,4 +1,4 @@
-"""How far, how sure, how near: the parts of a score, and the score. Pure."""
+"""Distance, confidence and proximity: the parts of a score, and the score. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agent_memory.ltm_blocks.spatial.observation import Observation, SpatialMatc
 
 
 class Found(NamedTuple):
-    """What a search found, one row each.
+    """Search results, one row each.
 
     Attributes:
         observations: The observations.
-        distances: From the position that was asked for; None where none was.
-        confidences: How sure they are at the moment that was asked for.
-        ages: Seconds since they were made.
+        distances: Distances from the position of the search; None without one.
+        confidences: Confidences at the time of the search.
+        ages: Ages in seconds.
     """
 
     observations: list[Observation]
@@ -27,21 +27,21 @@ class Found(NamedTuple):
     ages: np.ndarray
 
     def rows(self, rows: Sequence[int] | np.ndarray) -> Found:
-        """Some rows of it."""
+        """Return some rows."""
         apart = None if self.distances is None else self.distances[rows]
         seen = [self.observations[row] for row in rows]
         return Found(seen, apart, self.confidences[rows], self.ages[rows])
 
     def cut(self, count: int, column: np.ndarray) -> Found:
-        """Those of `first`, in no order."""
+        """Return the rows of `first`, unordered."""
         return self if len(self.ages) <= count else self.rows(self.first(count, column))
 
     def first(self, count: int, *columns: np.ndarray) -> list[int]:
-        """The rows with the least values, least first; of equals the newest first.
+        """Return the rows with the lowest values, lowest first; ties go to the newest.
 
         Args:
-            count: At most so many.
-            columns: By which to order, the second where the first has equals, and so on.
+            count: Maximum number of rows.
+            columns: The sort keys, in order of priority.
         """
         rows = np.arange(len(self.ages))
         if count < len(rows):
@@ -53,17 +53,17 @@ class Found(NamedTuple):
 
 
 def distances(positions: np.ndarray, position: Sequence[float]) -> np.ndarray:
-    """(n,) the Euclidean distances of positions from one, right however small they are."""
+    """(n,) Euclidean distances of positions from one, exact however small they are."""
     return np.asarray(reduce(np.hypot, (positions - np.array(position)).T))
 
 
 def left(confidences: np.ndarray, ages: np.ndarray, half_life: float | None) -> np.ndarray:
-    """(n,) what is left of confidences: half after a half-life, a quarter after two.
+    """(n,) confidences after fading: half after a half-life, a quarter after two.
 
     Args:
-        confidences: As given.
-        ages: In seconds; what is of a later time has not aged.
-        half_life: In seconds; None for ever.
+        confidences: The original confidences.
+        ages: In seconds; negative ages count as 0.
+        half_life: In seconds; None for no fading.
     """
     if half_life is None:
         return confidences
@@ -71,8 +71,9 @@ def left(confidences: np.ndarray, ages: np.ndarray, half_life: float | None) -> 
 
 
 def proximity(apart: np.ndarray) -> np.ndarray:
-    """(n,) how near things are: 1 at no distance, 1/2 at the middle one of the distances, 1/3 at
-    twice that. So it does not matter in which unit they are.
+    """(n,) proximity: 1 at distance 0, 1/2 at the median distance, 1/3 at twice that.
+
+    It does not depend on the unit of distance.
 
     Args:
         apart: The distances.
@@ -85,11 +86,12 @@ def proximity(apart: np.ndarray) -> np.ndarray:
 
 
 def scored(found: Found, relevance: np.ndarray | None = None) -> np.ndarray:
-    """(n,) proximity x confidence; with a query the mean of that and of the relevance; 0 to 1.
+    """(n,) scores from 0 to 1: proximity x confidence, or with a query the mean of that and the
+    relevance.
 
     Args:
-        found: What was found. Where no position was asked for, all is as near as can be.
-        relevance: What the texts have in common with the query; None without one.
+        found: The results. Without a position, all have proximity 1.
+        relevance: The texts' relevance to the query; None without one.
     """
     near = 1.0 if found.distances is None else proximity(found.distances)
     sure = near * found.confidences
@@ -97,13 +99,12 @@ def scored(found: Found, relevance: np.ndarray | None = None) -> np.ndarray:
 
 
 def ranked(found: Found, count: int, relevance: np.ndarray | None = None) -> list[SpatialMatch]:
-    """The best of what was found. Of those with the same score the nearest is first, then the
-    newest.
+    """Return the best results. Ties go to the nearest, then to the newest.
 
     Args:
-        found: What was found, in any order.
-        count: At most so many.
-        relevance: As in `scored`.
+        found: The results, in any order.
+        count: Maximum number.
+        relevance: See `scored`.
     """
     scores = scored(found, relevance)
     apart = np.zeros(len(scores)) if found.distances is None else found.distances
@@ -120,7 +121,7 @@ def ranked(found: Found, count: int, relevance: np.ndarray | None = None) -> lis
 
 
 def joined(found: Found, others: Found) -> Found:
-    """Two findings from one position, each observation once."""
+    """Merge two results from one position, each observation once."""
     assert found.distances is not None
     known = {one.id for one in found.observations}
     more = others.rows([row for row, one in enumerate(others.observations) if one.id not in known])

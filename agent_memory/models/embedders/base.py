@@ -1,4 +1,4 @@
-"""What an embedder is."""
+"""The embedder interfaces."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import numpy as np
 
-    from agent_memory.retrieval.encoding import Encoding
+    from agent_memory.retrieval.vectors import Encoding
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors. Safe to call from many threads.
+    """Turns texts into unit vectors. Thread-safe.
 
-    `CachedEmbedder` adds `encode`, `encode_query`, `cached` and `baseline` to any of them; one that
-    has `encode` itself gives word pieces too.
+    `CachedEmbedder` adds `encode`, `encode_query`, `cached` and `baseline`. An embedder with an
+    `encode` of its own gives word pieces too.
     """
 
     @property
     def name(self) -> str:
-        """Names model and dimension; vectors of two names are not comparable."""
+        """The name of model and dimension. Vectors under different names are not comparable."""
         ...
 
     @property
     def dimension(self) -> int:
-        """Length of a vector. May load the model or ask the provider, the first time."""
+        """Length of a vector. The first access may load the model or send a request."""
         ...
 
     def load(self) -> None:
-        """Load what is on this machine already; asks nobody. Idempotent."""
+        """Load files that are on this machine. Sends no request. Idempotent."""
         ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
@@ -42,16 +42,16 @@ class Embedder(Protocol):
 
 
 class Encoder(Embedder, Protocol):
-    """An embedder that encodes, as `open_embedder` returns it."""
+    """An embedder that encodes; `open_embedder` returns one."""
 
     @property
     def on_this_machine(self) -> bool:
-        """Whether it costs nothing to encode what nobody may ask for."""
+        """Whether encoding is free, so that texts may be encoded before anyone needs them."""
         ...
 
     @property
     def baseline(self) -> float:
-        """The cosine that short unrelated texts have on average, from 0 to 0.95."""
+        """The average cosine of short unrelated texts, from 0 to 0.95."""
         ...
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
@@ -63,9 +63,13 @@ class Encoder(Embedder, Protocol):
         ...
 
     def encode_query(self, text: str) -> Encoding:
-        """The same for a question."""
+        """Return the encoding of a question.
+
+        Raises:
+            ModelError: The model cannot be reached or refuses.
+        """
         ...
 
     def cached(self, texts: Sequence[str]) -> bool:
-        """Whether all of these are encoded already. Asks nobody."""
+        """Return whether all of these texts are encoded already. Sends no request."""
         ...

@@ -1,10 +1,11 @@
-"""Vectors where there are any: without them words are compared still."""
+"""Best-effort embedding: records without vectors are still compared by words."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from agent_memory.core.notices import notice
@@ -12,30 +13,32 @@ from agent_memory.core.text import error_text
 from agent_memory.errors import DimensionMismatch, ModelError, SpendingLimitReached
 
 if TYPE_CHECKING:
+    from datetime import date
+
     import numpy as np
 
     from agent_memory.models.embedders.base import Encoder
-    from agent_memory.retrieval.encoding import Encoding
     from agent_memory.retrieval.query import Query
+    from agent_memory.retrieval.vectors import Encoding
 
 logger = logging.getLogger(__name__)
 
 DOWN = (ModelError, DimensionMismatch)
-"""How an embedder fails: unreachable, or answering with other vectors than it did."""
+"""Failures of an embedder: it is unreachable, or returns vectors of another length."""
 
 _REST_SECONDS, _LONGEST_REST = 1.0, 30.0
-_SOON_SECONDS = 0.5  # that a question waits for what is not encoded yet
-_BATCH = 1_000  # characters that are encoded here before the time is looked at again
+_SOON_SECONDS = 0.5  # time for encoding pending texts while a question waits
+_BATCH = 1_000  # characters that are encoded between two checks of the time limit
 
 
 class BestEffort:
-    """An embedder that may be down: texts then have no vectors, and go by their words alone.
+    """An embedder that may be down. Texts then have no vectors and are compared by words alone.
 
-    One that failed is left alone for a while, since recall has no time to see it fail again: for a
-    second, and each time it fails again for twice as long, up to half a minute.
+    After a failure it is not called for a second, so that recall does not wait for the next
+    failure. The pause doubles with each further failure, up to half a minute.
 
     Args:
-        embedder: Opens it.
+        embedder: Opens the embedder.
     """
 
     def __init__(self, embedder: Callable[[], Encoder]) -> None:
@@ -45,11 +48,11 @@ class BestEffort:
 
     @property
     def name(self) -> str:
-        """The embedder's."""
+        """The embedder's name."""
         return self._embedder().name
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """(len(texts), dimension) unit vectors; without columns while there are none to be had."""
+        """(len(texts), dimension) unit vectors; (len(texts), 0) while the embedder is down."""
         import numpy as np
 
         if texts and not self.rests:
@@ -60,7 +63,7 @@ class BestEffort:
         return np.zeros((len(texts), 0), np.float32)
 
     def soon(self) -> SoonEncoded:
-        """Return an encoder for a question that waits."""
+        """Return an encoder with the time limit of a question."""
         return SoonEncoded(self)
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
@@ -68,7 +71,7 @@ class BestEffort:
         return self.soon()(texts)
 
     def opened(self) -> Encoder | None:
-        """The embedder; None while it is down, or cannot be opened."""
+        """Return the embedder; None while it is down or cannot be opened."""
         if not self.rests:
             try:
                 return self._embedder()
@@ -76,25 +79,25 @@ class BestEffort:
                 self.rest(error)
         return None
 
-    def query(self, question: str) -> Query:
-        """Return what a question looks for."""
+    def query(self, question: str, today: date | None = None) -> Query:
+        """Return the query of a question, without meaning while the embedder is down."""
         from agent_memory.models.embedders.none import NoEmbedder
         from agent_memory.retrieval.query import Query
 
         why = self._why
         if not self.rests:
             try:
-                query = Query.asked(question, self._embedder())
+                query = Query.asked(question, self._embedder(), today)
                 self._failed = 0
                 return query
             except DOWN as error:
                 self.rest(error)
                 why = error_text(error)
         notice(f"texts are compared by their words alone for now. {why}")
-        return Query.asked(question, NoEmbedder())
+        return Query.asked(question, NoEmbedder(), today)
 
     def has_vectors(self) -> bool | None:
-        """Whether it gives any; None while that can't be told."""
+        """Return whether the embedder gives vectors; None while it is down."""
         if self.rests:
             return None
         try:
@@ -105,41 +108,56 @@ class BestEffort:
 
     @property
     def rests(self) -> bool:
-        """Whether it failed lately."""
+        """Whether the pause after a failure lasts."""
         return time.monotonic() < self._down_until
 
     def rest(self, error: Exception) -> None:
-        """Leave it alone for a while: it failed. What one user may not ask others may."""
+        """Begin a pause after a failure.
+
+        A spending limit begins none: it may affect one user only.
+        """
         if isinstance(error, SpendingLimitReached):
             return
         seconds = min(_LONGEST_REST, _REST_SECONDS * 2**self._failed)
         self._down_until, self._failed = time.monotonic() + seconds, min(self._failed + 1, 9)
         self._why = error_text(error)
-        logger.warning("an embedder is left alone for %g s: %s", seconds, self._why)
+        logger.warning("an embedder failed and is not called for %g s: %s", seconds, self._why)
 
 
 class SoonEncoded:
-    """Encodes texts within a time limit, the last first; others get a vector of zeros, and all of
-    them no numbers while the embedder is down.
+    """Encodes texts within a time limit, the last ones first.
+
+    Texts beyond the limit get a vector of zeros. While the embedder is down, all vectors are empty.
 
     Args:
-        embedder: Encodes them.
+        embedder: Encodes the texts.
     """
 
     def __init__(self, embedder: BestEffort) -> None:
         self._best = embedder
-        self._until = time.monotonic() + _SOON_SECONDS  # over all calls
+        self._until = time.monotonic() + _SOON_SECONDS  # shared by all calls
         self._whole = True
 
     def is_whole(self) -> bool:
-        """Whether all texts were encoded so far."""
+        """Whether all texts so far were encoded."""
         return self._whole
+
+    def known(self, texts: Sequence[str]) -> list[Encoding]:
+        """Return the encodings that exist already, and zeros for other texts."""
+        return self._encoded(texts, until=0.0)
 
     def __call__(self, texts: Sequence[str]) -> list[Encoding]:
         """Return the encoding of each text."""
+        return self._encoded(texts, self._until)
+
+    @cached_property
+    def _embedder(self) -> Encoder | None:
+        return self._best.opened()
+
+    def _encoded(self, texts: Sequence[str], until: float) -> list[Encoding]:
         from agent_memory.models.embedders.none import NoEmbedder
 
-        embedder = self._best.opened() if texts else None
+        embedder = self._embedder if texts else None
         if embedder is None:
             self._whole = self._whole and not texts
             return NoEmbedder().encode(texts)
@@ -150,7 +168,7 @@ class SoonEncoded:
                 found[at] = embedder.encode([text])[0]
             else:
                 missing.append(at)
-        while missing and time.monotonic() < self._until and not self._best.rests:
+        while missing and time.monotonic() < until and not self._best.rests:
             batch = [missing.pop()]
             room = _BATCH - len(texts[batch[0]])
             while missing and (room > 0 or not embedder.on_this_machine):
@@ -174,6 +192,6 @@ class SoonEncoded:
 def _blank(dimension: int) -> Encoding:
     import numpy as np
 
-    from agent_memory.retrieval.encoding import encoding_of
+    from agent_memory.retrieval.vectors import encoding_of
 
     return encoding_of(np.zeros(dimension, np.float32))

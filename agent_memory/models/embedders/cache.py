@@ -1,4 +1,4 @@
-"""Encodes each text once: a cache in front of any embedder, for many threads."""
+"""A cache in front of any embedder: each text is encoded once. Thread-safe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agent_memory.models.embedders.base import Embedder
 if TYPE_CHECKING:
     import numpy as np
 
-    from agent_memory.retrieval.encoding import Encoding
+    from agent_memory.retrieval.vectors import Encoding
 
 logger = logging.getLogger(__name__)
 
@@ -42,12 +42,11 @@ _MOST_BASELINE = 0.95
 
 
 class CachedEmbedder:
-    """Keeps the encodings of the texts used last, and checks what the embedder returns. Safe to
-    share between threads.
+    """Caches the encodings of recent texts and validates the embedder's results. Thread-safe.
 
     Args:
-        inner: The embedder to ask for texts not seen lately.
-        size: Most texts kept.
+        inner: The embedder for texts that are not cached.
+        size: Maximum number of cached texts.
     """
 
     def __init__(self, inner: Embedder, size: int = 10_000) -> None:
@@ -64,7 +63,7 @@ class CachedEmbedder:
 
     @property
     def name(self) -> str:
-        """The inner embedder's name: its vectors are the same."""
+        """The inner embedder's name, since the vectors are the same."""
         return self.inner.name
 
     @property
@@ -74,17 +73,19 @@ class CachedEmbedder:
 
     @property
     def on_this_machine(self) -> bool:
-        """As the inner embedder says; a user's own function may cost money."""
+        """The inner embedder's value; False for a user's own function, which may cost money."""
         return bool(getattr(self.inner, "on_this_machine", False))
 
     @property
     def baseline(self) -> float:
-        """The mean cosine of twelve unrelated sentences, from 0 to 0.95; measured once, in the
-        call that embeds the first texts."""
+        """The mean cosine of twelve unrelated sentences, from 0 to 0.95.
+
+        Measured once, in the call that embeds the first texts.
+        """
         if self._baseline is None:
             try:
                 self.encode(_UNRELATED[:1])
-            except AgentMemoryError as error:  # it is down: whoever needs its vectors says so
+            except AgentMemoryError as error:  # callers that need vectors report it
                 logger.info("the baseline of %s cannot be measured yet: %s", self.name, error)
         return self._baseline or 0.0
 
@@ -93,7 +94,7 @@ class CachedEmbedder:
         self.inner.load()
 
     def cached(self, texts: Sequence[str]) -> bool:
-        """Whether all of these are encoded already. Asks nobody."""
+        """Return whether all of these texts are encoded already. Sends no request."""
         with self._lock:
             return all(_key(text) in self._kept for text in texts)
 
@@ -105,18 +106,18 @@ class CachedEmbedder:
         return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
 
     def encode_query(self, text: str) -> Encoding:
-        """Return the encoding of a question, which some models read in another way."""
+        """Return the encoding of a question, which some models encode differently from texts."""
         asked = getattr(self.inner, "embed_query", None)
         if asked is None:
             return self.encode([text])[0]
         return self._encoded([text], lambda _: asked(text)[None])[0]
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encoding of each text; those not kept come from one call of the embedder.
+        """Return the encoding of each text. Texts that are not cached are embedded in one call.
 
         Raises:
             ModelUnavailable: The embedder failed.
-            ModelOutputInvalid: It returned something else than a vector for each text.
+            ModelOutputInvalid: It did not return one vector for each text.
             DimensionMismatch: It returned vectors of another length than before.
         """
         keys = [_key(text) for text in texts]
@@ -161,11 +162,11 @@ class CachedEmbedder:
         self._baseline = min(_MOST_BASELINE, max(0.0, mean))
 
     def _encoded(self, texts: Sequence[str], embed: Any) -> list[Encoding]:
-        """What an embedder of whole texts returns, checked."""
+        """Call an embedder of whole texts, and validate its vectors."""
         import numpy as np
 
         from agent_memory.models.embedders.vectors import answered, unit_rows
-        from agent_memory.retrieval.encoding import encoding_of
+        from agent_memory.retrieval.vectors import encoding_of
 
         given = answered(self.name, embed, texts)
         try:
@@ -177,24 +178,24 @@ class CachedEmbedder:
             what = f"an array of {rows.shape}" if count >= 0 else "no array of numbers"
             raise ModelOutputInvalid(
                 f"The embedder {self.name!r} returned {what} for {len(texts)} texts. "
-                "It has to return one vector for each text, all of one length."
+                "Return one vector for each text, all of the same length."
             )
         if rows.shape[1] != self.dimension:
             raise DimensionMismatch(
                 f"The embedder {self.name!r} returned vectors of {rows.shape[1]} numbers, where "
-                f"{self.dimension} were expected. Give each model a name of its own."
+                f"{self.dimension} were expected. Give each model its own name."
             )
         try:
             units = unit_rows(rows)
         except ModelOutputInvalid as error:
             raise ModelOutputInvalid(f"The embedder {self.name!r}: {error}") from error
-        # copies, since a row is a view that would keep its whole batch in memory
+        # copies: a row is a view, which would keep its whole batch in memory
         return [encoding_of(row.copy()) for row in units]
 
     def _divided(
         self, wanted: Iterable[bytes], done: Future[dict[bytes, Encoding]]
     ) -> tuple[dict[bytes, Encoding], dict[bytes, Future[dict[bytes, Encoding]]], list[bytes]]:
-        """What is kept, what others are asking for, and what is now the caller's to ask."""
+        """Split texts into cached ones, ones that other threads encode now, and the caller's."""
         found, others, own = {}, {}, []
         with self._lock:
             for key in wanted:
@@ -218,5 +219,5 @@ class CachedEmbedder:
 
 
 def _key(text: str) -> bytes:
-    """A text's digest, so that a long text costs no more to keep than a short one."""
+    """Return a text's digest: cache keys have the same size for long texts."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

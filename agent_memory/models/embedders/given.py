@@ -18,13 +18,13 @@ _QUERIES = ("embed_query", "get_query_embedding")
 
 
 class GivenEmbedder:
-    """An embedder made of a function or of methods; its vectors are made unit vectors.
+    """An embedder made of a function or of methods. Vectors are scaled to unit length.
 
     Args:
-        name: Names it; vectors of two names are not comparable.
-        embed: Returns a vector for each text, all of one length.
-        dimension: Numbers in a vector; None to embed a word and look.
-        query: Returns the vector of a question, where that is read in another way.
+        name: Its name; vectors under different names are not comparable.
+        embed: Returns a vector for each text, all of the same length.
+        dimension: Length of a vector; None to embed one word and measure it.
+        query: Returns the vector of a question, if the model encodes questions differently.
     """
 
     def __init__(
@@ -45,18 +45,18 @@ class GivenEmbedder:
 
     @property
     def dimension(self) -> int:
-        """As given, or as the function returns it.
+        """Length of a vector, as given or measured.
 
         Raises:
-            ModelOutputInvalid: It returns no vector.
-            ModelUnavailable: It failed.
+            ModelOutputInvalid: The function returned no vector.
+            ModelUnavailable: The function failed.
         """
         if self._dimension is None:
             rows = self._asked(self._embed, ["dimension"])
             if rows.ndim != 2 or len(rows) != 1 or not rows.shape[1]:
                 raise ModelOutputInvalid(
                     f"The embedder {self.name!r} returned an array of {rows.shape} for one text. "
-                    "It has to return a list with one vector for each text."
+                    "Return a list with one vector for each text."
                 )
             self._dimension = int(rows.shape[1])
         return self._dimension
@@ -65,7 +65,7 @@ class GivenEmbedder:
         """Do nothing."""
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return what the function returns; `CachedEmbedder` checks it."""
+        """Return the function's result unchecked; `CachedEmbedder` validates it."""
         import numpy as np
 
         if not len(texts):
@@ -88,10 +88,10 @@ def _array(rows: Any) -> np.ndarray:
 
 
 def check_embedding(value: object) -> object:
-    """Refuse what cannot be an embedder.
+    """Validate that a value names an embedder or is one.
 
     Raises:
-        ConfigError: It is no name, no function and has none of the known methods.
+        ConfigError: It is not a name or a function, and has none of the known methods.
     """
     known = value is None or isinstance(value, str) or hasattr(value, "embed")
     if known or any(hasattr(value, name) for name in _DOCUMENTS) or callable(value):
@@ -104,15 +104,15 @@ def check_embedding(value: object) -> object:
 
 
 EmbeddingField = Annotated[Any, AfterValidator(check_embedding)]
-"""A setting that names an embedder, or is one."""
+"""A setting that names an embedder or is one."""
 
 
 def embedder_of(value: Any) -> Any:
-    """The embedder of a function or an object; see `check_embedding`."""
+    """Return the embedder of a function or an object; see `check_embedding`."""
     check_embedding(value)
     if hasattr(value, "embed"):
         if all(hasattr(value, name) for name in ("name", "dimension", "load")):
-            return value  # an `Embedder` in full, which may have `encode` too
+            return value  # a complete `Embedder`, perhaps with `encode`
         own = getattr(value, "name", None)
         name = own if isinstance(own, str) else _named(value)
         return GivenEmbedder(name, value.embed, getattr(value, "dimension", None))
@@ -126,7 +126,7 @@ def embedder_of(value: Any) -> Any:
 
 
 def _named(value: Any) -> str:
-    """A name for a function or an object, with the name of its model where it tells one."""
+    """Return a name for a function or an object, with its model's name if it has one."""
     of = value if inspect.isroutine(value) or inspect.isclass(value) else type(value)
     told = (getattr(value, name, None) for name in ("model_name", "model"))
     model = next((one for one in told if isinstance(one, str)), "")

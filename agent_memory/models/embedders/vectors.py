@@ -1,4 +1,4 @@
-"""What embedders share: arrays of unit vectors."""
+"""Helpers for embedders: arrays of unit vectors."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from agent_memory.errors import AgentMemoryError, ModelOutputInvalid, ModelUnava
 
 
 def answered(name: str, function: Callable[[Any], Any], asked: Any) -> Any:
-    """Call a function of the user's own, and return its result.
+    """Call a user's function and return its result.
 
     Raises:
-        ModelUnavailable: It failed.
+        ModelUnavailable: The function failed.
     """
     try:
         return function(asked)
     except AgentMemoryError:
         raise
-    except Exception as error:  # it may be anybody's function
+    except Exception as error:  # a user's function may raise anything
         raise ModelUnavailable(
             f"The embedder {name!r} failed with {type(error).__name__}: {error}"
         ) from error
 
 
 def unit_rows(rows: Any) -> np.ndarray:
-    """The rows as float32, each of length 1; rows of zeros stay as they are.
+    """Return rows as float32, each scaled to length 1; rows of zeros stay zero.
 
     Raises:
-        ModelOutputInvalid: They are not rows of finite numbers. Stored, they would never be found.
+        ModelOutputInvalid: They are not rows of finite numbers.
     """
     try:
-        array = np.asarray(rows, dtype=np.float64)  # whose squares do not overflow
+        array = np.asarray(rows, dtype=np.float64)  # squares do not overflow in double precision
     except (TypeError, ValueError):
         array = np.full((1, 1), np.nan)
     if array.ndim != 2 or not np.isfinite(array).all():
         raise ModelOutputInvalid(
-            "The embedding model answered with something else than finite numbers."
+            "The embedding model returned rows that are not all finite numbers."
         )
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
     units: np.ndarray = np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
@@ -46,22 +46,20 @@ def unit_rows(rows: Any) -> np.ndarray:
 
 
 _PART = 1_000
-"""Characters that are embedded at a time: no model reads less, and many read not much more."""
+"""Characters that are embedded at a time; every model accepts that many."""
 
 
 def embed_texts(
     texts: Sequence[str], dimension: int, embed: Callable[[list[str]], Any]
 ) -> np.ndarray:
-    """Unit vectors for the texts; blank ones get zeros, and the model never sees them.
+    """Return unit vectors for texts. Blank texts get zeros and are not sent to the model.
 
-    Models cut off what is too long for them, or refuse it. So a long text is embedded in parts, and
-    its vector is the mean of theirs, by their lengths.
-
-    Providers refuse empty texts, and a model's vector for one would be noise. A half of a
-    surrogate pair, which no model can read, counts as a question mark.
+    Models truncate or refuse long texts. A long text is therefore embedded in parts, and its vector
+    is the mean of theirs, weighted by length. Providers refuse empty texts. Half surrogate pairs,
+    which models cannot read, are replaced by question marks.
 
     Raises:
-        ModelOutputInvalid: The model's vectors are not vectors.
+        ModelOutputInvalid: The model returned no valid vectors.
     """
     vectors = np.zeros((len(texts), dimension), dtype=np.float32)
     filled = [index for index, text in enumerate(texts) if text.strip()]
@@ -77,8 +75,10 @@ def embed_texts(
 
 
 def parts_of(text: str) -> list[tuple[str, int]]:
-    """Parts of a text that are short enough, cut between words where there are any, each with the
-    character at which it begins. A half of a surrogate pair counts as a question mark."""
+    """Split a text into short parts, between words if possible, each with its first character.
+
+    Half surrogate pairs are replaced by question marks.
+    """
     text = text.encode("utf-8", "replace").decode()
     parts, begin = list[tuple[str, int]](), 0
     while len(text) - begin > _PART:

@@ -93,7 +93,7 @@ export class Api {
     const text = await this.text("GET", ["user", "export"]);
     const last = text.trimEnd().split("\n").pop() || "{}";
     if (JSON.parse(last).kind !== "end") {
-      throw new Problem(0, { title: "It was cut short", detail: "The export has no end. Try again." });
+      throw new Problem(0, { title: "The export is incomplete", detail: "It has no last line. Try again." });
     }
     return text;
   }

@@ -1,4 +1,4 @@
-// The frame: signing in, choosing the user, and the view that the address names.
+// The page's frame: sign-in, choice of the user, and the view in the address.
 
 import { Api, key } from "./api.js";
 import { badge, button, fill, h, mono } from "./dom.js";
@@ -7,7 +7,7 @@ import { VIEWS, nav } from "./views.js";
 
 let me = null;
 let running = null;
-let last = null; // the user who was looked at last: their views stay at hand beside the service's
+let last = null; // the last user shown: the menu keeps their views beside the service's
 
 export const address = (...parts) => `#/${parts.map((one) => encodeURIComponent(one)).join("/")}`;
 
@@ -19,7 +19,7 @@ const parse = () => {
   }
 };
 
-// The user of a key that is for one alone.
+// The user of a key for a single user.
 const onlyUser = () => (me.users.length === 1 && !me.users[0].endsWith("*") ? me.users[0] : null);
 
 function skip(event) {
@@ -62,10 +62,10 @@ function signIn(told) {
   };
   fill(document.getElementById("main"), h("form", { class: "sign-in", onsubmit: submit },
     h("h1", null, "agent-memory"),
-    h("p", null, "What models were sent, what is remembered, and why."),
-    field("Key", input, "It stays in this tab, until you close it or sign out."), trouble,
+    h("p", null, "The prompts that models were sent, the memory of each user, and why."),
+    field("Key", input, "It is stored in this tab until you close it or sign out."), trouble,
     h("button", { type: "submit", class: "primary" }, "Sign in"),
-    h("p", { class: "hint" }, "No key yet? Whoever runs the service makes one: ", mono("agent-memory keys create"))));
+    h("p", { class: "hint" }, "No key yet? The service's operator creates one: ", mono("agent-memory keys create"))));
   document.title = "Sign in \u00b7 agent-memory";
   input.focus();
 }
@@ -135,7 +135,7 @@ async function show() {
     announce(view.title);
   } catch (error) {
     if (error.name === "AbortError") return;
-    if (error.status === 401) return signOut("The key is not valid, or not any more.");
+    if (error.status === 401) return signOut("The key is not valid or has expired.");
     fill(document.getElementById("main"), failed(error), button("Try again", show));
   }
 }

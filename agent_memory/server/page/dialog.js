@@ -43,15 +43,15 @@ export function ask(title, preview, { word, act, confirm, input }) {
 
 export function receipt(given, title = "Receipt") {
   const open = given.parts.filter((part) => part.state !== "done" && part.state !== "not supported");
-  announce(open.length ? "Not everything is done: see the receipt." : "Done. This is the receipt.");
+  announce(open.length ? "Not complete: see the receipt." : "Done. This is the receipt.");
   return h("section", { class: "panel receipt", "aria-labelledby": "receipt" },
     h("h2", { id: "receipt" }, title),
     h("p", null, given.kind, " ", mono(given.id), ", namespace ", mono(given.namespace), ", ", when(given.at), " UTC, ",
       given.signature ? "signed" : "not signed: the service has no key for that", "."),
-    table("What became of each place", [
+    table("The outcome for each place", [
       ["Place", (part) => part.place],
       ["State", (part) => badge(part.state, part.state === "done" ? "good" : part.state === "not supported" ? "" : "bad")],
       ["Why", (part) => part.why],
-    ], given.parts, "It names no place."),
+    ], given.parts, "There are no places."),
     button("Download the receipt", () => download(`receipt-${given.kind}-${given.id}.json`, json(given))));
 }

@@ -27,9 +27,11 @@ export function fill(place, ...children) {
 }
 
 // What people or models said: of any length and direction, and never wider than its place.
-export const said = (text, kind = "") => h("div", { class: `said ${kind}`, dir: "auto" }, String(text));
-export const mono = (text) => h("code", { dir: "auto" }, String(text));
-export const badge = (text, kind = "") => h("span", { class: `badge ${kind}` }, String(text));
+// A value as text: JSON where it is no plain one, whose own toString may be anything.
+export const words = (value) => (typeof value === "object" && value !== null ? json(value) : String(value));
+export const said = (text, kind = "") => h("div", { class: `said ${kind}`, dir: "auto" }, words(text));
+export const mono = (text) => h("code", { dir: "auto" }, words(text));
+export const badge = (text, kind = "") => h("span", { class: `badge ${kind}` }, words(text));
 export const num = (value) => (value === null || value === undefined ? "\u2013" : value.toLocaleString("en"));
 
 export function when(at) {

@@ -1,6 +1,6 @@
 // Messages, as a log or a model has them.
 
-import { badge, h, json, mono, num, said, when } from "./dom.js";
+import { badge, h, json, mono, num, said, when, words } from "./dom.js";
 
 const TOLD = new Set(["role", "content", "name", "tool_calls", "tool_call_id", "type"]);
 
@@ -28,7 +28,7 @@ export function body(message) {
 }
 
 export function message(given, { seq, at, tokens, kind = "", marks = [], links = [], id } = {}) {
-  const role = String(given.role ?? given.type ?? "item");
+  const role = words(given.role ?? given.type ?? "item");
   return h("article", { class: `message ${kind}`, "data-role": ["user", "assistant", "tool", "system"].includes(role) ? role : "other", id },
     h("header", null, seq && h("span", { class: "seq" }, `#${seq}`), h("span", { class: "role" }, role),
       given.name && mono(given.name), given.tool_call_id && mono(given.tool_call_id), marks.map(([text, tone]) => badge(text, tone)),

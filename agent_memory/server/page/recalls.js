@@ -26,7 +26,7 @@ function signals(recall) {
 
 function card(ctx, recall, facts, mark, why) {
   const fact = facts.get(recall.id);
-  const text = recall.text || "This is not there any more: it was changed or deleted since.";
+  const text = recall.text || "This was changed or deleted since.";
   return h("li", { class: "recall" },
     h("header", null, badge(recall.block), recall.time && h("span", { class: "time" }, recall.time),
       mark && badge(mark[0], mark[1]),
@@ -45,7 +45,7 @@ export function recalled(ctx, found, facts, marks = new Map()) {
 }
 
 export function leftOut(ctx, found, facts) {
-  if (!found.length) return nothing("Nothing near to it was left out.");
+  if (!found.length) return nothing("Nothing relevant was left out.");
   const cards = found.map((one) => card(ctx, one.recall, facts, null, one.why));
   const first = h("ol", { class: "recalls" }, cards.slice(0, FEW));
   if (cards.length <= FEW) return first;

@@ -43,11 +43,11 @@ function scale(from, to) {
 async function forget(ctx, fact, found) {
   const again = found.filter((one) => one.superseded_by === fact.id);
   const why = h("input", { maxlength: 1000, autocomplete: "off" });
-  const answer = await ask("Forget this fact for good?", [
+  const answer = await ask("Permanently forget this fact?", [
     h("p", { dir: "auto" }, h("strong", null, fact.text)),
     h("p", null, "The messages stay in the log; absorbing them again does not bring it back."),
-    again.length > 0 && [h("p", null, "What it superseded may hold again:"), h("ul", null, again.map((one) => h("li", { dir: "auto" }, one.text)))]],
-  { confirm: "Forget it", input: field("Why, for the audit", why),
+    again.length > 0 && [h("p", null, "Facts it superseded may become valid again:"), h("ul", null, again.map((one) => h("li", { dir: "auto" }, one.text)))]],
+  { confirm: "Forget it", input: field("The reason, for the audit", why),
     act: () => ctx.api.ask("DELETE", ["facts", fact.id], { query: { why: why.value } }) });
   if (answer) {
     await ctx.again();
@@ -69,7 +69,7 @@ function row(ctx, fact, found, [from, to, now]) {
 
 export async function facts(ctx) {
   const found = await ctx.api.all(["facts"], "facts", { superseded: true });
-  if (!found.length) return [heading("Facts"), nothing("No facts are known of this user.")];
+  if (!found.length) return [heading("Facts"), nothing("There are no facts about this user.")];
   const now = Date.now();
   const known = [...found.map(begin), ...found.map((fact) => end(fact, now))].filter(Number.isFinite);
   const [from, to] = [Math.min(...known), Math.max(...known, now)];
@@ -101,6 +101,6 @@ export async function audit(ctx) {
     ["Message", (one) => (one.session_id ? place(ctx, { session_id: one.session_id, seq: one.first }) : "\u2013")],
   ];
   const first = await read();
-  const show = (page) => table("Every change to what is known, oldest first", columns, page.changes, "Nothing has changed so far.");
+  const show = (page) => table("Every change to the facts, oldest first", columns, page.changes, "There are no changes.");
   return [heading("Audit", `${num(first.total)} changes`), paged(first, read, show)];
 }

@@ -32,7 +32,7 @@ export async function notes(ctx) {
     ["Since (UTC)", (one) => when(one.created_at)],
     ["Session", (one) => (one.session_id ? h("a", { href: ctx.to("session", one.session_id), dir: "auto" }, one.session_id) : "\u2013")],
     ["", (one) => remover(ctx, "Delete this note?", one.text, ["notes", one.id])],
-  ], "No notes were written.");
+  ], "There are no notes.");
   return [heading("Notes", `${num(first.total)} written down outright`), list];
 }
 
@@ -41,7 +41,7 @@ export async function files(ctx) {
   const first = await read();
   const show = (page) => page.paths.length
     ? h("ul", { class: "paths" }, page.paths.map((path) => h("li", null, h("a", { href: ctx.to("file", path) }, mono(path)))))
-    : nothing("No files are kept.");
+    : nothing("There are no files.");
   return [heading("Files", `${num(first.total)} kept by a model`), paged(first, read, show)];
 }
 
@@ -56,7 +56,7 @@ export async function skills(ctx) {
     ["What it does", (one) => [said(one.description),
       (one.steps.length > 0 || one.body) && h("details", null, h("summary", null, "Steps"), h("ol", null, one.steps.map((step) => h("li", { dir: "auto" }, step))), one.body && said(one.body, "raw"))]],
     ["", (one) => !one.shared && remover(ctx, "Delete this skill?", one.name, ["skills", one.name])],
-  ], "No skills are kept.");
+  ], "There are no skills.");
   return [heading("Skills", `${num(first.total)} for this user`), list];
 }
 
@@ -67,6 +67,6 @@ export async function places(ctx) {
     ["When (UTC)", (one) => when(one.at)],
     ["Confidence", (one) => one.confidence.toFixed(2), "number"],
     ["", (one) => remover(ctx, "Delete this observation?", one.text, ["places", one.id])],
-  ], "Nothing was observed.");
+  ], "There are no observations.");
   return [heading("Places", `${num(first.total)} observed`), list];
 }

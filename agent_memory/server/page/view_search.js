@@ -29,7 +29,7 @@ export async function search(ctx) {
       fill(found, failed(error));
     }
   };
-  return [heading("Search", "What would be recalled for a question now, what its score is made of, and what is left out."),
+  return [heading("Search", "What would be recalled for a question now, with scores, and what is left out."),
     h("form", { class: "search", role: "search", onsubmit: run }, field("Question", question), field("In the session", session),
       h("button", { type: "submit", class: "primary" }, "Look")), found];
 }

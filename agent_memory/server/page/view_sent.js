@@ -11,7 +11,7 @@ export const share = (one) => (one.kept_tokens === null || !one.tokens ? "\u2013
 
 const fidelity = (one) => (one.exact ? badge("to the byte", "good") : badge(one.missing ? `${one.missing} parts deleted since` : "changed since", "warn"));
 
-const NOTHING = "Nothing is kept of what was sent here. It is kept from the moment on at which keep_contexts is set, which the service does unless its settings say otherwise; and as long as what it was made of is there.";
+const NOTHING = "No prompts are logged here. Prompts are logged while keep_contexts is on, which is the service's default, and deleted with the messages they contain.";
 
 async function list(ctx, id) {
   const read = (after) => ctx.api.get(["sessions", id, "contexts"], { limit: 20, after });
@@ -26,7 +26,7 @@ async function list(ctx, id) {
     ["Cost", (one) => money(one.cost), "number wide"],
     ["As it was", fidelity],
   ];
-  const show = (page) => table("Turns, oldest first; a round of tools has a line of its own", columns, page.contexts, NOTHING);
+  const show = (page) => table("Turns, oldest first; each tool round has its own line", columns, page.contexts, NOTHING);
   return [await sessionHeading(ctx, id, "sent"), paged(await read(), read, show)];
 }
 
@@ -51,12 +51,12 @@ function head(ctx, id, one) {
   const of = new Set(one.shortened);
   return figures([
     ["Tokens", [`${num(one.tokens)} of ${num(one.max_tokens)}`, meter(one.tokens, one.max_tokens, "Share of the budget")]],
-    ["Prefix kept", share(one), one.kept_tokens === null ? "the first that the process made" : `${num(one.kept_tokens)} tokens as the time before`],
+    ["Prefix kept", share(one), one.kept_tokens === null ? "the process's first prompt" : `${num(one.kept_tokens)} tokens as in the prompt before`],
     ["Recalling cost", money(one.cost)],
     ["Sent", when(one.at), "UTC"],
     ["As it was sent", fidelity(one)],
     ["Window", one.window.length ? h("span", { class: "seqs" }, one.window.map((seq) =>
-      h("a", { href: ctx.to("session", id, "at", seq) }, `#${seq}${of.has(seq) ? " in part" : ""}`))) : "empty: the session had not begun"],
+      h("a", { href: ctx.to("session", id, "at", seq) }, `#${seq}${of.has(seq) ? " in part" : ""}`))) : "empty: the session did not exist"],
   ]);
 }
 
@@ -77,7 +77,7 @@ function now(ctx, one, facts, marks) {
     panel("Left out", one.left_out.length, leftOut(ctx, one.left_out, facts)));
 }
 
-// What to say of each recall of one side: that the other has it not, and why, where that is known.
+// Marks for the recalls of one side that the other side lacks, with the reason if known.
 function marked(mine, other, text, why) {
   const has = new Set(other.recalls.map((one) => one.id));
   const out = new Map(other.left_out.map((one) => [one.recall.id, one.why]));
@@ -88,19 +88,19 @@ async function turn(ctx, id, seq) {
   const text = await ctx.api.text("GET", ["sessions", id, "contexts"], { query: { after: seq - 1, limit: 1 } });
   const rounds = JSON.parse(text).contexts.filter((one) => one.turn === seq);
   const heading = await sessionHeading(ctx, id, "sent");
-  if (!rounds.length) return [heading, nothing(`Of turn #${seq}: ${NOTHING}`)];
+  if (!rounds.length) return [heading, nothing(`Turn #${seq}: ${NOTHING}`)];
   const one = rounds[Number(ctx.parts[2] ?? rounds.length) - 1] ?? rounds.at(-1);
   const sent = exact(text).contexts[rounds.indexOf(one)].messages;
   const facts = await factsOf(ctx);
   const asked = one.question ? await ctx.api.post(["explain"], { question: one.question, session_id: id }) : null;
-  const which = rounds.length > 1 && h("nav", { class: "tabs", "aria-label": "Rounds of tools" }, rounds.map((each, at) =>
+  const which = rounds.length > 1 && h("nav", { class: "tabs", "aria-label": "Tool rounds" }, rounds.map((each, at) =>
     h("a", { href: ctx.to("sent", id, seq, at + 1), "aria-current": each === one ? "page" : null }, `round ${at + 1}`)));
   return [heading,
     h("div", { class: "asked" }, h("span", { class: "label" }, "Turn ", h("a", { href: ctx.to("session", id, "at", seq) }, `#${seq}`), " asked"),
-      one.question ? said(one.question) : nothing("Nothing was asked that recalls anything.")), which,
+      one.question ? said(one.question) : nothing("The turn has no question.")), which,
     h("div", { class: "beside" },
       then(ctx, id, one, sent, facts, asked ? marked(one, asked, "not recalled now", "not now") : new Map()),
-      asked ? now(ctx, asked, facts, marked(asked, one, "was not recalled then", "not then")) : nothing("There is no question to ask again."))];
+      asked ? now(ctx, asked, facts, marked(asked, one, "was not recalled then", "not then")) : nothing("Without a question there is nothing to compare."))];
 }
 
 export function sent(ctx) {

@@ -29,12 +29,12 @@ function blocks(ctx, stats) {
   const columns = [
     ["Block", ([name]) => mono(name)],
     ["State", ([, one]) => (one.failing ? badge("failing", "bad") : one.lag ? badge("behind", "warn") : badge("up to date", "good"))],
-    ["Messages waiting", ([, one]) => num(one.lag), "number"],
+    ["Pending messages", ([, one]) => num(one.lag), "number"],
     ["Dead letters", ([, one]) => num(one.dead_letters), "number"],
     ["", ([name, one]) => one.dead_letters > 0 && act("Retry", told, () => ctx.api.post(["operations", "retry"], { block: name }))],
   ];
   return [table("Blocks that absorb", columns, Object.entries(stats.blocks), "No block absorbs anything."),
-    act("Absorb what waits, now", told, () => ctx.api.post(["operations", "flush"], {}))];
+    act("Absorb pending messages now", told, () => ctx.api.post(["operations", "flush"], {}))];
 }
 
 async function dead(ctx) {
@@ -49,7 +49,7 @@ async function dead(ctx) {
     ["Error", (one) => said(one.error)],
   ];
   return panel("Dead letters", first.total, paged(first, read, (page) =>
-    table("Messages that blocks gave up", columns, page.dead_letters, "Nothing was given up.")));
+    table("Dead letters: messages that blocks gave up absorbing", columns, page.dead_letters, "There are no dead letters.")));
 }
 
 function spent(spending, stats) {
@@ -66,9 +66,9 @@ function spent(spending, stats) {
   const today = spending.today;
   return panel("Spend", null, figures([
     today && [`Today, ${today.day}`, money(today.cost), `${num(today.calls)} calls, ${num(today.tokens)} tokens${today.reached ? `; reached: ${today.reached}` : ""}`],
-    ["Prompts kept", [percent(spending.kept_tokens, spending.prompt_tokens), meter(spending.kept_tokens, spending.prompt_tokens, "Kept share of prompts")], "what a provider's cache can take"],
+    ["Prompts kept", [percent(spending.kept_tokens, spending.prompt_tokens), meter(spending.kept_tokens, spending.prompt_tokens, "Unchanged share of prompts")], "what a provider's cache can take"],
     ["Looked for", num(spending.recalls), `nothing found in ${percent(spending.empty_recalls, spending.recalls)}`],
-  ]), table("By purpose, of all processes, each some seconds late; costs as far as prices are known", columns, rows, ""));
+  ]), table("By purpose, of all processes, some seconds late; costs where prices are known", columns, rows, ""));
 }
 
 function verify(ctx) {
@@ -79,7 +79,7 @@ function verify(ctx) {
     try {
       fill(place, receipt(await ctx.api.post(["receipts", "verify"], { receipt: JSON.parse(input.value) }), "What holds of it now"));
     } catch (error) {
-      fill(place, failed(error instanceof SyntaxError ? { title: "That is no receipt", message: "Paste the JSON, whole." } : error));
+      fill(place, failed(error instanceof SyntaxError ? { title: "This is not a receipt", message: "Paste the whole JSON." } : error));
     }
   };
   return panel("Verify a receipt", null, h("form", { onsubmit: run }, field("The receipt, as JSON", input), h("button", { type: "submit" }, "Verify")), place);
@@ -100,5 +100,5 @@ export async function users(ctx) {
     ["Messages", (one) => num(one.messages), "number"],
     ["", (one) => ctx.can("read") && h("a", { href: ctx.toUser(one.id, "user"), "aria-label": `Export or delete ${one.id}` }, ctx.can("delete") ? "export, delete" : "export")],
   ];
-  return [heading("Users", `${num(first.total)} with a session`), paged(first, read, (page) => table("Users, by id", columns, page.users, "Nobody has a session yet."))];
+  return [heading("Users", `${num(first.total)} with a session`), paged(first, read, (page) => table("Users, by id", columns, page.users, "There are no sessions yet."))];
 }

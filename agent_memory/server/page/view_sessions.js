@@ -23,7 +23,7 @@ export async function sessions(ctx) {
   ];
   const list = async (prefix) => {
     const turn = read(prefix);
-    const show = (page) => table("Sessions, the one that was spoken in last first", columns, page.sessions, "No session begins so.");
+    const show = (page) => table("Sessions, newest message first", columns, page.sessions, "No session id has this prefix.");
     fill(place, paged(await turn(), turn, show));
   };
   await list();
@@ -57,7 +57,7 @@ function state(window) {
 
 function cut(window) {
   if (!window.start) return null;
-  const stands = window.summary && [h("p", { class: "label" }, `The summary that stands for them (${num(window.summary.tokens)} tokens, by ${window.summary.by})`), said(window.summary.text)];
+  const stands = window.summary && [h("p", { class: "label" }, `Their summary (${num(window.summary.tokens)} tokens, by ${window.summary.by})`), said(window.summary.text)];
   return h("section", { class: "cut", "aria-label": "The cut" },
     h("p", null, `\u2702 Messages up to #${window.start} have left the window. What follows is shown to models whole.`), stands);
 }
@@ -84,7 +84,7 @@ function actions(ctx, id, window, done) {
   };
   const forget = async () => {
     const [, alone] = await counted();
-    const answer = await ask("Forget all facts that come from this session?", [
+    const answer = await ask("Forget all facts from this session?", [
       h("p", null, `${num(alone.length)} facts go for good. What they had superseded holds again. The messages stay.`),
       h("ul", null, alone.slice(0, 20).map((fact) => h("li", { dir: "auto" }, fact.text)))],
     { confirm: "Forget them", act: () => ctx.api.post(["forget"], { session_id: id }) });

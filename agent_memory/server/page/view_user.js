@@ -30,7 +30,7 @@ async function sizes(ctx) {
     }
   };
   const all = ctx.api.all(["sessions"], "sessions").then((found) => [["Sessions", found.length], ["Messages", found.reduce((sum, one) => sum + one.messages, 0)]]);
-  const lists = [["facts", "Facts that hold"], ["notes", "Notes"], ["files", "Files"], ["skills", "Skills"], ["places", "Observations"]];
+  const lists = [["facts", "Valid facts"], ["notes", "Notes"], ["files", "Files"], ["skills", "Skills"], ["places", "Observations"]];
   const found = [...(await all), ...(await Promise.all(lists.map(([path, name]) => count(path, name))))];
   return found.filter(Boolean);
 }
@@ -40,7 +40,7 @@ export async function user(ctx) {
   const take = button("Export everything", async () => {
     take.disabled = true;
     try {
-      announce("The export is being made.");
+      announce("The export is in progress.");
       const text = await ctx.api.export();
       download(`${ctx.user}.jsonl`, text);
       announce(`The export has ${num(text.trimEnd().split("\n").length)} lines.`);
@@ -51,12 +51,12 @@ export async function user(ctx) {
   });
   const erase = ctx.can("delete") && button("Delete everything", async () => {
     const answer = await ask("Delete everything of this user?", [
-      h("p", null, "All of it is erased, and nothing brings it back. Export it first, if somebody may want it."),
+      h("p", null, "Everything is erased permanently. Export it first if you may need it."),
       figures(found.map(([name, size]) => [name, num(size)]))],
     { word: ctx.user, confirm: "Delete everything", act: () => ctx.api.ask("DELETE", ["user"]) });
-    if (answer) fill(whole, heading("Deleted", "Keys of this user alone are gone too."), receipt(answer, "Everything is deleted"));
+    if (answer) fill(whole, heading("Deleted", "Keys for only this user are deleted too."), receipt(answer, "Everything is deleted"));
   }, { class: "act danger" });
-  fill(whole, heading(ctx.user, "Everything that is kept of this user", take, erase), figures(found.map(([name, size]) => [name, num(size)])),
-    panel("What an export has", null, h("p", null, "One JSON object a line: sessions with their messages, notes, facts, changes, the profile, files, skills and observations; the last line is its end.")));
+  fill(whole, heading(ctx.user, "All data of this user", take, erase), figures(found.map(([name, size]) => [name, num(size)])),
+    panel("Content of an export", null, h("p", null, "One JSON object per line: sessions with their messages, notes, facts, changes, the profile, files, skills and observations; the last line is its end.")));
   return whole;
 }

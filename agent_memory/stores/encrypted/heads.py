@@ -21,7 +21,7 @@ _Identity = tuple[str, datetime]
 
 @dataclass(frozen=True, slots=True)
 class _CachedHead:
-    """What was opened last of a session's head, beside what it was opened from."""
+    """The last decrypted parts of a session's head, with their encrypted form."""
 
     sealed_system: _Identity | None
     system: Message | None
@@ -38,7 +38,7 @@ class HeadSeals:
 
     Args:
         keys: The keys.
-        namespace: Of the sessions.
+        namespace: The namespace of the sessions.
         plaintext: Whether heads that are not sealed are taken as they are.
     """
 

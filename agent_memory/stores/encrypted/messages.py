@@ -24,7 +24,7 @@ class MessageSeals:
 
     Args:
         keys: The keys.
-        namespace: Of the sessions.
+        namespace: The namespace of the sessions.
         plaintext: Whether messages that are not sealed are taken as they are.
     """
 
@@ -37,8 +37,8 @@ class MessageSeals:
         """A draft whose entry is sealed once its seq is known.
 
         Args:
-            session_id: Where it will be appended.
-            draft: What was given.
+            session_id: The session that it is appended to.
+            draft: The draft.
             shown: What the store sees of it before: for a system message what the head will hold.
         """
         # the key is had before the store takes its locks: a callable may be slow to give it
@@ -96,7 +96,7 @@ def carrier(message: Message, sealed: str) -> Message:
 
 
 def carried(message: Message) -> str | None:
-    """What a carrier carries; None for another message."""
+    """Return the encrypted text in a carrier; None for another message."""
     sealed = (message.raw or {}).get("sealed") if message.format == FORMAT else None
     return sealed if isinstance(sealed, str) else None
 

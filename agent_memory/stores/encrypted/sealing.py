@@ -83,8 +83,8 @@ class Key:
         """Encrypt `plain` for a place.
 
         Args:
-            place: Where it will stand.
-            plain: What to encrypt.
+            place: The place that it is stored at.
+            plain: The bytes to encrypt.
             steady: Whether the same text at the same place gives the same every time. That shows
                 whether it changed; else the nonce is drawn at random.
         """
@@ -124,7 +124,7 @@ class Key:
 
 
 def name_of(place: Place) -> str:
-    """What stands there, to begin a sentence with."""
+    """Return the name of a place, to begin a sentence with."""
     return _NAMES[str(place[0])].format(*place)
 
 

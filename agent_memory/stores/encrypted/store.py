@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 
+from agent_memory.core.idempotency import Appended, KeptKey, Once
 from agent_memory.core.messages import Message
-from agent_memory.core.once import Appended, KeptKey, Once
 from agent_memory.core.records import Draft, Entry, Head, Lease, Record
 from agent_memory.errors import StoreUnavailable, Undecryptable
 from agent_memory.stores.base import Store, VectorStore, swaps_vectors
@@ -60,9 +60,14 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
     ) -> None:
         EncryptedVectors.__init__(self, inner, RecordSeals(keys, namespace, plaintext))
         StoreWrapper.__init__(self, inner)
+        self._keys = keys
         self._messages = MessageSeals(keys, namespace, plaintext)
         self._heads = HeadSeals(keys, namespace, plaintext)
         self._write_keys = WriteKeySeals(keys, namespace, plaintext)
+
+    @property
+    def signing_keys(self) -> Keys:
+        return self._keys
 
     def vectors_of(self, store: VectorStore) -> EncryptedVectors:
         """A vector store of another database, encrypted with the same keys."""

@@ -23,8 +23,8 @@ from agent_memory.stores.wrapper import VectorStoreWrapper
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.postings import Terms
     from agent_memory.retrieval.query import Query
-    from agent_memory.retrieval.terms import Terms
 
 Row = TypeVar("Row")
 Value = TypeVar("Value")
@@ -35,7 +35,7 @@ class RecordSeals:
 
     Args:
         keys: The keys.
-        namespace: Of the records.
+        namespace: The namespace of the records.
         plaintext: Whether records that are not sealed are taken as they are.
     """
 
@@ -107,7 +107,7 @@ class SealsOfSegments:
 
     Args:
         keys: The keys.
-        namespace: Of the records.
+        namespace: The namespace of the records.
         records: Seals and opens these.
     """
 
@@ -121,7 +121,7 @@ class SealsOfSegments:
         return self._keys.current.seal_bytes(self._place(block, owner, name), body)
 
     def opened(self, block: str, owner: str, name: str, body: bytes) -> bytes:
-        """See `SegmentSeals.opened`. What stood there before segments were sealed is as it was."""
+        """See `SegmentSeals.opened`. Segments from before encryption are returned unchanged."""
         if not body.startswith(SEALED):
             return body
         try:
@@ -145,7 +145,7 @@ class SealsOfSegments:
 
 
 def opened_of(rows: Iterable[Row], opened: Callable[[Row], Value]) -> list[Value]:
-    """What rows hold, without those that were altered: one must not hide the others.
+    """Decrypt rows and leave out altered ones, so that one does not hide the others.
 
     Raises:
         Undecryptable: A key is not given, or none of them can be opened: the key is another one.
@@ -164,7 +164,7 @@ class EncryptedVectors(VectorStoreWrapper):
     secret. What they are found by it has the store seal, where that does not search it itself.
 
     Args:
-        inner: Where they are kept.
+        inner: The store that holds them.
         seals: Seals them.
     """
 
@@ -220,7 +220,7 @@ class EncryptedSwappingVectors(EncryptedVectors):
     """The same, over a store that can fill vectors beside those in force.
 
     Args:
-        inner: Where they are kept.
+        inner: The store that holds them.
         seals: Seals them.
     """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from agent_memory.core.once import KeptKey, Once, WriteKey
+from agent_memory.core.idempotency import KeptKey, Once, WriteKey
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.messages import sealed_text
 from agent_memory.stores.encrypted.sealing import Place
@@ -19,7 +19,7 @@ class WriteKeySeals:
 
     Args:
         keys: The keys of the store.
-        namespace: Of the sessions.
+        namespace: The namespace of the sessions.
         plaintext: Whether digests that are not sealed are taken as they are.
     """
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import threading
-from collections.abc import Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import ConfigError, StoreUnavailable
 from agent_memory.stores.base import Durability
 
+STATE = ".state.json"
+"""The file of leases and due times."""
+
+JOURNAL = ".journal.json"
+"""The file of a commit that changes several files and is not finished."""
+
 _LOCK = ".lock"
 _ARRIVING = ".tmp"
-_IGNORED = ".lock\n.state.json\n*.tmp\n"
+_IGNORED = f".lock\n{STATE}\n{JOURNAL}\n*.tmp\n"
+_FOLDERS = ("sessions", "records", "vectors")
+_OURS = re.compile(r"(\.state\.json|\.journal\.json|.*-[0-9a-f]{10}\.jsonl)\.tmp")
 
 Mark = tuple[int, int, int]
 """What tells one content of a file from another: its inode, its time, its size."""
@@ -23,15 +35,15 @@ Mark = tuple[int, int, int]
 class Files:
     """The files of one folder, for one process at a time.
 
-    A file appears whole or not at all: it is written beside its place, and renamed. Who holds the
-    lock and dies leaves it to the next.
+    A file appears whole or not at all: it is written beside its place, and renamed. If the holder
+    of the lock dies, the next one gets it.
 
     Args:
         folder: The folder, which is made if need be; readable by its owner alone.
-        durability: "power" waits for the disk with each file.
+        durability: "process" does not wait for the disk with each file.
     """
 
-    def __init__(self, folder: Path, durability: Durability) -> None:
+    def __init__(self, folder: Path, durability: Durability | None) -> None:
         try:
             import fcntl
         except ImportError:
@@ -41,7 +53,7 @@ class Files:
             ) from None
         self._fcntl = fcntl
         self._folder = folder
-        self._syncs = durability == "power"
+        self._syncs = durability != "process"
         self._begin_anew()
         begin_anew_in_child(self, Files._begin_anew)
         try:
@@ -85,18 +97,26 @@ class Files:
             os.close(lock)
 
     def marks(self) -> dict[str, Mark]:
-        """Each file by its path in the folder, with its mark. What a crash left is removed."""
+        """Return the mark of each file by its path. A commit that a crash interrupted is finished
+        first, and half-written files are removed.
+
+        Hidden files, and other files of the folder itself, belong to somebody else.
+        """
         found: dict[str, Mark] = {}
+        if (self._folder / JOURNAL).exists():
+            self._finish()
         try:
-            for name in ("sessions", "records", "vectors", ""):
+            for name in ("", *_FOLDERS):
                 place = self._folder / name
                 if not place.is_dir():
                     continue
                 with os.scandir(place) as files:
                     for one in files:
-                        if one.name.endswith(_ARRIVING):
+                        if _OURS.fullmatch(one.name):
                             os.unlink(one.path)
-                        elif one.is_file() and one.name.endswith((".jsonl", ".json")):
+                        elif one.is_file() and (
+                            not one.name.startswith(".") if name else one.name == STATE
+                        ):
                             stat = one.stat()
                             path = f"{name}/{one.name}" if name else one.name
                             found[path] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
@@ -105,7 +125,7 @@ class Files:
         return found
 
     def read(self, path: str) -> bytes:
-        """What a file holds."""
+        """Return the content of a file."""
         try:
             return (self._folder / path).read_bytes()
         except OSError as error:
@@ -131,6 +151,46 @@ class Files:
             raise _failed(place, error) from error
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
+    def write_all(self, changes: Mapping[str, bytes | None]) -> dict[str, Mark]:
+        """Write or remove (None) several files. After a crash all are changed or none.
+
+        The changes are in a journal until they are done. The next holder does the rest.
+        """
+        if len(changes) > 1:
+            whole = [
+                [path, self._digest(path), None if data is None else b64encode(data).decode()]
+                for path, data in changes.items()
+            ]
+            self.write(JOURNAL, json.dumps(whole).encode())
+        found: dict[str, Mark] = {}
+        for path, data in changes.items():
+            if data is None:
+                self.remove(path)
+            else:
+                found[path] = self.write(path, data)
+        if len(changes) > 1:
+            self.remove(JOURNAL)
+        return found
+
+    def _finish(self) -> None:
+        """Do the rest of a journal. A file that somebody has edited since stays as it is."""
+        try:
+            changes = json.loads(self.read(JOURNAL))
+        except ValueError:  # a power loss at `durability="process"`: nobody was told of it
+            changes = []
+        for path, before, data in changes:
+            if self._digest(path) != before:
+                continue
+            if data is None:
+                self.remove(path)
+            else:
+                self.write(path, b64decode(data))
+        self.remove(JOURNAL)
+
+    def _digest(self, path: str) -> str | None:
+        place = self._folder / path
+        return sha256(self.read(path)).hexdigest() if place.exists() else None
+
     def remove(self, path: str) -> None:
         """Take a file away. Idempotent."""
         place = self._folder / path
@@ -140,6 +200,11 @@ class Files:
                 self._sync(place.parent)
         except OSError as error:
             raise _failed(place, error) from error
+
+    def sync(self) -> None:
+        """Return once all that was written survives a power loss."""
+        if not self._syncs:
+            os.sync()
 
     def _sync(self, folder: Path) -> None:
         descriptor = os.open(folder, os.O_RDONLY)

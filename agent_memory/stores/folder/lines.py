@@ -1,24 +1,35 @@
-"""What stands in the files of a folder: one JSON object a line. Pure."""
+"""The lines of a folder's files: one JSON object each. Pure."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from operator import index
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message
-from agent_memory.core.once import KeptKey
 from agent_memory.core.records import Entry, Head, Record
-from agent_memory.errors import Undecryptable
+from agent_memory.errors import Damaged, Undecryptable
 from agent_memory.stores.coding import from_micros, head_fields, head_from, to_micros
+from agent_memory.stores.kernel.coding import (
+    entry_of,
+    head_of,
+    key_document,
+    key_of,
+    line_of_entry,
+)
+from agent_memory.stores.kernel.contract import Document, Line
 from agent_memory.stores.seals import UNSEALED, SegmentSeals
 
 _LONGEST = 80
+_MOST = 2**63
 
 Fields = dict[str, Any]
 
@@ -31,13 +42,24 @@ def file_name(name: str) -> str:
     return f"{shown}-{digits}.jsonl"
 
 
+def check_place(path: str, name: str) -> None:
+    """Refuse a file under another name than its session or block gives it.
+
+    Raises:
+        ValueError: It is one.
+    """
+    if path.rpartition("/")[2] != file_name(name):
+        raise ValueError("its name is not the one that its first line would give it")
+
+
 def line_of(fields: Fields) -> str:
     """One line, without its end."""
     return json.dumps(fields, ensure_ascii=False, separators=(", ", ": "))
 
 
-def line_of_head(head: Head) -> str:
-    """The first line of a session's file."""
+def line_of_head(one: Document) -> str:
+    """The first line of a session's file, from the head's document with the log's end."""
+    head = head_of(one)
     fields = head_fields(head)
     if fields["system"] is not None:
         fields["system"] = json.loads(fields["system"])
@@ -55,24 +77,34 @@ def line_of_head(head: Head) -> str:
     )
 
 
-def head_of(fields: Fields) -> Head:
-    """The inverse of `line_of_head`."""
+def head_in(fields: Fields) -> Head:
+    """The head that the first line of a session's file holds."""
     system = fields["system"]
-    given = {**fields, "system": None if system is None else json.dumps(system)}
-    return head_from(
-        given,
-        session_id=fields["session"],
-        user_id=fields["user"],
-        end=fields["end"],
-        total=fields["total"],
-        version=fields["version"],
-        deleting=fields["deleting"],
-        begun=to_micros(datetime.fromisoformat(fields["created_at"])),
-    )
+    given = {**fields, "system": None if system is None else _message_json(system)}
+    try:
+        head = head_from(
+            given,
+            session_id=_text(fields, "session"),
+            user_id=fields["user"],
+            end=fields["end"],
+            total=fields["total"],
+            version=fields["version"],
+            deleting=fields["deleting"],
+            begun=to_micros(_moment(fields, "created_at")),
+        )
+    except Damaged as error:
+        broken = ", ".join(error.damage.broken if error.damage else ())
+        raise ValueError(f"its first line is damaged ({broken})") from error
+    counts = (head.expired, head.start, head.start_total, head.total, head.pinned_tokens,
+              head.system_tokens, head.version, *head.pinned, *head.cursors.values())  # fmt: skip
+    if min(counts) < 0 or max(counts) > _MOST:
+        raise ValueError("its first line has a number that is out of range")
+    return head
 
 
-def line_of_entry(entry: Entry) -> str:
+def line_of_message(line: Line) -> str:
     """A message at its place."""
+    entry = entry_of(line)
     return line_of(
         {
             "seq": entry.seq,
@@ -85,31 +117,100 @@ def line_of_entry(entry: Entry) -> str:
     )
 
 
-def entry_of(session_id: str, fields: Fields) -> Entry:
-    """The inverse of `line_of_entry`."""
-    at = datetime.fromisoformat(fields["at"])
-    message = Message.from_json(json.dumps(fields["message"]), at)
-    return Entry(
-        session_id,
-        fields["seq"],
-        message,
-        fields["tokens"],
-        fields["total"],
-        fields["encoding"],
-        at,
-    )
-
-
-def line_of_key(key: KeptKey) -> str:
-    """A key by which a write is known."""
+def line_of_key(one: Document) -> str:
+    """An idempotency key."""
+    key = key_of(one)
     kept = [key.name, key.digest, key.seq, key.end, key.total, to_micros(key.at)]
     return line_of({"key": kept})
 
 
-def key_of(fields: Fields) -> KeptKey:
-    """The inverse of `line_of_key`."""
-    name, digest, seq, end, total, at = fields["key"]
-    return KeptKey(name, digest, seq, end, total, from_micros(at))
+def message_of(session_id: str, number: int, fields: Fields) -> Line | Document:
+    """The message or the idempotency key that a line of a session's file holds.
+
+    Raises:
+        ValueError: It holds neither.
+    """
+    if "seq" in fields:
+        at = _moment(fields, "at")
+        message = Message.from_json(_message_json(fields["message"]), at)
+        seq, tokens, total = (_count(fields, name) for name in ("seq", "tokens", "total"))
+        return line_of_entry(
+            Entry(session_id, seq, message, tokens, total, _text(fields, "encoding"), at)
+        )
+    if "key" not in fields:
+        raise ValueError(f"line {number} is neither a message nor a key")
+    name, digest, *counts = fields["key"]
+    seq, end, total, micros = map(index, counts)
+    if not isinstance(name, str) or not isinstance(digest, str):
+        raise TypeError("a key is no text")
+    return key_document(session_id, KeptKey(name, digest, seq, end, total, from_micros(micros)))
+
+
+def name_of(kind: str, first: Fields) -> str:
+    """The session or block of a file, by its first line."""
+    return _text(first, "session" if kind == "sessions" else "block")
+
+
+def opened_of(first: Fields) -> tuple[int, str]:
+    """The dimension of a block's vectors, and their model."""
+    return _count(first, "dimension"), _text(first, "model")
+
+
+class State(NamedTuple):
+    """Due times, leases and locks; times in microseconds.
+
+    Attributes:
+        sessions: For each session when it began, when it is due, who holds it, and until when.
+        locks: For each lock who holds it, and until when.
+    """
+
+    sessions: Mapping[str, tuple[int, int | None, str, int]] = {}
+    locks: Mapping[str, tuple[str, int]] = {}
+
+
+def state_of(data: bytes) -> State:
+    """The state that a file holds; nothing where it is not what was written."""
+    try:
+        state = json.loads(data)
+        sessions, locks = state["sessions"], state["locks"]
+        for begun, due, holder, until in sessions.values():
+            if [*map(type, (begun, due or 0, holder, until))] != [int, int, str, int]:
+                raise TypeError
+        for holder, until in locks.values():
+            if [*map(type, (holder, until))] != [str, int]:
+                raise TypeError
+    except UNREADABLE:  # it says only what is due: everything is then
+        return State()
+    return State(sessions, locks)
+
+
+def _text(fields: Fields, name: str) -> str:
+    value = fields[name]
+    if not isinstance(value, str):
+        raise TypeError(f"`{name}` is no text")
+    return value
+
+
+def _count(fields: Fields, name: str) -> int:
+    value = fields[name]
+    if type(value) is not int or not 0 <= value <= _MOST:
+        raise TypeError(f"`{name}` is no number of 0 or more")
+    return value
+
+
+def _moment(fields: Fields, name: str) -> datetime:
+    at = datetime.fromisoformat(_text(fields, name))
+    if at.utcoffset() is None:
+        raise ValueError(f"`{name}` has no time zone")
+    return at
+
+
+def _message_json(fields: object) -> str:
+    """A message's JSON, if a message it is."""
+    if not isinstance(fields, dict):
+        raise TypeError("`message` is no object")
+    Message.of(fields)
+    return json.dumps(fields)
 
 
 def line_of_record(record: Record, features: str | None = None) -> str:
@@ -160,23 +261,20 @@ def refuse_sealed(block: str, texts: Iterable[object]) -> None:
 
 def record_of(fields: Fields) -> tuple[Record, Any]:
     """The inverse of `line_of_record`; the features as they stand there."""
+    if not isinstance(fields["metadata"], dict):
+        raise TypeError("`metadata` is no object")
     record = Record(
-        id=fields["id"],
-        owner=fields["owner"],
-        session_id=fields["session"],
-        first=fields["first"],
-        last=fields["last"],
-        text=fields["text"],
-        sources=tuple(fields["sources"]),
-        created_at=datetime.fromisoformat(fields["at"]),
+        id=_text(fields, "id"),
+        owner=_text(fields, "owner"),
+        session_id=_text(fields, "session"),
+        first=_count(fields, "first"),
+        last=_count(fields, "last"),
+        text=_text(fields, "text"),
+        sources=tuple(map(index, fields["sources"])),
+        created_at=_moment(fields, "at"),
         metadata=fields["metadata"],
     )
     return record, fields.get("features")
-
-
-def in_order(records: Iterable[Record]) -> list[Record]:
-    """Records in the order of their lines."""
-    return sorted(records, key=lambda one: (one.created_at, one.id))
 
 
 def bytes_of(lines: Iterable[str]) -> bytes:
@@ -184,8 +282,8 @@ def bytes_of(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
 
 
-def lines_in(data: bytes) -> Iterator[Fields]:
-    """What the lines of a file say.
+def lines_in(data: bytes) -> Iterator[tuple[str, Fields]]:
+    """The lines of a file, each with its fields.
 
     Raises:
         ValueError: One is no JSON object; it tells which.
@@ -198,4 +296,43 @@ def lines_in(data: bytes) -> Iterator[Fields]:
                 raise ValueError(f"line {number} is no JSON: {error}") from None
             if not isinstance(fields, dict):
                 raise ValueError(f"line {number} is no JSON object")
-            yield fields
+            yield line, fields
+
+
+def content_of(data: bytes) -> list[tuple[str, Fields]]:
+    """The lines of a file, of which there is one at least, each with its fields.
+
+    Raises:
+        ValueError: There is none, or one is no JSON object.
+    """
+    lines = list(lines_in(data))
+    if not lines:
+        raise ValueError("it is empty")
+    return lines
+
+
+def first_in(data: bytes, kind: str) -> str | None:
+    """The session or block whose file it seems to be."""
+    named = "session" if kind == "sessions" else "block"
+    names = (line.get(named) for line in _readable_lines(data))
+    return next((name for name in names if isinstance(name, str)), None)
+
+
+def owners_in(data: bytes) -> frozenset[str]:
+    """Whose data a file holds, as `Scope.owner` names them; nobody's where it is another's file."""
+    owners: set[str] = set()
+    for line in _readable_lines(data):
+        session, user, owner, block = map(line.get, ("session", "user", "owner", "block"))
+        owners |= {f"session:{session}"} if isinstance(session, str) else set()
+        owners |= {f"user:{user}"} if isinstance(user, str) else set()
+        owners |= {one for one in (owner, block) if isinstance(one, str)}
+    return frozenset(owners)
+
+
+def _readable_lines(data: bytes) -> Iterator[Fields]:
+    """Those lines of a damaged file that can be read."""
+    for line in data.decode("utf-8", "replace").split("\n"):
+        with suppress(*UNREADABLE):
+            fields = json.loads(line)
+            if isinstance(fields, dict):
+                yield fields

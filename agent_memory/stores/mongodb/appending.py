@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from agent_memory.core.once import Appended, Once
+from agent_memory.core.idempotency import Appended, Once
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.core.records import Draft, Entry, Head, empty_head
 from agent_memory.errors import StoreError

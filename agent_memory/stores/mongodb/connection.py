@@ -67,12 +67,12 @@ class Deployment:
 
     Args:
         url: `mongodb://` or `mongodb+srv://`; the path names the database.
-        durability: See `Durability`; "power" waits for the journal of each write.
+        durability: See `Durability`; without "process" each write waits for the journal.
     """
 
-    def __init__(self, url: str, durability: Durability = "process") -> None:
+    def __init__(self, url: str, durability: Durability | None = None) -> None:
         self._url = url
-        self._journal = True if durability == "power" else None
+        self._journal = None if durability == "process" else True
         self._hosts, self._name, self._options = _parts(url)
         self._client: MongoClient[Doc] | None = None
         self._database: Database[Doc] | None = None

@@ -10,10 +10,10 @@ from operator import index
 from typing import Any
 
 from agent_memory.core.damage import Damage
+from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry, Head, Lag
 from agent_memory.stores.coding import (
-    UNREADABLE,
     from_micros,
     head_fields,
     head_from,

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from agent_memory.core.once import KeptKey
+from agent_memory.core.idempotency import KeptKey
 from agent_memory.errors import StoreError
 from agent_memory.stores.coding import from_micros, to_micros
 from agent_memory.stores.mongodb.connection import Table

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 Doc = dict[str, Any]
 
-UNNUMBERED: Doc = {"at": {"$exists": False}}
-"""What an earlier release wrote."""
-
 _AT_ONCE = 8  # segments, some MB each
 _STATE: Doc = {"live": 1, "version": 1, "catalog": 1, "next": 1}
 
@@ -62,7 +59,7 @@ class OwnersDocuments:
         _, self._catalogs, self._segments = blocks_of(key)
         self.place = key_of(key, owner, "catalog")
 
-    def catalog(self) -> tuple[int, str | None] | None:
+    def catalog(self) -> tuple[int, str] | None:
         """See `SegmentSource.catalog`."""
         doc = self._vectors.one({"_id": self.place}, fields=_STATE)
         if doc is not None and "next" in doc:
@@ -70,12 +67,11 @@ class OwnersDocuments:
             doc = self._vectors.one({"_id": self.place}, fields=_STATE)
         return self.state_of(doc)
 
-    def state_of(self, doc: Doc | None) -> tuple[int, str | None] | None:
+    def state_of(self, doc: Doc | None) -> tuple[int, str] | None:
         """What the document of a catalog says as it stands, whatever it is to be."""
-        if doc is not None and doc["live"]:
-            return doc.get("version", 0), str(doc.get("catalog"))
-        earlier = {"block": self._key, "owner": self._owner, "live": 1, **UNNUMBERED}
-        return (0, None) if self._vectors.one(earlier, fields={"_id": 1}) else None
+        if doc is None or not doc["live"]:
+            return None
+        return doc.get("version", 0), str(doc.get("catalog"))
 
     def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
         """See `SegmentSource.segments`."""
@@ -95,7 +91,7 @@ class OwnersDocuments:
         """See `SegmentSource.numbers`."""
         which = {"block": self._key, "owner": self._owner, "live": 1}
         docs = self._vectors.all(which, fields={"id": 1, "at": 1})
-        return {doc["id"]: doc.get("at", 0) for doc in docs}
+        return {doc["id"]: doc["at"] for doc in docs}
 
     def place_of(self, name: int) -> str:
         """The id of a segment's document."""
@@ -174,7 +170,7 @@ class Scopes:
         which = {"block": self._write.block, "live": 1, "next.op": self._write.name}
         found: dict[str, dict[str, int]] = {}
         for doc in self._vectors.all(which, fields={"id": 1, "owner": 1, "at": 1}):
-            found.setdefault(doc["owner"], {})[doc["id"]] = doc.get("at", 0)
+            found.setdefault(doc["owner"], {})[doc["id"]] = doc["at"]
         self.hold(found)
         return found
 
@@ -194,7 +190,7 @@ class Scopes:
             self._writes.remove(self._write, source.all_segments)
             self._state(source, {"next.gone": 1})
             return
-        self.write(owner, self.catalog(owner), {at: name for name, at in gone.items() if at}, added)
+        self.write(owner, self.catalog(owner), {at: name for name, at in gone.items()}, added)
 
     def write(
         self,
@@ -202,11 +198,10 @@ class Scopes:
         catalog: Catalog,
         gone: Mapping[int, str],
         added: Sequence[Segment],
-        count: int = 0,
     ) -> None:
         """Write what comes of a change to a catalog; see `catalogs.changed`."""
         source, _ = self._held.pop(owner)
-        change = changed(catalog, gone, added, source.segments, count=count)
+        change = changed(catalog, gone, added, source.segments)
         tag = self._write.tag(gone=0, record={})
         self._vectors.insert(
             [

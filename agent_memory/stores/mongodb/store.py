@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from agent_memory.core.once import Appended, KeptKey, Once, in_order
+from agent_memory.core.idempotency import Appended, KeptKey, Once, in_order
 from agent_memory.core.records import Draft, Entry, Head, Lag, Lease, empty_head
 from agent_memory.errors import SchemaTooNew
 from agent_memory.stores.base import Counts, Durability
@@ -30,9 +30,7 @@ from agent_memory.stores.mongodb.vectors import MongoDBVectors
 
 Doc = dict[str, Any]
 
-_LAYOUT = 3
-_GONE = "agent_memory_scopes"  # versions of owners' vectors, until layout 3
-_NEWEST: Doc = {"$set": {"version": _LAYOUT}}
+_LAYOUT = 1
 _AT_ONCE = 1000
 _INDEXES: dict[str, list[list[tuple[str, int]]]] = {
     "agent_memory_sessions": [
@@ -59,7 +57,8 @@ class MongoDBStore(MongoDBVectors):
         url: `mongodb://user:password@host:27017/database` or `mongodb+srv://...`; the database is
             "agent_memory" where the URL names none.
         namespace: Stores of different namespaces see nothing of each other.
-        durability: "power": each write waits for the journal; else for a majority of the members.
+        durability: "process": each write waits for a majority of the members, and not for the
+            journal.
 
     Raises:
         StoreUnavailable: The deployment cannot be reached, or does not let the user in.
@@ -67,7 +66,7 @@ class MongoDBStore(MongoDBVectors):
     """
 
     def __init__(
-        self, url: str, namespace: str = "default", durability: Durability = "process"
+        self, url: str, namespace: str = "default", durability: Durability | None = None
     ) -> None:
         self._deployment = Deployment(url, durability)
         super().__init__(self._deployment, namespace)
@@ -269,6 +268,9 @@ class MongoDBStore(MongoDBVectors):
             if session["ns"] == self._namespace:
                 self._log.clear_cut(session)
 
+    def sync(self) -> None:
+        """See `SessionStore.sync`."""
+
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
@@ -306,16 +308,13 @@ class MongoDBStore(MongoDBVectors):
     def _prepare(self, meta: Table) -> None:
         """Make the indexes, once for each database."""
         stored = meta.one({"_id": "layout"})
-        if stored is None or stored["version"] < _LAYOUT:
+        if stored is None:
             for name, keys in _INDEXES.items():
                 self._deployment.table(name).index(keys)
             for name, keys in _SPARSE.items():
                 self._deployment.table(name).index(keys, sparse=True)
-            if stored is not None:
-                self._deployment.table(_GONE).delete_all({})
             meta.insert([{"_id": "layout", "version": _LAYOUT}])
-            meta.update({"_id": "layout", "version": {"$lt": _LAYOUT}}, _NEWEST)
-        elif stored["version"] > _LAYOUT:
+        elif stored["version"] != _LAYOUT:
             raise SchemaTooNew(
                 f"The MongoDB database was written by a newer release of agent-memory (layout "
                 f"{stored['version']}; this one knows {_LAYOUT}). Install a newer agent-memory."

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_memory.core.records import Hit, Lease, Record
-from agent_memory.stores.catalogs import grouped, packed
+from agent_memory.stores.catalogs import grouped
 from agent_memory.stores.damage import undamaged
-from agent_memory.stores.indexes import Indexes, LooseRecords, is_loose, search
+from agent_memory.stores.indexes import CatalogUnreadable, Indexes, search
 from agent_memory.stores.mongodb.collections import Collections
 from agent_memory.stores.mongodb.commits import Commits, Write
 from agent_memory.stores.mongodb.connection import Deployment
 from agent_memory.stores.mongodb.documents import key_of
 from agent_memory.stores.mongodb.records import (
-    AnotherCameFirst,
     Doc,
     MongoDBRecords,
     documents_of,
     matching,
     record_from,
 )
-from agent_memory.stores.mongodb.scopes import UNNUMBERED, OwnersDocuments, Scopes
+from agent_memory.stores.mongodb.scopes import OwnersDocuments, Scopes
 from agent_memory.stores.seals import UNSEALED, SegmentSeals
 from agent_memory.stores.walking import Walk
 
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
 _PAGE = 200
 _AT_ONCE = 1_000
-_PACKED = 2_000  # records of an earlier release, at a time
 
 
 class MongoDBVectors(MongoDBRecords):
@@ -73,10 +70,7 @@ class MongoDBVectors(MongoDBRecords):
             docs: list[Doc] = []
             for owner, (some, _) in groups.items():
                 first = scopes.catalog(owner).next
-                docs += [
-                    {**doc, "at": at, "vector": b""}
-                    for at, doc in enumerate(documents_of(key, some), first)
-                ]
+                docs += [{**doc, "at": at} for at, doc in enumerate(documents_of(key, some), first)]
             self._vector_writes.put(write, docs)
             gone = scopes.removed()
             for owner in {**groups, **gone}:
@@ -109,8 +103,8 @@ class MongoDBVectors(MongoDBRecords):
             of, source = (block, owner), self._owned(block, key, owner)
             try:
                 index = self._indexes.follow(of, source, read, self._seals)
-            except LooseRecords:
-                self._pack(block, key, owner)
+            except CatalogUnreadable:
+                self._rebuild_catalog(block, key, owner)
                 index = self._indexes.follow(of, source, read, self._seals)
             if len(index) or not known:  # else nothing is the owner's, or the block was cleared
                 return search(block, index, query, limit, read)
@@ -128,11 +122,11 @@ class MongoDBVectors(MongoDBRecords):
                     "_id": {"$in": [key_of(key, name) for name in ids[at : at + _AT_ONCE]]},
                     "live": 1,
                 },
-                fields={"vector": 0, "next": 0},
+                fields={"next": 0},
             )
             if doc["owner"] == owner
         ]
-        return undamaged(docs, lambda doc: (doc.get("at", 0), record_from(doc, "vector", block)))
+        return undamaged(docs, lambda doc: (doc["at"], record_from(doc, "vector", block)))
 
     def delete_vectors(
         self,
@@ -182,57 +176,21 @@ class MongoDBVectors(MongoDBRecords):
             which["session_id"] = session_id
         for owner in sorted(self._vectors.distinct("owner", which)):
             source = self._owned(block, key, owner)
-            if is_loose(source.catalog()):
-                self._pack(block, key, owner)
             docs = self._vectors.all({**which, "owner": owner}, fields={"id": 1, "at": 1})
-            ids = [doc["id"] for doc in sorted(docs, key=lambda doc: int(doc.get("at", 0)))]
+            ids = [doc["id"] for doc in sorted(docs, key=lambda doc: int(doc["at"]))]
             walk = Walk(block, owner, source, partial(self._by_ids, block, key, owner))
             for at in range(0, len(ids), _PAGE):
                 yield from walk.page(ids[at : at + _PAGE])
 
-    def _pack(self, block: str, key: str, owner: str) -> None:
-        """Put records that an earlier release wrote into segments, some in each write; and write a
-        catalog anew that cannot be read."""
-        more = True
+    def _rebuild_catalog(self, block: str, key: str, owner: str) -> None:
+        """Write a catalog anew that cannot be read."""
 
         def stage(write: Write) -> bool:
-            nonlocal more
-            more = self._pack_some(block, key, owner, write)
+            scopes = self._scopes(write, block, [owner])
+            scopes.write(owner, scopes.catalog(owner), {}, [])
             return True
 
-        while more:
-            try:
-                self._vector_writes.write(key, None, stage)
-            except AnotherCameFirst:
-                more = True
-
-    def _pack_some(self, block: str, key: str, owner: str, write: Write) -> bool:
-        """Whether there may be more."""
-        scopes = self._scopes(write, block, [owner])
-        catalog = scopes.catalog(owner)
-        if not catalog.loose:  # another was quicker
-            scopes.finish()
-            return False
-        loose: Doc = {"block": key, "owner": owner, "live": 1, **UNNUMBERED}
-        found = self._vectors.all(loose, fields={"_id": 1}, limit=_PACKED)
-        self._vector_writes.put(write, found)
-        held = self._vectors.all({**loose, "next.op": write.name}, fields={"id": 1, "vector": 1})
-        if len(held) < len(found):
-            raise AnotherCameFirst
-        names, segments = packed(
-            [doc["id"] for doc in held], [doc.get("vector", b"") for doc in held]
-        )
-        numbered = [
-            (
-                {"_id": key_of(key, name), "next.op": write.name},
-                {"$set": {"next.record": {"at": at, "vector": b""}}},
-            )
-            for at, name in enumerate(names, catalog.next)
-        ]
-        self._vectors.update_each(numbered)
-        more = len(found) == _PACKED
-        scopes.write(owner, replace(catalog, loose=more), {}, segments, len(names))
-        return more
+        self._vector_writes.write(key, None, stage)
 
     def _finish_writes(self, session: Doc) -> None:
         for name in session["ops"]:

@@ -1,4 +1,4 @@
-"""A block's collections on a Qdrant server, and which of them are in force."""
+"""A block's collections on a Qdrant server, and the aliases for search and writes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MODEL = "model"
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which collection is recalled from by whoever opened none, and which is written to.
+    """The collection that is searched by default, and the one that is written to.
 
-    Both None for a block that is new; one and the same, but while the block is rebuilt.
+    Both are None for a new block. They differ only while the block is rebuilt.
     """
 
     recalled: str | None
@@ -27,11 +27,11 @@ class Roles:
 
 
 class Collections:
-    """Makes, lists, points to and drops collections.
+    """Creates, lists and deletes collections, and sets aliases.
 
     Args:
-        connection: To the server.
-        names: What they are called.
+        connection: The connection to the server.
+        names: The names of collections and aliases.
     """
 
     def __init__(self, connection: Connection, names: Names) -> None:
@@ -39,47 +39,53 @@ class Collections:
         self._names = names
 
     def roles(self, block: str) -> Roles:
-        """Where a block's aliases point to."""
+        """Return the collections of a block's aliases."""
         with self._connection.reached() as client:
-            found = {a.alias_name: a.collection_name for a in client.get_aliases().aliases}
-        recalled = found.get(self._names.recalled(block))
-        return Roles(recalled, found.get(self._names.written(block), recalled))
+            targets = {a.alias_name: a.collection_name for a in client.get_aliases().aliases}
+        recalled = targets.get(self._names.recalled(block))
+        return Roles(recalled, targets.get(self._names.written(block), recalled))
 
     def is_written(self, block: str, name: str) -> bool:
-        """Whether a collection is the one to write to."""
+        """Return whether writes go to a collection."""
         with self._connection.reached() as client:
             aliases = client.get_collection_aliases(name).aliases
         return self._names.written(block) in {alias.alias_name for alias in aliases}
 
     def in_force(self) -> dict[str, str]:
-        """By block, the collection that is recalled from."""
+        """Return the active collection of each block."""
         with self._connection.reached() as client:
-            found = {a.alias_name: a.collection_name for a in client.get_aliases().aliases}
-        blocks = {self._names.in_force(alias): name for alias, name in found.items()}
+            targets = {a.alias_name: a.collection_name for a in client.get_aliases().aliases}
+        blocks = {self._names.in_force(alias): name for alias, name in targets.items()}
         return {block: name for block, name in blocks.items() if block is not None}
 
     def embedding(self, name: str) -> tuple[int, str]:
-        """Dimension and model of a collection's vectors.
+        """Return dimension and model of a collection's vectors.
 
-        A server before 1.16 does not keep the model: there it is as the name says it.
+        A server before 1.16 does not store the model. The short form in the name is used there.
         """
         dimension, slug = embedding(name)
         with self._connection.reached() as client:
-            told = client.get_collection(name).config.metadata or {}
-        return dimension, str(told.get(_MODEL, slug))
+            metadata = client.get_collection(name).config.metadata or {}
+        return dimension, str(metadata.get(_MODEL, slug))
 
     def of(self, block: str) -> list[str]:
-        """All that hold vectors of a block; those that a rebuild given up has left, too."""
+        """Return all collections with vectors of a block, including those of an abandoned
+        rebuild."""
         with self._connection.reached() as client:
-            every = client.get_collections().collections
-        return sorted(one.name for one in every if self._names.is_of(block, one.name))
+            collections = client.get_collections().collections
+        return sorted(
+            collection.name
+            for collection in collections
+            if self._names.is_of(block, collection.name)
+        )
 
     def begin(self, block: str, name: str, dimension: int, model: str) -> str:
-        """Give a block that has none its first collection; tells which it got.
+        """Give a new block its first collection, and return the collection's name.
 
-        Of several processes with different embeddings one must win. Aliases can't decide that: who
-        sets one overwrites another's. A collection is made once, so that one of a name that all
-        agree on decides, by the name of its vector. Everyone finishes what the winner began.
+        Among several processes with different embeddings, one must win. Aliases cannot decide
+        that, because a later one overwrites an earlier one. A collection can be created only once.
+        A claim collection with a common name decides, by the name of its vector. All processes
+        complete what the winner began.
         """
         claim = self._names.claim(block)
         tail = name.partition(".")[2]
@@ -87,24 +93,26 @@ class Collections:
             self._make(claim, {tail: 1})
         with self._connection.reached() as client:
             vectors = client.get_collection(claim).config.params.vectors
-        won = next(iter(vectors)) if isinstance(vectors, dict) else tail
-        if won != tail:
-            return f"{self._names.recalled(block)}.{won}"
-        found = self.roles(block).recalled  # a claim may be of after the block was begun
-        if found is None:
+        winner = next(iter(vectors)) if isinstance(vectors, dict) else tail
+        if winner != tail:
+            return f"{self._names.recalled(block)}.{winner}"
+        existing = self.roles(
+            block
+        ).recalled  # the claim may have been made after the block got its collection
+        if existing is None:
             self.make(name, dimension, model)
             self._point(name, self._names.recalled(block), self._names.written(block))
         self.drop(claim)
-        return found or name
+        return existing or name
 
     def make(self, name: str, dimension: int, model: str) -> None:
-        """Make a collection with its indexes, as far as they are not there."""
+        """Create a collection and its indexes, unless they exist."""
         from qdrant_client import models
 
         with suppress(Taken):
             dense = {MEANING: dimension} if dimension else {}
             self._make(name, dense, (WORDS,), {_MODEL: model})
-        if self._connection.local:  # it has no payload indexes, and warns
+        if self._connection.local:  # the local mode has no payload indexes, and warns
             return
         tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
         with self._connection.reached() as client:
@@ -113,15 +121,15 @@ class Collections:
             client.create_payload_index(name, "last", models.PayloadSchemaType.INTEGER)
 
     def write_to(self, block: str, name: str) -> None:
-        """Have a block written to a collection."""
+        """Direct a block's writes to a collection."""
         self._point(name, self._names.written(block))
 
     def recall_from(self, block: str, name: str) -> None:
-        """Put a collection in force."""
+        """Activate a collection for search."""
         self._point(name, self._names.recalled(block))
 
     def drop(self, *names: str) -> None:
-        """Drop collections, those that there are, with the aliases that point to them."""
+        """Delete existing collections with the aliases that point to them."""
         for name in names:
             with suppress(Missing), self._connection.reached() as client:
                 client.delete_collection(name)
@@ -135,16 +143,17 @@ class Collections:
     ) -> None:
         from qdrant_client import models
 
-        # of unit length as they come: the server need not make them so, by another rounding
+        # Vectors arrive with unit length. The server need not normalise them with another rounding.
         vectors = {
             vector: models.VectorParams(size=size, distance=models.Distance.DOT)
             for vector, size in dense.items()
         }
-        # a word's weight in a text is stored, its rarity is multiplied in by the server
+        # A word's weight in a text is stored; the server multiplies it by the word's rarity.
         words = {
             vector: models.SparseVectorParams(modifier=models.Modifier.IDF) for vector in sparse
         }
-        # every search names an owner: a graph for each large one, and none over all of them
+        # Every search names an owner: each large owner has a graph, and there is none over all
+        # owners.
         graphs = models.HnswConfigDiff(m=0, payload_m=_LINKS)
         with self._connection.reached() as client:
             client.create_collection(

@@ -1,4 +1,4 @@
-"""qdrant-client, set up, and its errors made ours."""
+"""Connections with qdrant-client, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _RIGHTS = "It must be allowed to create and delete collections, to change aliase
 
 
 class Missing(StoreUnavailable):
-    """There is no such collection."""
+    """The collection does not exist."""
 
 
 class Taken(StoreUnavailable):
-    """There is a collection of that name already."""
+    """A collection of that name already exists."""
 
 
 class Connection:
-    """A client and where it leads to.
+    """A client for one address.
 
     Args:
         url: "http://host:6333" (its key, if any, comes from QDRANT_API_KEY), or ":memory:".
@@ -58,8 +58,8 @@ class Connection:
         self._url = url
         self._key = os.environ.get(KEY) or None
         self.local = url == LOCAL
-        # the local mode is not made for threads
-        self._turn: AbstractContextManager[Any] = threading.RLock() if self.local else nullcontext()
+        # the local mode is not thread-safe
+        self._lock: AbstractContextManager[Any] = threading.RLock() if self.local else nullcontext()
         if self.local:
             self._client = QdrantClient(location=url)
             return
@@ -69,7 +69,7 @@ class Connection:
         self._client = QdrantClient(
             url=url,
             timeout=_CALL_SECONDS,
-            # as a header: given as `api_key`, each start warns, be it of the same machine
+            # as a header: with `api_key`, each start warns, even about a local server
             metadata={"api-key": self._key} if self._key else {},
             check_compatibility=False,  # it asks the server at each start, and warns if it is down
         )
@@ -77,19 +77,19 @@ class Connection:
 
     @contextmanager
     def reached(self) -> Iterator[QdrantClient]:
-        """The client, for a few calls.
+        """Provide the client for a few calls.
 
         Raises:
-            Missing: There is no such collection.
-            Taken: There is one already.
-            ConfigError: The server refuses the key, or what the key may do.
-            StoreUnavailable: It cannot be reached, or failed.
+            Missing: The collection does not exist.
+            Taken: The collection already exists.
+            ConfigError: The server refuses the key or its rights.
+            StoreUnavailable: The server cannot be reached, or failed.
         """
         from qdrant_client.common.client_exceptions import QdrantException
         from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
         try:
-            with self._turn:
+            with self._lock:
                 yield self._client
         except UnexpectedResponse as error:
             raise self._refusal(error.status_code or 0, str(error)) from error
@@ -98,7 +98,7 @@ class Connection:
                 f"The Qdrant server at {self._url} could not be used: {self._error_text(error)}. "
                 "Check that it runs, and the address in VectorMemory(store=...)."
             ) from error
-        except ValueError as error:  # how the local mode says what a server says by its status
+        except ValueError as error:  # the local mode raises these in place of a status
             if "not found" in str(error):
                 raise Missing(str(error)) from error
             if "already exists" in str(error):
@@ -111,10 +111,12 @@ class Connection:
 
     def _refusal(self, status: int, answer: str) -> AgentMemoryError:
         where = f"The Qdrant server at {self._url}"
-        if status in (401, 403):  # what it answers may repeat the key
+        if status in (401, 403):  # its answer may repeat the key
             if not self._key:
-                return ConfigError(f"{where} wants a key: set {KEY}. {_RIGHTS}")
-            what = "does not know the key in" if status == 401 else "refuses what is asked with"
+                return ConfigError(f"{where} requires a key: set {KEY}. {_RIGHTS}")
+            what = (
+                "does not know the key in" if status == 401 else "refuses the rights of the key in"
+            )
             return ConfigError(f"{where} {what} {KEY} (status {status}). {_RIGHTS}")
         kind = {404: Missing, 409: Taken}.get(status, StoreUnavailable)
         return kind(
@@ -128,7 +130,7 @@ class Connection:
 
 
 def _bounded(request: Request, send: Callable[[Request], Response]) -> Response:
-    """An address that answers nothing is given up sooner than a call that is slow."""
+    """Give up a connection attempt sooner than a slow call."""
     timeout = request.extensions.get("timeout", {})
     request.extensions["timeout"] = {**timeout, "connect": _CONNECT_SECONDS}
     return send(request)

@@ -15,57 +15,56 @@ if TYPE_CHECKING:
     from qdrant_client import models
 
     from agent_memory.retrieval.features import Features
-    from agent_memory.retrieval.terms import Terms
+    from agent_memory.retrieval.postings import Terms
 
 MEANING, WORDS = "meaning", "words"
 """The names of a point's vectors."""
 
 _POINTS = UUID("6f1d2a34-8c1b-5a7e-9d7c-2b1f0f3d9a55")
 _MOST = 256
-_MOST_BYTES = 8 * 2**20  # a server takes 32 MB, if not set otherwise; a proxy often less
+_MOST_BYTES = 8 * 2**20  # a server's default limit is 32 MB; a proxy's is often lower
 _FLOAT_BYTES = 22
 _TERM_BYTES = 36
 _REST_BYTES = 500
 
 
 def batches(records: Sequence[Record], features: Features) -> Iterator[list[models.PointStruct]]:
-    """Points to send at once, by number and by what they weigh as JSON."""
+    """Yield batches of points, limited by number and by size as JSON."""
     from qdrant_client import models
 
     if len(features) != len(records):
-        raise ValueError("Give features for each record.")
+        raise ValueError("Pass features for each record.")
     batch: list[models.PointStruct] = []
     weight = 0
     for place, record in enumerate(records):
         payload = _payload(record, features, place)
-        weighs = _weight(features, place) + 2 * len(payload["body"].encode()) + _REST_BYTES
-        if batch and (len(batch) == _MOST or weight + weighs > _MOST_BYTES):
+        point_weight = _weight(features, place) + 2 * len(payload["body"].encode()) + _REST_BYTES
+        if batch and (len(batch) == _MOST or weight + point_weight > _MOST_BYTES):
             yield batch
             batch, weight = [], 0
         point = str(uuid5(_POINTS, record.id))
         vectors = _vectors(features, place)
         batch.append(models.PointStruct(id=point, vector=vectors, payload=payload))
-        weight += weighs
+        weight += point_weight
     if batch:
         yield batch
 
 
 def record_at(payload: dict[str, Any] | None, block: str) -> Record:
-    """The record that a point's payload holds.
+    """Return the record in a point's payload.
 
     Raises:
-        Damaged: It is not what was written.
+        Damaged: The payload is damaged.
     """
     return record_of(SimpleNamespace(**(payload or {})), "vector", block)
 
 
 def features_at(points: Sequence[Any], dimension: int) -> Features:
-    """The features that points hold, in their order."""
+    """Return the features of points, in order."""
     import numpy as np
 
-    from agent_memory.retrieval.encoding import TOKEN
     from agent_memory.retrieval.features import PLACE, Features
-    from agent_memory.retrieval.tokens import Tokens
+    from agent_memory.retrieval.vectors import TOKEN, Tokens
 
     meaning = np.zeros((len(points), dimension), np.float32)
     words, tokens, places = [], [], np.zeros(len(points), PLACE)
@@ -82,7 +81,7 @@ def features_at(points: Sequence[Any], dimension: int) -> Features:
 def where(
     *, owner: str | None = None, session_id: str | None = None, after: int = 0
 ) -> models.Filter:
-    """What matches all that is given."""
+    """Return a filter that matches all arguments."""
     from qdrant_client import models
 
     if owner is None and session_id is None:
@@ -98,7 +97,7 @@ def where(
 
 
 def _vectors(features: Features, place: int) -> dict[str, Any]:
-    # without any word, too: so the point counts when a server counts how rare words are
+    # A point without words has the vector too: the server then counts it for the rarity of words.
     words: dict[str, Any] = {WORDS: _sparse(features.words[place])}
     if not features.dimension or not features.meaning[place].any():  # not encoded yet
         return words
@@ -114,9 +113,9 @@ def _sparse(terms: Terms) -> models.SparseVector:
 def _terms(sparse: Any) -> Terms:
     import numpy as np
 
-    from agent_memory.retrieval.terms import NO_TERMS, Terms
+    from agent_memory.retrieval.postings import NO_TERMS, Terms
 
-    if sparse is None:  # a server may leave out a vector of no words
+    if sparse is None:  # a server may leave out an empty vector
         return NO_TERMS
     return Terms(np.array(sparse.indices, np.uint32), np.array(sparse.values, np.float32))
 

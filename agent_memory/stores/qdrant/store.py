@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.query import Query
 
 _PAGE = 200
-_NEAR = 20  # records to one candidate, at most
-_MORE = 1.25  # times as many are asked for: a server adds up the numbers of a word
+_NEAR = 20  # the most records per candidate
+_MORE = 1.25  # the factor of extra candidates, because words with the same number add up
 _TRIES = 5
-"""Other processes may begin the block, or drop it, between two steps."""
+"""The most attempts to open a block that other processes create or delete meanwhile."""
 
 
 class QdrantStore:
     """One point per record, searched among those of its owner. A `SwappingVectorStore`.
 
-    A block that is rebuilt for another embedding has two collections: the one in force, which
-    processes with the former settings go on searching, and the one that is filled. Each process
-    writes only to the collection of its own embedding, so that no two ever mix.
+    A block that is rebuilt for another embedding has two collections. Processes with the former
+    settings still search the active one, while the other is filled. Each process writes only to
+    the collection of its own embedding, so that embeddings never mix.
 
     Args:
         url: "http://host:6333" (its key, if any, comes from QDRANT_API_KEY), or ":memory:".
-        namespace: As in the session store.
+        namespace: The namespace, as in the session store.
 
     Raises:
         MissingExtra: qdrant-client is not installed.
@@ -57,14 +57,17 @@ class QdrantStore:
         self._filled: set[str] = set()
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        """As `VectorStore.open_vectors`. While another embedding is being filled, those who have
-        the one in force open it too: they can search."""
+        """Open a block, like `VectorStore.open_vectors`.
+
+        While another embedding is being filled, processes with the active one can open it for
+        search.
+        """
         name = self._names.vectors(block, dimension, model)
         for _ in range(_TRIES):
             roles = self._collections.roles(block)
             stored = {roles.recalled, roles.written} - {None}
             if not stored:
-                with suppress(Missing):  # another process has just finished what was begun
+                with suppress(Missing):  # another process has just completed the creation
                     stored = {self._collections.begin(block, name, dimension, model)}
             if name in stored:
                 self._opened[block] = (dimension, model)
@@ -73,8 +76,8 @@ class QdrantStore:
                 other = embedding(str(roles.recalled or stored.pop()))
                 raise DimensionMismatch(mismatch(block, other, (dimension, model)))
         raise StoreUnavailable(
-            f"The collections of block {block!r} in Qdrant come and go while they are opened. See "
-            "that nobody clears them, and try again."
+            f"The collections of block {block!r} in Qdrant are created and deleted. Make "
+            "sure that no process clears them, and try again."
         )
 
     def put_vectors(
@@ -85,7 +88,7 @@ class QdrantStore:
         *,
         lease: Lease | None = None,
     ) -> None:
-        """As `VectorStore.put_vectors`.
+        """Store vectors, like `VectorStore.put_vectors`.
 
         Raises:
             DimensionMismatch: The block is being rebuilt, or was, for another embedding.
@@ -93,22 +96,22 @@ class QdrantStore:
         if not records:
             return
         name = self._own(block, features.dimension)
-        # A rebuild that begins after this look and before the write takes nothing away: the session
-        # was in the log before, so that the rebuild comes to it, waits for its lease, which this
-        # writer holds, and puts its cursor back. If the lease ran out meanwhile, the cursor that
-        # this writer would move is refused.
+        # A rebuild that begins between this check and the write loses nothing. The session was in
+        # the log before, so that the rebuild waits for its lease, which this writer holds, and
+        # resets its cursor. If the lease has expired, this writer's move of the cursor is refused.
         if not self._collections.is_written(block, name):
             self._check_written(block, name)
         try:
             with self._connection.reached() as client:
                 for batch in batches(records, features):
                     client.upsert(name, batch, wait=True)
-        except Missing:  # the rebuild that began meanwhile is even done
+        except Missing:  # a concurrent rebuild has already finished
             self._check_written(block, name)
             raise
 
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
-        """As `VectorStore.search_vectors`, in two requests: the candidates, and their neighbours.
+        """Search like `VectorStore.search_vectors`, in two requests: the candidates, then their
+        neighbours.
 
         Raises:
             DimensionMismatch: The block was rebuilt for another embedding.
@@ -120,32 +123,34 @@ class QdrantStore:
             name: str | None = self._own(block, width)
         else:
             name = self._in_force(block, width)
-        asked = queries(owner, query, int(_MORE * max(DEPTH, limit))) if limit > 0 and name else []
+        requests = (
+            queries(owner, query, int(_MORE * max(DEPTH, limit))) if limit > 0 and name else []
+        )
         points: dict[Any, Any] = {}
-        held, count, dimension = [0.0] * len(query.words), 0, 0
-        if asked and name is not None:
+        word_counts, count, dimension = [0.0] * len(query.words), 0, 0
+        if requests and name is not None:
             dimension = embedding(name)[0]
             try:
                 with self._connection.reached() as client:
-                    batch = client.query_batch_points(name, asked)
+                    batch = client.query_batch_points(name, requests)
                     count = client.count(name, count_filter=where(owner=owner), exact=False).count
-                    answers = [one.points for one in batch]
-                    found = {
+                    answers = [answer.points for answer in batch]
+                    candidates = {
                         point.id: point
-                        for some in answers[len(numbers_of(query)) :]
-                        for point in some
+                        for hits in answers[len(numbers_of(query)) :]
+                        for point in hits
                     }
-                    if found:
+                    if candidates:
                         near, _ = client.scroll(
-                            name, neighbourhood(owner, found), limit=_NEAR * len(found),
+                            name, neighbourhood(owner, candidates), limit=_NEAR * len(candidates),
                             with_vectors=True,
                         )  # fmt: skip
-                        points = {**{point.id: point for point in near}, **found}
-                held = holding(query, answers, count)
+                        points = {**{point.id: point for point in near}, **candidates}
+                word_counts = holding(query, answers, count)
             except Missing:
                 self._check_recalled(block)
-                points, held, count = {}, [0.0] * len(query.words), 0
-        return ranked_hits([*points.values()], dimension, query, held, count, limit, block)
+                points, word_counts, count = {}, [0.0] * len(query.words), 0
+        return ranked_hits([*points.values()], dimension, query, word_counts, count, limit, block)
 
     def delete_vectors(
         self,
@@ -156,8 +161,11 @@ class QdrantStore:
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """As `VectorStore.delete_vectors`: from all of the block's collections. Only who rebuilds
-        it, and takes nothing back but to write it anew, leaves the one in force as it is."""
+        """Delete vectors from all of the block's collections, like `VectorStore.delete_vectors`.
+
+        A handle that rebuilds the block deletes only what it rewrites, and leaves the active
+        collection unchanged.
+        """
         matched = where(owner=owner, session_id=session_id, after=after)
         own = self._opened.get(block) if block in self._filled else None
         names = [self._names.vectors(block, *own)] if own else self._collections.of(block)
@@ -170,17 +178,19 @@ class QdrantStore:
         self._opened.pop(block, None)
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        """As `VectorStore.vector_blocks`, of what is in force."""
-        told: dict[str, tuple[int, str]] = {}
+        """Return the registered embeddings of active collections, like
+        `VectorStore.vector_blocks`.
+        """
+        embeddings: dict[str, tuple[int, str]] = {}
         for block, name in self._collections.in_force().items():
-            with suppress(Missing):  # it was cleared just now
-                told[block] = self._collections.embedding(name)
-        return told
+            with suppress(Missing):  # it was just deleted
+                embeddings[block] = self._collections.embedding(name)
+        return embeddings
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        """As `VectorStore.all_vectors`, of what is in force."""
+        """Yield records and features of the active collection, like `VectorStore.all_vectors`."""
         name = self._in_force(block, None)
         matched = None if session_id is None else where(session_id=session_id)
         offset: Any = None
@@ -190,12 +200,15 @@ class QdrantStore:
                     points, offset = client.scroll(
                         name, matched, limit=_PAGE, offset=offset, with_vectors=True
                     )
-            except Missing:  # it was cleared just now
+            except Missing:  # it was just deleted
                 return
             if points:
-                found = undamaged(points, lambda point: (record_at(point.payload, block), point))
-                some = [point for _, point in found]
-                yield [record for record, _ in found], features_at(some, embedding(name)[0])
+                decoded = undamaged(points, lambda point: (record_at(point.payload, block), point))
+                decoded_points = [point for _, point in decoded]
+                yield (
+                    [record for record, _ in decoded],
+                    features_at(decoded_points, embedding(name)[0]),
+                )
             if offset is None:
                 return
 
@@ -203,14 +216,14 @@ class QdrantStore:
         name = self._names.vectors(block, dimension, model)
         roles = self._collections.roles(block)
         if roles.recalled is None and roles.written != name:
-            self.clear_vectors(block)  # what was left by who was killed, if anything
+            self.clear_vectors(block)  # remove what a killed process may have left
             self.open_vectors(block, dimension, model)
             return
         self._collections.make(name, dimension, model)
         if roles.written != name:
             self._collections.write_to(block, name)
         if roles.written and roles.written not in (name, roles.recalled):
-            self._collections.drop(roles.written)  # its rebuild is given up for this one
+            self._collections.drop(roles.written)  # its rebuild is replaced by this one
 
     def fill_vectors(self, block: str) -> bool:
         name = self._own(block)
@@ -224,7 +237,7 @@ class QdrantStore:
 
     def swap_vectors(self, block: str) -> None:
         name = self._own(block)
-        others = self._collections.of(block)  # listed first: one that comes later is no leftover
+        others = self._collections.of(block)  # listed first: a later one is in use
         roles = self._collections.roles(block)
         if roles.written != name:
             raise self._replaced(block, roles.written)
@@ -239,11 +252,11 @@ class QdrantStore:
         self._connection.close()
 
     def _own(self, block: str, width: int | None = None) -> str:
-        """The collection of the embedding that the block was opened with."""
+        """Return the collection of the embedding with which the block was opened."""
         opened = self._opened.get(block)
         if opened is None or width not in (None, opened[0]):
-            known = opened or (0, "no embedder")
-            raise DimensionMismatch(mismatch(block, known, (width or 0, "unnamed")))
+            stored = opened or (0, "no embedder")
+            raise DimensionMismatch(mismatch(block, stored, (width or 0, "unnamed")))
         return self._names.vectors(block, *opened)
 
     def _in_force(self, block: str, width: int | None) -> str | None:
@@ -263,7 +276,7 @@ class QdrantStore:
 
     def _check_written(self, block: str, name: str) -> None:
         written = self._collections.roles(block).written
-        if written is None:  # somebody has cleared it since it was opened
+        if written is None:  # another process cleared it since it was opened
             self.open_vectors(block, *self._opened[block])
         elif written != name:
             raise self._replaced(block, written)
@@ -271,7 +284,7 @@ class QdrantStore:
     def _replaced(self, block: str, written: str | None) -> DimensionMismatch:
         model, stored = self._opened[block][1], embedding(str(written))
         return DimensionMismatch(
-            f"Block {block!r} is rebuilt for {stored[1]!r} with {stored[0]} dimensions; this "
-            f"process has {model!r} still. Replace it by one with the new settings, which absorbs "
-            f"what waits. Or go back: `agent-memory replay {block}` with the settings of this one."
+            f"Block {block!r} is being rebuilt for {stored[1]!r} with {stored[0]} dimensions, but "
+            f"this process uses {model!r}. Restart it with the new settings to absorb pending "
+            f"entries. To undo, run `agent-memory replay {block}` with the current settings."
         )

@@ -1,4 +1,4 @@
-"""What the address of a Qdrant server says, without a driver."""
+"""Validation of a Qdrant server's address, without a driver."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ _FORM = (
 
 
 def is_qdrant(url: str) -> bool:
-    """Whether an address is meant for Qdrant, and not for another database."""
+    """Return whether an address is for Qdrant, and not for another database."""
     return url == LOCAL or url.partition("://")[0] in ("http", "https")
 
 
 def check_qdrant_url(url: str) -> None:
-    """Refuse what names no Qdrant server. No message repeats the address: it may hold a key.
+    """Refuse an address that is not one of a Qdrant server.
+
+    No message repeats the address, because it may hold a key.
 
     Raises:
-        UnknownStore: It lacks what it needs, or says what the client would pass over.
+        UnknownStore: A required part is missing, or a part would be ignored.
     """
     if url == LOCAL:
         return
     parts = _parts(url)
     if parts is None:
-        raise UnknownStore(f"VectorMemory cannot open what its setting `store` says. {_FORM}")
+        raise UnknownStore(f"VectorMemory cannot use its setting `store`. {_FORM}")
     if parts.username is not None or parts.query or parts.fragment:
         raise UnknownStore(
             "The setting `store` of VectorMemory holds more than an address. A key belongs in the "
@@ -40,7 +42,7 @@ def check_qdrant_url(url: str) -> None:
 def _parts(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
-        named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:  # its text may repeat a part of the address
         return None
-    return parts if named else None
+    return parts if is_address else None

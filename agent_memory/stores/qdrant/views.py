@@ -1,4 +1,4 @@
-"""A question as requests to a server, and its answers as candidates. No I/O."""
+"""A query as requests to a server, and its answers as candidates. No I/O."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from agent_memory.stores.qdrant.points import MEANING, WORDS, features_at, recor
 if TYPE_CHECKING:
     from qdrant_client import models
 
-_REACH = 8  # seqs to each side of a candidate, among which its neighbours are looked for
+_REACH = 8  # the seqs on each side of a candidate that are searched for neighbours
 _LEAST_COUNT = 0.5
 
 
 def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
-    """Return the requests of a question: the nearest by meaning, those that have most of its words,
-    and for each word the record in which it is worth most, which tells its rarity.
+    """Return the requests of a query.
+
+    They find the nearest records by meaning, those with most of its words, and for each word the
+    record with its highest weight. The last kind reveals the rarity of a word.
 
     Args:
-        owner: Whose records.
-        query: What to look for.
-        depth: So many by meaning and by words.
+        owner: The owner of the records.
+        query: The query.
+        depth: The number of candidates by meaning and by words.
     """
     from qdrant_client import models
 
     owned = where(owner=owner)
-    # servers before 1.19 pass it over, and count how rare a word is over the collection
+    # Servers before 1.19 ignore it, and compute the rarity of words over the collection.
     rarity = models.SearchParams(idf=models.IdfCorpusParams(corpus=owned))
 
     def words(numbers: Sequence[int], limit: int) -> models.QueryRequest:
@@ -42,13 +44,13 @@ def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
             with_payload=True, with_vector=True,
         )  # fmt: skip
 
-    every = numbers_of(query)
-    asked = [words([number], 1) for number in every]
-    if every:
-        asked.append(words(every, depth))
+    numbers_of_words = numbers_of(query)
+    requests = [words([number], 1) for number in numbers_of_words]
+    if numbers_of_words:
+        requests.append(words(numbers_of_words, depth))
     if len(query.meaning):
         nearest = models.NearestQuery(nearest=query.meaning.tolist())
-        asked.append(
+        requests.append(
             models.QueryRequest(
                 query=nearest,
                 using=MEANING,
@@ -58,20 +60,20 @@ def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
                 with_vector=True,
             )
         )
-    return asked
+    return requests
 
 
 def neighbourhood(owner: str, points: Mapping[Any, models.ScoredPoint]) -> models.Filter:
-    """Return what matches the records near some points, in their sessions."""
+    """Return a filter for the records near some points, in their sessions."""
     from qdrant_client import models
 
-    reached: dict[str, list[tuple[int, int]]] = {}
+    spans_by_session: dict[str, list[tuple[int, int]]] = {}
     for session_id, seq in sorted(
         (point.payload["session_id"], point.payload["last"])
         for point in points.values()
         if point.payload
     ):
-        spans = reached.setdefault(session_id, [])
+        spans = spans_by_session.setdefault(session_id, [])
         if spans and seq - _REACH <= spans[-1][1] + 1:
             spans[-1] = (spans[-1][0], seq + _REACH)
         else:
@@ -81,7 +83,7 @@ def neighbourhood(owner: str, points: Mapping[Any, models.ScoredPoint]) -> model
             models.FieldCondition(key="session_id", match=models.MatchValue(value=session_id)),
             models.FieldCondition(key="last", range=models.Range(gte=low, lte=high)),
         ])
-        for session_id, spans in reached.items()
+        for session_id, spans in spans_by_session.items()
         for low, high in spans
     ]  # fmt: skip
     return models.Filter(must=where(owner=owner).must, should=near)
@@ -90,21 +92,23 @@ def neighbourhood(owner: str, points: Mapping[Any, models.ScoredPoint]) -> model
 def holding(
     query: Query, answers: Sequence[Sequence[models.ScoredPoint]], count: int
 ) -> list[float]:
-    """Return how many of `count` records have each of the question's words, as the scores of the
-    best record of each number tell: its weight there is known, and the rest is its rarity. For a
-    word that is known by several numbers the commonest counts."""
-    held: dict[int, float] = {}
+    """Return for each of the query's words how many of `count` records contain it.
+
+    The numbers follow from the scores of each word's best record: its weight is known, and the
+    rest is its rarity. If a word has several numbers, the most common counts.
+    """
+    counts: dict[int, float] = {}
     for number, best in zip(numbers_of(query), answers, strict=False):
         if best:
             words: Any = best[0].vector
-            there = dict(zip(words[WORDS].indices, words[WORDS].values, strict=True))
-            worth = best[0].score / there[number]
-            held[number] = max(0, min(count, round((count + 1) / exp(worth) - _LEAST_COUNT)))
-    return [max(held.get(number, 0) for number in word) for word in query.words]
+            weights = dict(zip(words[WORDS].indices, words[WORDS].values, strict=True))
+            worth = best[0].score / weights[number]
+            counts[number] = max(0, min(count, round((count + 1) / exp(worth) - _LEAST_COUNT)))
+    return [max(counts.get(number, 0) for number in word) for word in query.words]
 
 
 def numbers_of(query: Query) -> list[int]:
-    """Return the numbers of a question's words, each once."""
+    """Return the numbers of a query's words, without repetition."""
     return [*dict.fromkeys(number for word in query.words for number in word)]
 
 
@@ -112,16 +116,16 @@ def ranked_hits(
     points: Sequence[Any], dimension: int, query: Query, held: Sequence[float], count: int,
     limit: int, block: str,
 ) -> list[Hit]:  # fmt: skip
-    """Return the best of some points and of what is pending, compared closely.
+    """Return the best of some points and of the pending entries, compared in detail.
 
     Args:
-        points: With payloads and vectors, each once.
-        dimension: Numbers in a vector of meaning.
-        query: The question.
-        held: As `holding` gives it.
-        count: How many records the owner has on the server.
-        limit: So many at most.
-        block: Whose they are.
+        points: Points with payloads and vectors, without repetition.
+        dimension: The dimension of the vectors of meaning.
+        query: The query.
+        held: The result of `holding`.
+        count: The number of the owner's records on the server.
+        limit: The most hits to return.
+        block: The block of the records.
     """
     import numpy as np
 
@@ -135,8 +139,8 @@ def ranked_hits(
     features = features_at([point for point, _ in read], dimension)
     index = SegmentIndex(dimension).extended([record.id for _, record in read], features)
     own = index.candidates(query, len(index))._replace(total=count, holding=np.array(held))
-    # chosen anew among what was read, as other stores choose: a server adds up the numbers of a
-    # word, where the best one counts
+    # The candidates are selected again, as other stores do. A server adds up the numbers of a word,
+    # but only the best should count.
     depth = max(DEPTH, limit)
     words = own.weights @ informativeness(count, own.holding)
     first = [at for at in np.argsort(-words, kind="stable")[:depth] if words[at] > 0]

@@ -1,4 +1,4 @@
-"""A Redis Cluster as the store uses it: each command goes to the node that has its key."""
+"""A Redis Cluster as the store uses it: all keys of a namespace are on one node."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from agent_memory.stores.redis.driver import exceptions, key_slot
 from agent_memory.stores.redis.server import Argument, Lost, RedisServer
 
 _HOPS = 5
-_SCRIPTS = ("EVAL", "EVALSHA")
 
 
 class RedisCluster(RedisServer):
-    """The nodes of a cluster behind one face.
+    """The node of a cluster that has a namespace.
 
-    Where the slots are is asked once, and again when a node says that one has moved.
+    Which one it is is asked once, and again when a node says that the slot has moved.
 
     Args:
         url: Names any of the nodes.
+        prefix: The hash slot of the namespace's keys.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, prefix: str) -> None:
         super().__init__(url)
         self._url = url
+        self._slot = key_slot(prefix.encode())
         self._host = self.place.partition(",")[0].rpartition(":")[0]
         self._seed = RedisServer(url)
         self._known: dict[str, RedisServer] = {}
-        self._slots: dict[int, str] = {}
+        self._address: str | None = None
 
     def nodes(self) -> list[RedisServer]:
         with self._translated_errors():
-            addresses = set(self._learnt().values())
-        return [self._node(address) for address in sorted(addresses)]
+            return [self._node(address) for address in sorted({*self._slots().values()})]
 
     def close(self) -> None:
         self._closed = True
@@ -42,36 +42,32 @@ class RedisCluster(RedisServer):
 
     def answers(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         self._check_open()
-        slots = self._slots or self._learnt()
-        answers: list[Any] = [None] * len(commands)
-        left = {place: slots.get(_slot(command)) for place, command in enumerate(commands)}
-        for hop in range(_HOPS):
-            moved: dict[int, str | None] = {}
-            for address in set(left.values()):
-                places = [place for place in left if left[place] == address]
-                some = [commands[place] for place in places]
-                for place, answer in zip(places, self._at(address, some, hop), strict=True):
-                    answers[place] = answer
-                    if isinstance(answer, exceptions.AskError):
-                        moved[place] = f"{answer.host or self._host}:{answer.port}"
-                    if isinstance(answer, exceptions.MovedError):
-                        self._slots = {}
-            left = moved
+        address = self._address or self._learnt()
+        answers = self._at(address, commands, asking=False)
+        for _ in range(_HOPS):
+            moved = [n for n, one in enumerate(answers) if isinstance(one, exceptions.AskError)]
+            if not moved:
+                break
+            to = answers[moved[0]]
+            if isinstance(to, exceptions.MovedError):
+                self._address = None
+            address = f"{to.host or self._host}:{to.port}"
+            some = self._at(address, [commands[n] for n in moved], asking=True)
+            for n, one in zip(moved, some, strict=True):
+                answers[n] = one
         return answers
 
     def _at(
-        self, address: str | None, commands: Sequence[Sequence[Argument]], hop: int
+        self, address: str, commands: Sequence[Sequence[Argument]], *, asking: bool
     ) -> list[Any]:
-        if address is None:
-            raise exceptions.ClusterDownError("CLUSTERDOWN A part of the keys has no node.")
         try:
-            if not hop:
+            if not asking:
                 return self._node(address).answers(commands)
             # a node that is about to get a slot answers for it only when asked so
             asked = [part for command in commands for part in (("ASKING",), command)]
             return self._node(address).answers(asked)[1::2]
         except (exceptions.ConnectionError, OSError, Lost):
-            self._slots = {}  # another node may stand in for it by the next call
+            self._address = None  # another node may stand in for it by the next call
             raise
 
     def _node(self, address: str) -> RedisServer:
@@ -80,7 +76,14 @@ class RedisCluster(RedisServer):
             node = self._known.setdefault(address, RedisServer(self._url, address))
         return node
 
-    def _learnt(self) -> dict[int, str]:
+    def _learnt(self) -> str:
+        self._address = self._slots().get(self._slot)
+        if self._address is None:
+            raise exceptions.ClusterDownError("CLUSTERDOWN A part of the keys has no node.")
+        return self._address
+
+    def _slots(self) -> dict[int, str]:
+        """The addresses of the primaries, by slot; only one slot of those that others have."""
         told: Any = None
         for node in (self._seed, *self._known.values()):
             try:
@@ -90,22 +93,20 @@ class RedisCluster(RedisServer):
                 told = error
         if isinstance(told, Exception):
             raise told
-        self._slots = {
+        found: dict[int, str] = {}
+        for first, last, primary, *_ in told:
             # a node that does not know its own name means the one that was asked
-            slot: f"{primary[0].decode() or self._host}:{primary[1]}"
-            for first, last, primary, *_ in told
-            for slot in range(first, last + 1)
-        }
-        return self._slots
+            address = f"{primary[0].decode() or self._host}:{primary[1]}"
+            found[self._slot if first <= self._slot <= last else first] = address
+        return found
 
 
-def _slot(command: Sequence[Argument]) -> int:
-    key = command[3] if command[0] in _SCRIPTS else command[1]
-    return key_slot(str(key).encode())
-
-
-def connected(url: str) -> RedisServer:
+def connected(url: str, prefix: str) -> RedisServer:
     """The server that a URL names, or the cluster that it is a node of.
+
+    Args:
+        url: The URL.
+        prefix: The hash slot of the namespace's keys.
 
     Raises:
         StoreUnavailable: It cannot be reached, or refuses.
@@ -121,4 +122,4 @@ def connected(url: str) -> RedisServer:
     if b"cluster_enabled:1" not in told:
         return server
     server.close()
-    return RedisCluster(url)
+    return RedisCluster(url, prefix)

@@ -1,4 +1,4 @@
-"""What a Redis server keeps when it stops, and having it forget what was deleted."""
+"""The durability of a Redis server, and the rewriting of its files after a deletion."""
 
 from __future__ import annotations
 

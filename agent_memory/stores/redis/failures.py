@@ -1,4 +1,4 @@
-"""What goes wrong with a Redis server, in sentences that say what to do."""
+"""Errors of a Redis server, as sentences that say what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def failure(error: Exception, place: str) -> StoreError:
     """The error to raise for one of the driver's. Neither holds a password.
 
     Args:
-        error: What the driver or the system raised.
+        error: The error of the driver or the system.
         place: Server and database.
     """
     server, text = f"The Redis server at {place}", str(error)

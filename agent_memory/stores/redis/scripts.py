@@ -1,293 +1,494 @@
-"""The Lua scripts that change sessions, each in one atomic step. Times are the server's."""
+"""The Lua scripts of the kernel on Redis. Each is one atomic step, and names all keys that it uses.
+
+Keys of a namespace:
+
+- `ends`: a hash of sessions, each "seq total first" of its log; under "" the number of all lines.
+- `names`: a sorted set of the collections.
+- `layout`: the version of this layout.
+- `log`, one for each session: a hash of lines by seq.
+
+Keys of a collection, in the order of `KINDS`:
+
+- `meta`: a hash of documents: version, owner, session, first, last and about, with NUL between.
+- `due`: a hash of due times.
+- `queue`, `turns`: sorted sets, of owner NUL due time NUL id, and of owners by first due time.
+- `holders`: a hash of holders, each after the end of its lease.
+- `body`: a hash of bodies and bytes, of documents that have any.
+- `ids`, `owners`, `sessions`: sorted sets by bytes: of ids, of owner NUL id, and of session NUL
+  first NUL id.
+
+A server without memory refuses the first write of a script if it may need more, and none after it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha1
 
-from agent_memory.stores.redis.index_scripts import INDEX, NO_INDEX, Script, script
-from agent_memory.stores.redis.key_scripts import KEYS_OF_LOG
+from agent_memory.stores.base import LONGEST_LEASE_SECONDS
+
+KINDS = ("meta", "due", "queue", "turns", "holders", "body", "ids", "owners", "sessions")
+LAYOUT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class SessionScript:
-    """A script that changes a session.
+class Script:
+    """A script and the digest by which a server that has seen it knows it."""
 
-    Attributes:
-        whole: Changes the indexes too; their keys follow the session's.
-        cluster: Leaves them alone, for clusters, on which they are on another node.
-    """
-
-    whole: Script
-    cluster: Script
+    source: str
+    digest: str
 
 
-HEAD_FIELDS = ("version", "begun", "end", "total", "user", "deleting", "body", "mark")
-_FIELDS = ", ".join(f"'{name}'" for name in HEAD_FIELDS)
+def script(*parts: str) -> Script:
+    """A script of parts that stand one after the other."""
+    source = "".join(parts)
+    return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest())
 
-# The sessions' scripts begin with the keys of head and log, and the session's id.
-_SESSION = r"""
-local HEAD, LOG = KEYS[1], KEYS[2]
-local sid = ARGV[1]
-local function lost(holder)
-  return holder ~= '' and call('HGET', HEAD, 'holder') ~= holder
+
+_COMMON = r"""
+local call, at = redis.call, 0
+local function arg() at = at + 1; return ARGV[at] end
+local function now()
+  local time = call('TIME')
+  return time[1] * 1000000 + time[2]
 end
-local function is(version, begun)
-  local found = call('HMGET', HEAD, 'version', 'begun')
-  return found[1] == version and found[2] == begun
+local function digits(micros) return string.format('%016.0f', micros) end
+local function some_of(ids, from) return unpack(ids, from, math.min(from + 3999, #ids)) end
+local function all_of(key, ids)
+  if #ids <= 4000 then return #ids > 0 and call('HMGET', key, unpack(ids)) or {} end
+  local found = {}
+  for from = 1, #ids, 4000 do
+    for _, one in ipairs(call('HMGET', key, some_of(ids, from))) do found[#found + 1] = one end
+  end
+  return found
 end
-local function assign(was, user)
-  if user ~= '' then
-    call('HSET', HEAD, 'user', user)
+local function parts_of(meta)
+  return string.match(meta, '^([^%z]*)%z([^%z]*)%z([^%z]*)%z([^%z]*)%z([^%z]*)%z')
+end
+"""
+
+# The documents that a scan selects: their ids, the members of the index they stand in, and metas.
+# Arguments: the place of the id in a member (the number of NULs before it), the ends of the range,
+# how many, and what else must hold: an owner, a session, `first` below, `last` above.
+_SELECTED = r"""
+local function id_in(member, nuls)
+  local from = 1
+  for _ = 1, nuls do from = (string.find(member, '%z', from) or #member) + 1 end
+  return string.sub(member, from)
+end
+local function selected(index, metas, wants_metas)
+  local nuls, least, most, limit = tonumber(arg()), arg(), arg(), tonumber(arg())
+  local filters, owner, session, below, above = arg(), arg(), arg(), arg(), arg()
+  local filtered = filters ~= '0000'
+  local members = filtered and call('ZRANGEBYLEX', index, least, most)
+    or call('ZRANGEBYLEX', index, least, most, 'LIMIT', 0, limit)
+  local ids = nuls == 0 and members or {}
+  if nuls > 0 then
+    for n, member in ipairs(members) do ids[n] = id_in(member, nuls) end
+  end
+  if not (filtered or wants_metas) then return ids, members, {} end
+  local found = all_of(metas, ids)
+  if not filtered then return ids, members, found end
+  local left, places, kept = {}, {}, {}
+  for n, id in ipairs(ids) do
+    if #left == limit then break end
+    local v, o, s, first, last = parts_of(found[n] or '')
+    if v and (string.sub(filters, 1, 1) == '0' or o == owner)
+      and (string.sub(filters, 2, 2) == '0' or s == session)
+      and (string.sub(filters, 3, 3) == '0' or first < below)
+      and (string.sub(filters, 4, 4) == '0' or last > above) then
+      left[#left + 1], places[#places + 1], kept[#kept + 1] = id, members[n], found[n]
+    end
+  end
+  return left, places, kept
+end
+"""
+
+# KEYS: ends, then meta and body of each collection. ARGV: whether tails and bodies are wanted, and
+# for each collection the number of ids, and these.
+DOCUMENTS = script(
+    _COMMON,
+    r"""
+local tails, bodies, reply = arg() == '1', arg() == '1', {}
+for c = 2, #KEYS, 2 do
+  local ids = {}
+  for n = 1, tonumber(arg()) do ids[n] = arg() end
+  reply[#reply + 1] = all_of(KEYS[c], ids)
+  reply[#reply + 1] = bodies and all_of(KEYS[c + 1], ids) or {}
+  reply[#reply + 1] = tails and all_of(KEYS[1], ids) or {}
+end
+return reply
+""",
+)
+
+# KEYS: ends, meta and body of the collection, the index. ARGV: what is wanted, the selection.
+SCAN = script(
+    _COMMON,
+    _SELECTED,
+    r"""
+local tails, bodies, names = arg() == '1', arg() == '1', arg() == '1'
+local ids, _, metas = selected(KEYS[4], KEYS[2], not names)
+return {ids, names and {} or metas, bodies and not names and all_of(KEYS[3], ids) or {},
+  tails and all_of(KEYS[1], ids) or {}}
+""",
+)
+
+# KEYS: ends, and logs. ARGV: for each log its session, and "seqs", how many, and these; or
+# "after", the seq, and how many (empty: all).
+LINES = script(
+    _COMMON,
+    r"""
+local reply = {}
+for n = 2, #KEYS do
+  local session, how, seqs = arg(), arg(), {}
+  if how == 'seqs' then
+    for place = 1, tonumber(arg()) do seqs[place] = arg() end
   else
-    call('HDEL', HEAD, 'user')
+    local after, limit = tonumber(arg()), arg()
+    local stop, _, first = string.match(call('HGET', KEYS[1], session) or '', '^(%d+) (%d+) (%d+)$')
+    if stop then
+      first, stop = math.max(after + 1, first), tonumber(stop)
+      if limit ~= '' then stop = math.min(stop, first + limit - 1) end
+      for seq = first, stop do seqs[#seqs + 1] = seq end
+    end
   end
-  belong(sid, was, user)
+  reply[#reply + 1] = seqs[1] or 0
+  reply[#reply + 1] = all_of(KEYS[n], seqs)
 end
-"""
-
-
-def _session(*parts: str) -> SessionScript:
-    return SessionScript(script(INDEX, _SESSION, *parts), script(NO_INDEX, _SESSION, *parts))
-
-
-# The last of these arguments are the entries.
-_APPEND = r"""
-local _, was, begun, stop, mark, version, last, total, user, body, within, again =
-  unpack(ARGV, 1, 12)
-local found = call('HMGET', HEAD, 'version', 'begun', 'end', 'user', 'rested', 'mark')
-if found[1] then
-  if found[1] ~= was or found[2] ~= begun or found[3] ~= stop or (found[6] or '') ~= mark then
-    local reply = call('HMGET', HEAD, %(fields)s)
-    local next = again == '1' and call('HGET', LOG, stop + 1)
-    reply[#reply + 1] = next and string.match(next, '^[^\n]*')
-    return reply
-  end
-elseif was ~= '0' then
-  return false
-else
-  call('HSET', HEAD, 'begun', begun, 'deleting', '0')
-  enlist(sid)
-end
-for at = %(first)s, #ARGV do call('HSET', LOG, stop + at - %(first)s + 1, ARGV[at]) end
-%(more)s
-if version ~= was then
-  call('HSET', HEAD, 'version', version, 'body', body)
-  assign(found[4], user)
-end
-call('HSET', HEAD, 'end', last, 'total', total)
-fall_due(sid, owner_of(user, sid), within)
-if not found[5] then return 1 end
-call('HDEL', HEAD, 'rested')
-return 2
-"""
-
-APPEND = _session(_APPEND % {"fields": _FIELDS, "first": "13", "more": ""})
-
-# An append on terms. Further arguments: the time before which keys are forgotten, the names of its
-# keys, those of them that are thought to be known, the number of keys to keep, and these, each a
-# name and what is kept. Where others are known than is thought, the answer is what is known.
-APPEND_ONCE = _session(
-    KEYS_OF_LOG,
-    r"""
-local since, names, thought, count = unpack(ARGV, 13, 16)
-local names_known, values = known(names, since)
-if names_known ~= thought then return {'keys', values, call('HMGET', HEAD, """
-    + _FIELDS
-    + r""")} end
-local first = 17 + 2 * count
-""",
-    _APPEND
-    % {
-        "fields": _FIELDS,
-        "first": "first",
-        "more": """
-for at = 17, first - 1, 2 do put_key(ARGV[at], ARGV[at + 1]) end
-if since ~= '' then prune_keys(since) end
-""",
-    },
-)
-
-# What is known of names, and the head. ARGV: names, and the time before which keys are forgotten.
-LOOK = _session(
-    KEYS_OF_LOG,
-    r"""
-local _, values = known(ARGV[2], ARGV[3])
-return {'keys', values, call('HMGET', HEAD, """
-    + _FIELDS
-    + ")}",
-)
-
-READ_KEYS = _session(
-    KEYS_OF_LOG,
-    r"""
-local values = {}
-for number = counted('left') + 1, counted('queued') do
-  local name, value = key_at(placed(number))
-  if name then values[#values + 1] = name .. ' ' .. value end
-end
-return values
+return reply
 """,
 )
 
-# ARGV: holder, and keys, each a name and what is kept
-PUT_KEYS = _session(
-    KEYS_OF_LOG,
+# KEYS: owners of the collection. ARGV: the first name to look at, what names begin with, how many.
+OWNERS = script(
+    _COMMON,
     r"""
-if lost(ARGV[2]) then return -1 end
-if call('EXISTS', HEAD) == 0 then return 0 end
-for at = 3, #ARGV, 2 do put_key(ARGV[at], ARGV[at + 1]) end
-return 1
+local from, beginning, found = arg(), arg(), {}
+local most = tonumber(arg())
+while #found < most do
+  local member = call('ZRANGEBYLEX', KEYS[1], from, '+', 'LIMIT', 0, 1)[1]
+  local owner = member and string.match(member, '^[^%z]*')
+  if not owner or string.sub(owner, 1, #beginning) ~= beginning then break end
+  found[#found + 1] = owner
+  from = '(' .. owner .. '\1'
+end
+return found
 """,
 )
 
-# `mark` names the call that moved a head last: one that is sent twice finds that it was done, and a
-# session that was begun anew, as of the time of a former one, is not taken for that. ARGV: holder,
-# the head as it was, as it is to be, and the seq after which the entries stand (empty: no change)
-MOVE = _session(
-    KEYS_OF_LOG,
-    r"""
-local _, holder, version, begun, stop, mark, after, user, deleting, body, expired, cut =
-  unpack(ARGV, 1, 12)
-local found = call('HMGET', HEAD, 'version', 'end', 'total', 'user', 'expired', 'mark')
-local last, total = found[2], found[3]
-if found[6] == mark and is(after, begun) then return {last, total} end
-if lost(holder) then return -1 end
-if version == '0' and cut ~= '' then
-  if found[1] then return 0 end
-  last, total = cut, '0'
-  call('HSET', HEAD, 'begun', begun)
-  enlist(sid)
-elseif not is(version, begun) then
-  return 0
-elseif cut ~= '' then
-  if last ~= stop then return 0 end
-  if tonumber(cut) < tonumber(stop) then
-    local entry = call('HGET', LOG, cut)
-    last, total = cut, entry and string.match(entry, '^(%d+) ') or '0'
-  end
+_LEASES = (
+    f"local LONGEST = {LONGEST_LEASE_SECONDS * 1e6:.0f}\n"
+    + r"""
+local function is_held(value, moment)
+  local till = value and tonumber(string.sub(value, 1, 16))
+  return till and till > moment and till <= moment + LONGEST
 end
-for at = 13, #ARGV do call('HSET', LOG, cut + at - 12, ARGV[at]) end
-if #ARGV > 12 then
-  last, total = cut + #ARGV - 12, string.match(ARGV[#ARGV], '^(%d+) ')
-end
-call('HSET', HEAD, 'version', after, 'deleting', deleting, 'body', body, 'mark', mark)
-call('HSET', HEAD, 'end', last, 'total', total, 'expired', expired)
-assign(found[4], user)
-if deleting == '1' or not found[1] then fall_due(sid, owner_of(user, sid)) end
-for seq = last + 1, found[2] or 0 do call('HDEL', LOG, seq) end
-if cut ~= '' and found[1] then cut_keys(last) end
-if found[1] then
-  for seq = (tonumber(found[5]) or 0) + 1, expired do call('HDEL', LOG, seq) end
-end
-return {last, total}
-""",
-)
-
-DELETE = _session(
-    r"""
-if lost(ARGV[2]) then return -1 end
-local user = call('HGET', HEAD, 'user')
-local told = supersede(HEAD)
-call('UNLINK', HEAD, LOG)
-forget(sid, user)
-return {user or '', told}
-""",
-)
-
-LEASE = _session(
-    r"""
-local found = call('HMGET', HEAD, 'version', 'holder', 'till')
-local taker, at = ARGV[2], now()
-if not found[1] then return 0 end
-if found[2] ~= taker and (ARGV[4] == '1' or found[2] and lasts(found[3], at)) then
-  return 0
-end
-local till = at + ARGV[3]
-call('HSET', HEAD, 'holder', taker, 'till', digits(till))
-hold(sid, till)
-if found[2] == taker then return {} end
-local told = supersede(HEAD)
-if told[1] then call('HSET', HEAD, 'epoch', told[1]) end
-return told
-""",
-)
-
-RELEASE = _session(
-    r"""
-if call('HGET', HEAD, 'holder') == ARGV[2] then
-  call('HDEL', HEAD, 'holder', 'till')
-  let_go(sid)
-  return 1
-end
-""",
-)
-
-PUT_OFF = _session(
-    r"""
-local _, version, begun, stop, micros, rest = unpack(ARGV)
-if not is(version, begun) or call('HGET', HEAD, 'end') ~= stop then return 0 end
-if rest == '1' then call('HSET', HEAD, 'rested', '') end
-schedule(sid, owner_of(call('HGET', HEAD, 'user'), sid), micros ~= '' and now() + micros)
-return 1
-""",
-)
-
-READ = script(
-    r"""
-local call, found = redis.call, redis.call('HMGET', KEYS[1], 'end', 'expired')
-local stop, after = tonumber(found[1]) or 0, math.max(ARGV[1], tonumber(found[2]) or 0)
-local entries = {after}
-if ARGV[2] ~= '' then stop = math.min(stop, after + ARGV[2]) end
-for seq = after + 1, stop, 500 do
-  local seqs = {}
-  for one = seq, math.min(seq + 499, stop) do seqs[#seqs + 1] = one end
-  for _, entry in ipairs(call('HMGET', KEYS[2], unpack(seqs))) do
-    if entry then entries[#entries + 1] = entry end
-  end
-end
-return entries
 """
 )
 
-# Of sessions, whose heads are the keys, those that go on past a block's cursor. ARGV: the block.
-LAGS = script(
+_WRITING = r"""
+local ENDS = KEYS[1]
+local function has_token(line, token)
+  return line and string.sub(line, 1, #token + 1) == token .. ' '
+end
+local function turn(c, owner)
+  local first = call('ZRANGEBYLEX', KEYS[c + 2], '[' .. owner .. '\0', '(' .. owner .. '\1',
+    'LIMIT', 0, 1)[1]
+  if first then
+    call('ZADD', KEYS[c + 3], string.sub(first, #owner + 2, #owner + 17), owner)
+  else
+    call('ZREM', KEYS[c + 3], owner)
+  end
+end
+local function set_due(c, id, meta, was, due)
+  local _, owner = parts_of(meta)
+  if was == due or not owner then return end
+  if due then
+    call('HSET', KEYS[c + 1], id, due)
+    call('ZADD', KEYS[c + 2], 0, owner .. '\0' .. due .. '\0' .. id)
+  else
+    call('HDEL', KEYS[c + 1], id)
+  end
+  if was then call('ZREM', KEYS[c + 2], owner .. '\0' .. was .. '\0' .. id) end
+  turn(c, owner)
+end
+local function wake(c, id, by)
+  local due = call('HGET', KEYS[c + 1], id)
+  if due and due <= by then return end
+  local meta = call('HGET', KEYS[c], id)
+  if meta then set_due(c, id, meta, due, by) end
+end
+"""
+
+# Ids of documents that are due, in fair turns. Of as many owners as are wanted, and as many more as
+# documents are held, at least that many have one that nobody holds. KEYS: the collection's, up to
+# holders. ARGV: how many.
+DUE = script(
+    _COMMON,
+    _LEASES,
+    _WRITING,
     r"""
-local lags = {}
-for at, key in ipairs(KEYS) do
-  local found = redis.call('HMGET', key, 'version', 'begun', 'end', 'total', 'expired',
-    'user', 'deleting')
-  if found[1] and found[7] == '0' then
-    local body = redis.call('HGET', key, 'body')
-    local cursors = string.match(body, '^{"cursors":(%b{})')
-    -- of what is damaged all waits: one session's must not fail a question to all
-    local whole, decoded = pcall(cjson.decode, cursors or body)
-    if whole and not cursors then decoded = decoded.cursors end
-    cursors = whole and type(decoded) == 'table' and decoded or {}
-    local after = math.max(tonumber(cursors[ARGV[1]]) or 0, tonumber(found[5]) or 0)
-    if tonumber(found[3]) and after < tonumber(found[3]) then
-      lags[#lags + 1] = {at - 1, found[1], found[2], found[3], found[4], after, found[6] or ''}
+local limit, moment = tonumber(arg()), now()
+local most = limit + call('HLEN', KEYS[5])
+local owners = call('ZRANGEBYSCORE', KEYS[4], '-inf', digits(moment), 'LIMIT', 0, most)
+local each = #owners < most and most or most - limit + 1
+local waiting = {}
+for _, owner in ipairs(owners) do
+  local place, last = 0, '(' .. owner .. '\0' .. digits(moment) .. '\1'
+  local some = call('ZRANGEBYLEX', KEYS[3], '[' .. owner .. '\0', last, 'LIMIT', 0, each)
+  if #some == 0 then turn(1, owner) end
+  for _, one in ipairs(some) do
+    local due, id = string.sub(one, #owner + 2, #owner + 17), string.sub(one, #owner + 19)
+    if call('HEXISTS', KEYS[1], id) == 0 then  -- the document was damaged when it was deleted
+      call('ZREM', KEYS[3], one)
+      call('HDEL', KEYS[2], id)
+      turn(1, owner)
+    elseif not is_held(call('HGET', KEYS[5], id), moment) then
+      place = place + 1
+      waiting[#waiting + 1] = {place, due, id}
     end
   end
 end
-return lags
-"""
+table.sort(waiting, function(a, b)
+  if a[1] ~= b[1] then return a[1] < b[1] end
+  if a[2] ~= b[2] then return a[2] < b[2] end
+  return a[3] < b[3]
+end)
+local ids = {}
+for n = 1, math.min(limit, #waiting) do ids[n] = waiting[n][3] end
+return ids
+""",
 )
 
-# For clusters: who holds the lease notes a block that he is about to write to. ARGV: holder, block.
-FENCE = script(
+# KEYS: ends, the log, then those of the head's collection. ARGV: the head's id, its version,
+# session, seq and line, the end of the log then, when it is due, the line's token where it may have
+# been sent before.
+EXTEND = script(
+    _COMMON,
+    _WRITING,
     r"""
-local found = redis.call('HMGET', KEYS[1], 'holder', 'epoch')
-if found[1] ~= ARGV[1] then return false end
-redis.call('HSET', KEYS[1], 'fence:' .. ARGV[2], '')
-return found[2]
-"""
-)
-
-# ARGV: epoch, and for how many seconds a write that began under an older one can come
-RAISE = script(
-    r"""
-if tonumber(redis.call('GET', KEYS[1]) or 0) < tonumber(ARGV[1]) then
-  redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
+local id, version, session, seq, line, stop, micros, token = unpack(ARGV)
+local meta = call('HGET', KEYS[3], id)
+local was = call('HGET', ENDS, session) or '0 0 ' .. seq
+local last, first = string.match(was, '^(%d+) %d+ (%d+)$')
+if not (meta and string.match(meta, '^[^%z]*') == version and last and last + 1 == tonumber(seq))
+then
+  return token ~= '' and has_token(call('HGET', KEYS[2], seq), token) and 1 or 0
 end
-"""
+call('HSET', KEYS[2], seq, line)
+call('HSET', ENDS, session, stop .. ' ' .. first)
+call('HINCRBY', ENDS, '', 1)
+wake(3, id, digits(now() + micros))
+return 1
+""",
+)
+
+# KEYS: ends, names, layout, those of each collection, and logs. ARGV: whether it may have been sent
+# before, the names of the collections, and batches: a token, conditions, writes, a session.
+COMMIT = script(
+    _COMMON,
+    _LEASES,
+    _SELECTED,
+    _WRITING,
+    f"local LAYOUT = '{LAYOUT}'\n",
+    r"""
+local again, NOW = arg() == '1', nil
+local function moment()
+  NOW = NOW or now()
+  return NOW
+end
+local NAMES = {}
+for n = 1, tonumber(arg()) do NAMES[9 * n - 5] = arg() end
+local function collection() return tonumber(arg()) end
+
+local test = {
+  M = function() local c = collection(); return call('HEXISTS', KEYS[c], arg()) == 0 end,
+  E = function() local c = collection(); return call('HEXISTS', KEYS[c], arg()) == 1 end,
+  V = function()
+    local c = collection()
+    local meta = call('HGET', KEYS[c], arg())
+    return (meta and string.match(meta, '^[^%z]*')) == arg()
+  end,
+  H = function()
+    local c = collection()
+    local value = call('HGET', KEYS[c + 4], arg())
+    return (value and string.sub(value, 17)) == arg()
+  end,
+  F = function()
+    local c = collection()
+    local value = call('HGET', KEYS[c + 4], arg())
+    return string.sub(value or '', 17) == arg() or not is_held(value, moment())
+  end,
+  L = function()
+    local found = call('HGET', ENDS, arg())
+    return (found and string.match(found, '^%S*') or '0') == arg()
+  end,
+}
+
+local function count(change)
+  if call('HINCRBY', ENDS, '', change) <= 0 then call('HDEL', ENDS, '') end
+end
+local function remove(c, id)
+  local meta = call('HGET', KEYS[c], id)
+  if not meta then return end
+  set_due(c, id, meta, call('HGET', KEYS[c + 1], id), false)
+  call('HDEL', KEYS[c], id)
+  call('HDEL', KEYS[c + 5], id)
+  call('HDEL', KEYS[c + 4], id)
+  call('ZREM', KEYS[c + 6], id)
+  local _, owner, session, first = parts_of(meta)
+  if owner and owner ~= '' then call('ZREM', KEYS[c + 7], owner .. '\0' .. id) end
+  if session and session ~= '' then
+    call('ZREM', KEYS[c + 8], session .. '\0' .. first .. '\0' .. id)
+  end
+  if call('EXISTS', KEYS[c + 6]) == 0 then call('ZREM', KEYS[2], NAMES[c]) end
+end
+local function drop_lines(log, first, last)
+  for from = first, last, 500 do
+    local seqs = {}
+    for seq = from, math.min(from + 499, last) do seqs[#seqs + 1] = seq end
+    call('HDEL', log, unpack(seqs))
+  end
+  if last >= first then count(first - last - 1) end
+end
+local function drop_log(log, session)
+  local length = call('HLEN', log)
+  if length > 0 then count(-length) end
+  call('UNLINK', log)
+  call('HDEL', ENDS, session)
+end
+local function log_of(session)
+  return string.match(call('HGET', ENDS, session) or '', '^(%d+) (%d+) (%d+)$')
+end
+
+local write = {
+  A = function()
+    local log, session, number, first, stop = KEYS[tonumber(arg())], arg(), arg(), arg(), arg()
+    local _, _, begun = log_of(session)
+    for from = 1, number, 1000 do
+      local last = at + 2 * math.min(1000, number - from + 1)
+      call('HSET', log, unpack(ARGV, at + 1, last))
+      at = last
+    end
+    call('HSET', ENDS, session, stop .. ' ' .. (begun or first))
+    count(number)
+  end,
+  T = function()
+    local log, session, after = KEYS[tonumber(arg())], arg(), tonumber(arg())
+    local stop, _, first = log_of(session)
+    if not stop or after < tonumber(first) then return drop_log(log, session) end
+    if after >= tonumber(stop) then return end
+    drop_lines(log, after + 1, tonumber(stop))
+    local line = call('HGET', log, after) or ''
+    local total = string.match(line, '^%S+ %S+ %S+ (%d+) ') or '0'
+    call('HSET', ENDS, session, string.format('%.0f', after) .. ' ' .. total .. ' ' .. first)
+  end,
+  X = function()
+    local log, session, upto = KEYS[tonumber(arg())], arg(), tonumber(arg())
+    local stop, total, first = log_of(session)
+    if not stop or upto < tonumber(first) then return end
+    if upto >= tonumber(stop) then return drop_log(log, session) end
+    drop_lines(log, tonumber(first), upto)
+    call('HSET', ENDS, session, stop .. ' ' .. total .. ' ' .. string.format('%.0f', upto + 1))
+  end,
+  P = function()
+    local c, id, meta, body = collection(), arg(), arg(), arg()
+    local was = call('HGET', KEYS[c], id)
+    call('HSET', KEYS[c], id, meta)
+    if body ~= '' then call('HSET', KEYS[c + 5], id, body)
+    elseif was then call('HDEL', KEYS[c + 5], id) end
+    local _, owner, session, first = parts_of(meta)
+    local _, owned, of, from = parts_of(was or '')
+    if not was then
+      call('ZADD', KEYS[c + 6], 0, id)
+      if call('ZADD', KEYS[2], 0, NAMES[c]) == 1 then call('SETNX', KEYS[3], LAYOUT) end
+    end
+    if owner ~= owned then
+      if owner ~= '' then call('ZADD', KEYS[c + 7], 0, owner .. '\0' .. id) end
+      if owned and owned ~= '' then call('ZREM', KEYS[c + 7], owned .. '\0' .. id) end
+      local due = owned and call('HGET', KEYS[c + 1], id)
+      if due then
+        call('ZADD', KEYS[c + 2], 0, owner .. '\0' .. due .. '\0' .. id)
+        call('ZREM', KEYS[c + 2], owned .. '\0' .. due .. '\0' .. id)
+        turn(c, owned)
+        turn(c, owner)
+      end
+    end
+    if session ~= of or first ~= from then
+      if session ~= '' then
+        call('ZADD', KEYS[c + 8], 0, session .. '\0' .. first .. '\0' .. id)
+      end
+      if of and of ~= '' then call('ZREM', KEYS[c + 8], of .. '\0' .. from .. '\0' .. id) end
+    end
+  end,
+  W = function()
+    local c, id, micros = collection(), arg(), arg()
+    wake(c, id, digits(moment() + micros))
+  end,
+  U = function()
+    local c, id, micros = collection(), arg(), arg()
+    local meta = call('HGET', KEYS[c], id)
+    local due = micros ~= '' and digits(moment() + micros)
+    if meta then set_due(c, id, meta, call('HGET', KEYS[c + 1], id), due) end
+  end,
+  H = function()
+    local c, id, holder, micros = collection(), arg(), arg(), arg()
+    if holder == '' then
+      call('HDEL', KEYS[c + 4], id)
+    else  -- a condition or a `Put` of the batch says that it is there
+      call('HSET', KEYS[c + 4], id, digits(moment() + micros) .. holder)
+    end
+  end,
+  D = function() local c = collection(); remove(c, arg()) end,
+  K = function()
+    local c, index = collection(), collection()
+    local ids, members = selected(KEYS[c + index], KEYS[c], false)
+    for n, id in ipairs(ids) do
+      remove(c, id)
+      call('ZREM', KEYS[c + index], members[n])
+    end
+  end,
+  -- takes memory if there is any, so that a script that begins by deleting is refused as a whole
+  R = function() count(0) end,
+}
+
+local function refusal(from, number)
+  local reply = {0}
+  at = from
+  for _ = 1, number do
+    local kind = arg()
+    if kind == 'L' then
+      reply[#reply + 1] = call('HGET', ENDS, arg())
+    else
+      local c, id = collection(), arg()
+      reply[#reply + 1] = call('HGET', KEYS[c], id)
+      reply[#reply + 1] = call('HGET', KEYS[c + 5], id)
+    end
+    if kind ~= 'M' and kind ~= 'E' then arg() end
+  end
+  return reply
+end
+local replies = {}
+while at < #ARGV do
+  -- of the token: where the batch's first line is, if it has one
+  local token, log, seq, length, tail, number = arg(), arg(), arg(), arg(), arg(), tonumber(arg())
+  local from, holds = at, true
+  local stop = from + length
+  for _ = 1, number do
+    if not test[arg()]() then holds = false; break end
+  end
+  if holds then
+    while at < stop do write[arg()]() end
+  elseif again and token ~= '' then
+    holds = has_token(call('HGET', KEYS[tonumber(log)], seq), token)
+  end
+  if holds then
+    replies[#replies + 1] = {1, tail ~= '' and call('HGET', ENDS, tail)}
+  else
+    replies[#replies + 1] = refusal(from, number)
+  end
+  at = stop
+end
+return replies
+""",
 )

@@ -16,16 +16,13 @@ from agent_memory.stores.redis.driver import (
     exceptions,
 )
 from agent_memory.stores.redis.failures import failure
-from agent_memory.stores.redis.index_scripts import Script
+from agent_memory.stores.redis.scripts import Script
 from agent_memory.stores.redis.url import redis_options, redis_place
 
 T = TypeVar("T")
 
 Argument = str | bytes | int
 """Part of a command."""
-
-Value = Argument | Callable[[], Argument]
-"""An argument of a script, or what gives one, another for each time that the script is sent."""
 
 CONNECT_SECONDS = 5.0
 CALL_SECONDS = 10.0
@@ -37,7 +34,7 @@ class Lost(Exception):
     """The connection broke after a command was sent: whether it was carried out is not known.
 
     Args:
-        error: What the driver raised.
+        error: The driver's error.
     """
 
     def __init__(self, error: Exception) -> None:
@@ -105,8 +102,10 @@ class RedisServer:
         """
         return self._again(lambda: self._call(commands)) if commands else []
 
-    def run(self, script: Script, keys: Sequence[str], *values: Value, repeat: bool = False) -> Any:
-        """What a script answers.
+    def run(
+        self, script: Script, keys: Sequence[str], *values: Argument, repeat: bool = False
+    ) -> Any:
+        """Return the answer of a script.
 
         Args:
             script: The script.
@@ -123,15 +122,14 @@ class RedisServer:
         with self._translated_errors():
             return self.attempt(script, keys, *values)
 
-    def attempt(self, script: Script, keys: Sequence[str], *values: Value) -> Any:
+    def attempt(self, script: Script, keys: Sequence[str], *values: Argument) -> Any:
         """As `run`, once.
 
         Raises:
             Lost: The connection broke, and the script may have been carried out or not.
             StoreUnavailable: The server cannot be used now.
         """
-        given = [value() if callable(value) else value for value in values]
-        rest = (len(keys), *keys, *given)
+        rest = (len(keys), *keys, *values)
         try:
             try:
                 return self._call([("EVALSHA", script.digest, *rest)])[0]

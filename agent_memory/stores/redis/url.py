@@ -1,4 +1,4 @@
-"""What a Redis URL says, without a driver."""
+"""The parts of a Redis URL, read without a driver."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def redis_place(url: str) -> str:
 
 
 def redis_options(url: str) -> dict[str, Any]:
-    """What a connection is made with: host and port, or path; db, and what else the URL says.
+    """Return the options of a connection: host and port or path, db, and the URL's other options.
 
     Raises:
         UnknownStore: It lacks what it needs, or says what nobody understands.

@@ -1,8 +1,8 @@
-"""What `SQLStore` needs of a database: SQLite's is in `sqlite`, that of servers in `server`."""
+"""The protocols of a database for `SQLKernel`; `sqlite` and `server` implement them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from agent_memory.errors import StoreUnavailable
@@ -11,83 +11,63 @@ T = TypeVar("T")
 
 
 class TableMissing(StoreUnavailable):
-    """A table is not there: perhaps a newer release has migrated the database meanwhile."""
+    """A table is missing: a newer release may have migrated the database."""
 
 
 class SQLConnection(Protocol):
-    """A connection that runs the named statements, for one thread at a time."""
+    """A connection that runs statements with `?` for each value, for one thread at a time."""
 
     @property
     def dialect(self) -> str:
-        """What the database speaks: sqlite, postgresql, mysql or mariadb."""
+        """Return the dialect: sqlite, postgresql, mysql or mariadb."""
         ...
 
     @property
     def most_text(self) -> int | None:
-        """How many characters a text of a statement may have; None for any number."""
+        """Return the most characters of a text in a statement; None for any number."""
         ...
 
-    @property
-    def schema(self) -> Sequence[str]:
-        """What makes all tables and indexes, in order."""
+    def run(self, text: str, values: Sequence[Any] = ()) -> int:
+        """Run a statement, and return the number of changed rows."""
         ...
 
-    def run(self, name: str, values: Mapping[str, Any]) -> int:
-        """Run a statement; how many rows it changed."""
+    def run_each(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for each row of values."""
         ...
 
-    def run_each(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Run a statement for each of many rows of values."""
+    def rows(self, text: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        """Return all rows of a statement."""
         ...
 
-    def rows(self, name: str, values: Mapping[str, Any]) -> list[Any]:
-        """All rows that a statement returns, with named columns."""
-        ...
-
-    def row(self, name: str, values: Mapping[str, Any]) -> Any:
-        """The one row that a statement returns, or None."""
-        ...
-
-    def value(self, text: str) -> Any:
-        """Run a statement given as text; the first column of its first row, or None."""
+    def value(self, text: str, values: Sequence[Any] = ()) -> Any:
+        """Return the first column of a statement's first row, or None."""
         ...
 
     def define(self, text: str) -> None:
-        """Run a statement, given as text, that makes or changes tables."""
+        """Run a statement that creates or changes tables."""
         ...
 
     def has_table(self, name: str) -> bool:
-        """Whether the database has a table of that name."""
-        ...
-
-    def lock(self, values: Mapping[str, Any]) -> bool:
-        """Keep other writers away from a session for the rest of the transaction.
-
-        False where it was looked for, and there is none. What is read after it is up to date.
-        """
-        ...
-
-    def schedule_all(self, values: Mapping[str, Any]) -> None:
-        """Make all sessions of a namespace due."""
+        """Return whether the database has a table of that name."""
         ...
 
     def transaction(self, work: Callable[[SQLConnection], T]) -> T:
-        """Run `work` in a transaction: all of it is done, or nothing.
+        """Run `work` in a transaction: completely or not at all.
 
-        Where another transaction was in its way, it may run several times until it is done.
+        After a conflict with another transaction, `work` may run again.
         """
         ...
 
 
 class SQLDatabase(Protocol):
-    """Runs work on connections. What fails is `StoreUnavailable`, or another `StoreError`."""
+    """Runs work on connections. A failure is `StoreUnavailable` or another `StoreError`."""
 
     def read(self, work: Callable[[SQLConnection], T]) -> T:
-        """Run `work` outside of a transaction: each of its statements sees one state."""
+        """Run `work` outside of a transaction: each statement sees one consistent state."""
         ...
 
     def alone(self, work: Callable[[SQLConnection], T]) -> T:
-        """Run `work`, each of whose statements is a transaction of its own.
+        """Run `work`, each statement of which is its own transaction.
 
         On SQLite no other thread of this process writes meanwhile.
         """
@@ -98,14 +78,18 @@ class SQLDatabase(Protocol):
         ...
 
     def patiently(self, work: Callable[[SQLConnection], None]) -> None:
-        """Run `work`, which may be long, in one transaction while no other process runs such work.
+        """Run long `work` in one transaction, excluding such work of other processes.
 
-        Where the database has no transactions for changes of tables, these are done one by one.
+        If the database has no transactions for changes of tables, these are applied one by one.
         """
         ...
 
     def secure_erase(self) -> None:
-        """Erase what was deleted, as far as the database allows."""
+        """Erase traces of deleted data, as far as the database allows."""
+        ...
+
+    def sync(self) -> None:
+        """Wait until every acknowledged write survives a power loss."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What `server` needs of a driver: see `postgres` and `mysql`."""
+"""The protocol of a driver for `server`; `postgres` and `mysql` implement it."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ import select
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from agent_memory.stores.sql.compiled import Words
-
 CONNECT_SECONDS = 5
 CALL_SECONDS = 20
-"""Servers that answer no sooner are taken for dead."""
+"""Seconds after which a server counts as unreachable."""
 
 PATIENT_SECONDS = 600
-"""The same, for long work such as a migration."""
+"""The same limit for long work such as a migration."""
 
 LOCK_SECONDS = 10
-"""How long a statement waits for another writer."""
+"""Seconds that a statement waits for another writer."""
 
 Parameters = Sequence[Any]
 
 
 class ConnectionLost(Exception):
-    """The connection broke: what was not committed is not there.
+    """The connection broke. Uncommitted changes are lost.
 
     Attributes:
-        again: Whether another connection may do better.
+        again: Whether a retry on another connection may succeed.
     """
 
     def __init__(self, text: str, *, again: bool = True) -> None:
@@ -34,17 +32,17 @@ class ConnectionLost(Exception):
 
 
 class InTheWay(Exception):
-    """Another transaction was in the way; the same may succeed once it is over."""
+    """A conflict with another transaction. A retry may succeed after it ends."""
 
 
 class Driver(Protocol):
-    """Speaks to one server, over connections that commit each statement by itself.
+    """A driver of one server. Its connections commit each statement separately.
 
     Attributes:
-        errors: Whatever the driver raises.
-        find_table: Finds a table by its name.
-        hold_tables: Waits until no other process changes tables; over with the connection. Its
-            answer is 0 where it waited in vain.
+        errors: The base class of the driver's errors.
+        find_table: The query that finds a table by its name.
+        hold_tables: The query that waits until no other process changes tables. The lock ends with
+            the connection. Its result is 0 after a timeout.
     """
 
     @property
@@ -57,60 +55,60 @@ class Driver(Protocol):
     def hold_tables(self) -> str: ...
 
     def connect(self, *, patient: bool = False) -> Any:
-        """A new connection; with `patient`, one whose calls may be long.
+        """Return a new connection; with `patient`, one for long calls.
 
         Raises:
-            StoreUnavailable: The server cannot be reached, or lets us not in.
-            ConfigError: It is not set up for what is asked.
+            StoreUnavailable: The server cannot be reached, or refuses the connection.
+            ConfigError: A required setting is missing.
         """
         ...
 
-    def words(self, raw: Any) -> Words:
-        """Tables and statements in the words of a connection's server."""
+    def dialect(self, raw: Any) -> str:
+        """Return the dialect of a connection's server: postgresql, mysql or mariadb."""
         ...
 
     def most_text(self, raw: Any) -> int | None:
-        """How many characters a text of a statement may have; None for any number."""
+        """Return the most characters of a text in a statement; None for any number."""
         ...
 
     def socket(self, raw: Any) -> int:
-        """The file descriptor of a connection."""
+        """Return the file descriptor of a connection."""
         ...
 
     def usable(self, raw: Any) -> bool:
-        """Whether a connection that nobody uses is open, and in no transaction."""
+        """Return whether an idle connection is open and in no transaction."""
         ...
 
     def change(self, raw: Any, text: str, parameters: Parameters) -> int:
-        """Run a statement; how many rows it changed."""
+        """Run a statement, and return the number of changed rows."""
         ...
 
     def change_each(self, raw: Any, text: str, rows: Sequence[Parameters]) -> None:
-        """Run a statement for each of many rows of parameters."""
+        """Run a statement for each row of parameters."""
         ...
 
     def fetch(self, raw: Any, text: str, parameters: Parameters) -> Sequence[Any]:
-        """Run a statement; the rows it returns, if it returns rows."""
+        """Run a statement, and return its rows, if any."""
         ...
 
     def define(self, raw: Any, text: str) -> None:
-        """Run a statement that makes or changes a table.
+        """Run a statement that creates or changes a table.
 
-        Where that is no part of a transaction, what was there already is passed over: an earlier
-        run may have been cut short.
+        If such statements are not part of a transaction, existing objects are ignored, because an
+        earlier run may have been interrupted.
         """
         ...
 
     def failure(self, raw: Any, error: Exception) -> Exception:
-        """What an error of the driver means: a loss, something in the way, or a `StoreError`.
+        """Translate an error of the driver: a lost connection, a conflict, or a `StoreError`.
 
-        No word of what was to be written is in it.
+        The result contains none of the written data.
         """
         ...
 
 
 def something_to_read(descriptor: int) -> bool:
-    """Whether a connection that nobody uses was closed by the server, which then has sent that."""
+    """Return whether an idle connection has input, such as the server's end of the connection."""
     if not hasattr(select, "poll"):  # Windows
         return bool(select.select([descriptor], [], [], 0)[0])
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""MySQL's and MariaDB's driver, PyMySQL."""
+"""The driver of MySQL and MariaDB, PyMySQL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from sqlalchemy.exc import ArgumentError
 
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
-from agent_memory.stores.sql.compiled import Words
 from agent_memory.stores.sql.database import TableMissing
 from agent_memory.stores.sql.driver import (
     CALL_SECONDS,
@@ -34,7 +33,7 @@ _THERE_ALREADY = {
     ER.TABLE_EXISTS_ERROR,
     ER.DUP_FIELDNAME,
     ER.DUP_KEYNAME,
-    ER.CANT_DROP_FIELD_OR_KEY,  # gone already
+    ER.CANT_DROP_FIELD_OR_KEY,  # dropped already
 }
 _FORBIDDEN = {
     ER.DBACCESS_DENIED_ERROR,
@@ -48,7 +47,7 @@ _UNAVAILABLE = {
     ER.CON_COUNT_ERROR,
     ER.DISK_FULL,
     ER.LOCK_WAIT_TIMEOUT,
-    ER.OPTION_PREVENTS_STATEMENT,  # read-only, as a replica is
+    ER.OPTION_PREVENTS_STATEMENT,  # read-only, like a replica
     1969,  # MariaDB's max_statement_time
 }
 _READ_COMMITTED = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
@@ -57,17 +56,17 @@ _FACTS = "SELECT VERSION(), @@max_allowed_packet, @@innodb_flush_log_at_trx_comm
 _OPTIONS = {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_identity"}
 
 
-_BYTES_OF_A_CHARACTER = 5  # at most, and something for the rest of the statement
+_BYTES_OF_A_CHARACTER = 5  # the most bytes, with a reserve for the rest of the statement
 _contexts: dict[str, ssl.SSLContext] = {}
 
 
 class _TooLong(pymysql.DataError):
-    """The server would close the connection without a word."""
+    """The statement exceeds the server's limit. The server would close the connection silently."""
 
 
 if TYPE_CHECKING:
 
-    class _Base(pymysql.connections.Connection[Cursor]):  # with what its stubs leave out
+    class _Base(pymysql.connections.Connection[Cursor]):  # with members that its stubs lack
         server_status: int
         _sock: socket.socket
         _read_timeout: float | None
@@ -80,12 +79,12 @@ else:
 
 
 class _Connection(_Base):
-    """Sends no statement that its server does not take.
+    """A connection that refuses statements above its server's limit.
 
     Attributes:
-        version: The server's.
-        longest: Bytes that a statement may have.
-        broken: The server has ended it.
+        version: The version of the server.
+        longest: The most bytes of a statement.
+        broken: Whether the server has closed it.
     """
 
     version = ""
@@ -93,7 +92,7 @@ class _Connection(_Base):
     broken = False
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
-        # it reads the system's certificates, which takes longer than all else of connecting
+        # It reads the system's certificates, which takes longer than the rest of the connection.
         key = repr(sslp)
         if key not in _contexts:
             _contexts[key] = super()._create_ssl_ctx(sslp)
@@ -108,14 +107,14 @@ class _Connection(_Base):
 
 
 class MySQLDriver:
-    """See `Driver`.
+    """A driver with PyMySQL; see `Driver`.
 
     Args:
-        url: With host, user, password and database, percent-encoded, and options.
+        url: The URL with host, user, password and database, percent-encoded, and options.
         durability: With "power", a server that does not sync each commit is refused.
 
     Raises:
-        ConfigError: The URL cannot be read.
+        ConfigError: The URL is invalid.
     """
 
     errors = pymysql.Error
@@ -125,39 +124,39 @@ class MySQLDriver:
     )
     hold_tables = "SELECT GET_LOCK(CONCAT('agent_memory_', LEFT(MD5(DATABASE()), 16)), 60)"
 
-    def __init__(self, url: str, durability: Durability) -> None:
+    def __init__(self, url: str, durability: Durability | None) -> None:
         self._durability = durability
         try:
-            given = make_url("mysql+pymysql://" + url.partition("://")[2])
+            address = make_url("mysql+pymysql://" + url.partition("://")[2])
         except (ArgumentError, ValueError):
-            given = None
-        if given is not None and "@" in (given.host or ""):  # the end of the password
-            given = None
-        if given is None or not given.database:  # the driver's words may tell the password
+            address = None
+        if address is not None and "@" in (address.host or ""):  # the end of the password
+            address = None
+        if address is None or not address.database:  # the driver's error may repeat the password
             raise ConfigError(
-                "The setting `store` is no URL of a MySQL or MariaDB database. Write "
+                "The setting `store` is not a URL of a MySQL or MariaDB database. Write "
                 "mysql://user:password@host:3306/database, with %-escapes for special characters "
                 "in the password."
             )
-        options: dict[str, Any] = dict(given.query)
+        options: dict[str, Any] = dict(address.query)
         if unknown := sorted(set(options) - _OPTIONS):
             raise ConfigError(
-                f"The setting `store` has the option {unknown[0]!r}, which no MySQL store knows. "
-                f"Known are {', '.join(sorted(_OPTIONS))}."
+                f"The setting `store` has the option {unknown[0]!r}, which MySQL does not support. "
+                f"Supported: {', '.join(sorted(_OPTIONS))}."
             )
         if verify := options.pop("ssl_verify_identity", None):
             options["ssl_verify_identity"] = verify == "true"
-        if "ssl_ca" in options:  # PyMySQL would take it and look at no certificate
+        if "ssl_ca" in options:  # PyMySQL alone would not verify certificates with it
             options["ssl_verify_cert"] = True
-        self._given: dict[str, Any] = {
-            "host": given.host or "localhost",
-            "port": given.port or 3306,
-            "user": given.username,
-            "password": given.password or "",
-            "database": given.database,
+        self._arguments: dict[str, Any] = {
+            "host": address.host or "localhost",
+            "port": address.port or 3306,
+            "user": address.username,
+            "password": address.password or "",
+            "database": address.database,
             **options,
         }
-        self._place = options.get("unix_socket") or "{host}:{port}".format(**self._given)
+        self._place = options.get("unix_socket") or "{host}:{port}".format(**self._arguments)
 
     def connect(self, *, patient: bool = False) -> _Connection:
         try:
@@ -167,20 +166,20 @@ class MySQLDriver:
                 connect_timeout=CONNECT_SECONDS,
                 read_timeout=CONNECT_SECONDS,
                 write_timeout=CONNECT_SECONDS,
-                client_flag=CLIENT.FOUND_ROWS,  # a row counts though its values stay the same
+                client_flag=CLIENT.FOUND_ROWS,  # counts matched rows, not only changed ones
                 sql_mode="STRICT_ALL_TABLES",
                 init_command=_READ_COMMITTED,
-                **self._given,
+                **self._arguments,
             )
         except (pymysql.Error, OSError) as error:
-            told = _error_text(error)
-        except RuntimeError as error:  # PyMySQL's way to ask for `cryptography`
-            told = str(error)
+            reason = _error_text(error)
+        except RuntimeError as error:  # PyMySQL's way to request `cryptography`
+            reason = str(error)
         else:
             return self._set_up(raw, patient)
         raise StoreUnavailable(
-            f"The MySQL server could not be used, at {self._place}: {told} See that it runs, and "
-            "that host, port, user, password and database of the setting `store` are right."
+            f"The MySQL server could not be used, at {self._place}: {reason} Check that it runs, "
+            "and that host, port, user, password and database in the setting `store` are correct."
         )
 
     def _set_up(self, raw: _Connection, patient: bool) -> _Connection:
@@ -189,7 +188,7 @@ class MySQLDriver:
             ((raw.version, longest, flush),) = self.fetch(raw, _FACTS, ())
             if self._durability == "power" and flush != 1:
                 raise ConfigError(
-                    'durability="power" needs a MySQL server that syncs each commit to its disk. '
+                    'durability="power" requires a MySQL server that syncs each commit to disk. '
                     "Set innodb_flush_log_at_trx_commit = 1 there."
                 )
         except pymysql.Error as error:
@@ -205,15 +204,11 @@ class MySQLDriver:
             return raw
         raise failure
 
-    def words(self, raw: _Connection) -> Words:
-        if "mariadb" in raw.version.lower():
-            from agent_memory.stores.sql.mariadb_words import WORDS
-        else:
-            from agent_memory.stores.sql.mysql_words import WORDS
-        return WORDS
+    def dialect(self, raw: _Connection) -> str:
+        return "mariadb" if "mariadb" in raw.version.lower() else "mysql"
 
     def most_text(self, raw: _Connection) -> int | None:
-        """See `Driver.most_text`."""
+        """Return the most characters of a text in a statement."""
         return raw.longest // _BYTES_OF_A_CHARACTER
 
     def socket(self, raw: _Connection) -> int:
@@ -248,25 +243,25 @@ class MySQLDriver:
     def failure(self, raw: _Connection, error: Exception) -> Exception:
         if isinstance(error, _TooLong):
             return StoreError(
-                f"The MySQL server takes statements of up to {raw.longest:,} bytes, and this one "
-                f"has {error.args[0]:,}. Raise max_allowed_packet there; nothing was written."
+                f"The MySQL server accepts statements of up to {raw.longest:,} bytes, and this one "
+                f"has {error.args[0]:,}. Raise max_allowed_packet there. Nothing was written."
             )
-        code, told = _code(error), f"The MySQL server failed: {_error_text(error)}"
-        if "timed out" in told:  # PyMySQL closed the connection
-            return ConnectionLost(told, again=False)
+        code, reason = _code(error), f"The MySQL server failed: {_error_text(error)}"
+        if "timed out" in reason:  # PyMySQL closed the connection
+            return ConnectionLost(reason, again=False)
         if code in _LOST or not raw.open:
             raw.broken = True
-            return ConnectionLost(told)
+            return ConnectionLost(reason)
         if code in _IN_THE_WAY:
-            return InTheWay(told)
+            return InTheWay(reason)
         if code in _FORBIDDEN:
             return StoreUnavailable(
-                f"{told} Grant it to the user of the setting `store`, or let another user open "
-                "the store once, so that its tables are made."
+                f"{reason} Grant it to the user of the setting `store`, or let another user open "
+                "the store once to create its tables."
             )
         if code == ER.NO_SUCH_TABLE:
-            return TableMissing(told)
-        return StoreUnavailable(told) if code in _UNAVAILABLE else StoreError(told)
+            return TableMissing(reason)
+        return StoreUnavailable(reason) if code in _UNAVAILABLE else StoreError(reason)
 
 
 def _code(error: Exception) -> int:
@@ -274,7 +269,7 @@ def _code(error: Exception) -> int:
 
 
 def _error_text(error: Exception) -> str:
-    """What happened, without the entry that a duplicate names."""
+    """Return the text of an error, without the entry that a duplicate names."""
     if _code(error) == ER.DUP_ENTRY:
-        return "a row is there already."
+        return "a row already exists."
     return str(error.args[-1] if error.args else error).rstrip(".") + "."

@@ -1,7 +1,7 @@
-"""Messages that are larger than a statement of the database may be: they stand in pieces.
+"""Messages that exceed the database's limit for a statement are stored in pieces.
 
-An entry whose message does stands for it with the number of its pieces and a digest of the whole,
-in JSON that is no message's.
+The pieces are documents. The line holds the number of the pieces and a digest of the whole
+message, in JSON that no message has.
 """
 
 from __future__ import annotations
@@ -9,94 +9,103 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from agent_memory.core.records import Entry
-from agent_memory.stores.sql.compiled import chunks
+from agent_memory.stores.kernel.contract import Document, Line
 from agent_memory.stores.sql.database import SQLConnection
-from agent_memory.stores.sql.rows import entry_values
+from agent_memory.stores.sql.dialects import DOCUMENTS
 
+_PIECE = "piece"
 _TRIES = 20
+_OF_SESSION = "namespace = ? AND collection = 'piece' AND session = ?"
 
 
-def is_large(connection: SQLConnection, values: Mapping[str, Any]) -> bool:
-    """Whether an entry's message is to stand in pieces."""
-    most = connection.most_text
-    return most is not None and len(values["message"]) > most
-
-
-def write_entries(connection: SQLConnection, session: int, entries: Sequence[Entry]) -> None:
-    """Write entries of a session that nobody else writes to meanwhile."""
-    rows = [{**entry_values(entry), "session": session} for entry in entries]
-    large = [row for row in rows if is_large(connection, row)]
-    for row in large:
-        most = connection.most_text
-        assert most is not None
-        text = row["message"]
-        parts = [text[at : at + most] for at in range(0, len(text), most)]
-        row["message"] = json.dumps([len(parts), _digest(text)])
-        for part, piece in enumerate(parts):  # each by itself: two may be too much for one
-            place = {"session": session, "seq": row["seq"], "part": part}
-            connection.run("put_piece", {**place, "text": piece})
-    connection.run_each("extend", rows)
-
-
-def read_whole(
-    connection: SQLConnection,
-    namespace: str,
-    read: Callable[[], list[Any]],
-    session_id: str | None = None,
-) -> list[Any]:
-    """Rows of entries, with the messages that stand in pieces put together.
+def in_pieces(lines: Sequence[Line], most: int | None) -> tuple[list[Document], Sequence[Line]]:
+    """Return the pieces of lines that are too large, and all lines as they are to be written.
 
     Args:
-        connection: What they are read with.
-        namespace: Of the sessions.
-        read: Reads the rows; once more where a log was changed meanwhile.
-        session_id: Whose entries they are, where the rows don't say it.
+        lines: The lines.
+        most: The most characters of a text; None for any number.
     """
-    rows: list[Any] = []
-    texts: dict[int, Any] = {}
+    if most is None:
+        return [], lines
+    pieces: list[Document] = []
+    written: list[Line] = []
+    for line in lines:
+        if len(line.text) + len(line.body) > most:
+            text = line.body or line.text
+            parts = [text[at : at + most] for at in range(0, len(text), most)]
+            pieces += [
+                Document(
+                    *(_PIECE, f"{line.seq}.{number}:{line.session}", "", line.session),
+                    first=line.seq,
+                    last=line.seq,
+                    version=number,
+                    body=part,
+                )
+                for number, part in enumerate(parts)
+            ]
+            mark = json.dumps([len(parts), _digest(text), not line.body])
+            line = line._replace(text="", body=mark)
+        written.append(line)
+    return pieces, written
+
+
+def whole(connection: SQLConnection, namespace: str, read: Callable[[], list[Line]]) -> list[Line]:
+    """Return lines with the messages in pieces put together.
+
+    Args:
+        connection: The connection.
+        namespace: The namespace of the sessions.
+        read: Reads the lines. It is called again if a log changed meanwhile.
+    """
+    lines: list[Line] = []
     for _ in range(_TRIES):
-        rows = read()
-        if connection.most_text is None:
-            return rows
-        large = [row for row in rows if not row.message.startswith("{")]
+        lines = read()
+        large = [line for line in lines if line.body.startswith("[")]
         if not large:
-            return rows
-        texts = _texts(connection, namespace, large, session_id)
-        if len(texts) == len(large):
-            break
-    # they are missing for good: what stands in their place is no message, and read as damage
-    return [texts.get(id(row), row) for row in rows]
+            return lines
+        texts = _texts(connection, namespace, large)
+        complete = [_joined(line, texts) for line in lines]
+        if not any(line.body.startswith("[") for line in complete):
+            return complete
+        lines = complete
+    return lines  # some pieces are lost: their lines read as damaged
+
+
+def drop_pieces(
+    connection: SQLConnection, namespace: str, session: str, which: str, seq: int
+) -> None:
+    """Delete the pieces of a session's lines."""
+    if connection.most_text is not None:
+        text = f"DELETE FROM {DOCUMENTS} WHERE {_OF_SESSION} AND {which}"
+        connection.run(text, [namespace, session, seq])
 
 
 def _texts(
-    connection: SQLConnection, namespace: str, large: Sequence[Any], session_id: str | None
-) -> dict[int, Any]:
-    """The rows, by their identities, with their whole messages; without those that changed."""
-    found: dict[int, Any] = {}
-    for name, rows in _by_session(large, session_id):
-        at = {"ns": namespace, "sid": name}
-        texts: dict[int, str] = defaultdict(str)
-        for seqs in chunks([row.seq for row in rows]):
-            for piece in connection.rows("pieces", {**at, "seqs": seqs}):
-                texts[piece.seq] += piece.text
-        for row in rows:
-            if row.message.endswith(f'"{_digest(texts[row.seq])}"]'):
-                found[id(row)] = row._replace(message=texts[row.seq])
-    return found
+    connection: SQLConnection, namespace: str, large: Sequence[Line]
+) -> dict[tuple[str, int], str]:
+    texts: dict[tuple[str, int], str] = defaultdict(str)
+    for session in {line.session for line in large}:
+        seqs = sorted({line.seq for line in large if line.session == session})
+        marks = ", ".join("?" * len(seqs))
+        text = (
+            f"SELECT first, body FROM {DOCUMENTS} WHERE {_OF_SESSION} AND first IN ({marks}) "
+            "ORDER BY first, version"
+        )
+        for seq, body in connection.rows(text, [namespace, session, *seqs]):
+            texts[session, seq] += body
+    return texts
 
 
-def _by_session(rows: Sequence[Any], session_id: str | None) -> Iterator[tuple[str, list[Any]]]:
-    if session_id is not None:
-        yield session_id, list(rows)
-        return
-    by_name: dict[str, list[Any]] = defaultdict(list)
-    for row in rows:
-        by_name[row.session_id].append(row)
-    yield from by_name.items()
+def _joined(line: Line, texts: dict[tuple[str, int], str]) -> Line:
+    if not line.body.startswith("["):
+        return line
+    _, digest, is_plain = json.loads(line.body)
+    text = texts[line.session, line.seq]
+    if _digest(text) != digest:
+        return line
+    return line._replace(text=text, body="") if is_plain else line._replace(body=text)
 
 
 def _digest(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Connections that threads take in turn: who holds the lock of a place has its connection.
+"""A pool of connections. The holder of a place's lock uses its connection.
 
-A signal may raise an exception between any two steps of Python. So locks of C are held by `with`
-alone, nothing is counted, and a connection never leaves its place.
+A signal may raise an exception between any two steps of Python. Locks of C are therefore held only
+by `with`, nothing is counted, and a connection never leaves its place.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from random import choice
 from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
-_LOOK_SECONDS = 0.1  # whoever is not told that a place is free looks himself
+_LOOK_SECONDS = (
+    0.1  # the seconds after which a waiting thread looks for a free place without a notice
+)
 
 
 class _Closes(Protocol):
@@ -25,11 +27,11 @@ C = TypeVar("C", bound=_Closes)
 
 
 class Place(Generic[C]):
-    """Room for one who uses a connection.
+    """The place of one connection in the pool.
 
     Args:
-        keeps: Whether the connection stays open when nobody uses it.
-        errors: What closing it may raise, and is no trouble.
+        keeps: Whether an idle connection stays open.
+        errors: Errors of closing that are ignored.
     """
 
     def __init__(self, keeps: bool, errors: tuple[type[Exception], ...] = ()) -> None:
@@ -39,7 +41,7 @@ class Place(Generic[C]):
         self.connection: C | None = None
 
     def clear(self) -> None:
-        """Close the connection. Who does it holds the lock."""
+        """Close the connection. The caller holds the lock."""
         connection, self.connection = self.connection, None
         if connection is not None:
             with suppress(*self._errors):
@@ -47,12 +49,12 @@ class Place(Generic[C]):
 
 
 class Places(Generic[C]):
-    """Room for so many.
+    """A pool with a fixed number of places.
 
     Args:
-        most: How many connections there are at most.
-        idle: How many of them stay open when nobody uses them.
-        errors: What closing one may raise, and is no trouble.
+        most: The most connections.
+        idle: The most idle connections that stay open.
+        errors: Errors of closing that are ignored.
     """
 
     def __init__(self, most: int, idle: int, *errors: type[Exception]) -> None:
@@ -64,16 +66,15 @@ class Places(Generic[C]):
         return iter(self._all)
 
     def free(self) -> Place[C] | None:
-        """A place that nobody holds, if there is one: the first, whose connection is most likely
-        open."""
+        """Return the first free place, whose connection is most likely open, or None."""
         return next((place for place in self._all if not place.lock.locked()), None)
 
     def any(self) -> Place[C]:
-        """A place; where all are held, whose turn is next is left to chance."""
+        """Return a free place, or a random one if all are held."""
         return self.free() or choice(self._all)
 
     def awaited(self, seconds: float) -> Place[C] | None:
-        """A place that nobody holds, as soon as there is one; None where that takes too long."""
+        """Wait for a free place, and return it; None if that takes too long."""
         if (place := self.free()) is not None:
             return place
         deadline, thread = monotonic() + seconds, threading.get_ident()
@@ -89,12 +90,12 @@ class Places(Generic[C]):
             self._awaited.discard(thread)
 
     def tell(self) -> None:
-        """Tell those who wait that a place is free."""
+        """Notify waiting threads that a place is free."""
         if self._freed.qsize() < len(self._awaited):
             self._freed.put(None)
 
     def clear(self) -> None:
-        """Close the connections that nobody uses; who uses one clears its place afterwards."""
+        """Close idle connections. The user of a busy one closes it afterwards."""
         for place in self._all:
             if not place.lock.locked():
                 with place.lock:

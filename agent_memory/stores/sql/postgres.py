@@ -1,4 +1,4 @@
-"""PostgreSQL's driver, psycopg 3."""
+"""The driver of PostgreSQL, psycopg 3."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
-from agent_memory.stores.sql.compiled import Words
 from agent_memory.stores.sql.database import TableMissing
 from agent_memory.stores.sql.driver import (
     CALL_SECONDS,
@@ -24,17 +23,20 @@ from agent_memory.stores.sql.driver import (
     InTheWay,
     Parameters,
 )
-from agent_memory.stores.sql.postgresql_words import WORDS
 
 T = TypeVar("T")
 
-_IN_THE_WAY = {"40001", "40P01", "23505"}  # serialization, deadlock, a row that another inserted
+_IN_THE_WAY = {
+    "40001",
+    "40P01",
+    "23505",
+}  # serialization, deadlock, a row that another transaction inserted
 _UNAVAILABLE = ("08", "25006", "28", "3D", "42501", "53", "55P03", "57", "58")
 _LOST = {"57P01", "57P02", "57P03"}  # the server shuts down, crashed, or starts
 _SETTINGS = (
     "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; "
     "SET statement_timeout = '{call}s'; SET lock_timeout = '{lock}s'; "
-    "SET idle_in_transaction_session_timeout = '60s'"  # of a process that stands still
+    "SET idle_in_transaction_session_timeout = '60s'"  # for a suspended process
 )
 _SYNC = (
     "SELECT set_config('synchronous_commit', 'on', false) "
@@ -43,22 +45,22 @@ _SYNC = (
 
 
 class _Slow(psycopg.OperationalError):
-    """No answer in time."""
+    """The server did not answer in time."""
 
 
 class _Connection(psycopg.Connection[Any]):
-    """Gives up waiting for a server that does not answer."""
+    """A connection that stops waiting for a server after a time limit."""
 
     seconds: float = CONNECT_SECONDS
 
     def wait(self, gen: Any, *args: Any, **settings: Any) -> Any:
-        return super().wait(_hurried(gen, self.seconds), *args, **settings)
+        return super().wait(_with_time_limit(gen, self.seconds), *args, **settings)
 
     def __del__(self, *_: object) -> None:
-        """No complaint about one that is open: it was its pool's, perhaps in a parent process."""
+        """Suppress the warning about an open connection, which may belong to a parent process."""
 
 
-def _hurried(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
+def _with_time_limit(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
     deadline = monotonic() + seconds
     try:
         wanted = next(gen)
@@ -67,55 +69,56 @@ def _hurried(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any,
             if not ready and monotonic() > deadline:
                 raise _Slow(f"no answer within {seconds:.0f} seconds")
             wanted = gen.send(ready)
-    except StopIteration as done:
-        result: T = done.value
+    except StopIteration as stopped:
+        result: T = stopped.value
         return result
 
 
 class PostgresDriver:
-    """See `Driver`.
+    """A driver with psycopg; see `Driver`.
 
     Args:
-        url: As libpq takes it; the scheme may be SQLAlchemy's too.
-        durability: With "power", each commit waits for the disk whatever the server's default.
+        url: The URL, as libpq accepts it; the scheme may also be SQLAlchemy's.
+        durability: With "process", each commit waits for the disk only if the server's default
+            says so.
 
     Raises:
-        ConfigError: The URL cannot be read.
+        ConfigError: The URL is invalid.
     """
 
     errors = psycopg.Error
     find_table = "SELECT 1 WHERE to_regclass(%s) IS NOT NULL"
     hold_tables = "SELECT 1 FROM pg_advisory_lock(hashtext('agent_memory_tables'))"
 
-    def __init__(self, url: str, durability: Durability) -> None:
+    def __init__(self, url: str, durability: Durability | None) -> None:
         self._durability = durability
         rest = url.partition("://")[2]
         place, _, database = rest.partition("?")[0].partition("/")
         try:
-            given = conninfo_to_dict(f"postgresql://{rest}")
+            address = conninfo_to_dict(f"postgresql://{rest}")
         except psycopg.Error:
-            given = None
-        if place.count("@") > 1 or "@" in database:  # libpq takes what stands there for a host
-            given = None
-        if given is None:  # not from the driver's error, which may tell the password
+            address = None
+        if place.count("@") > 1 or "@" in database:  # libpq would take the rest for a host
+            address = None
+        if address is None:  # not from the driver's error, which may repeat the password
             raise ConfigError(
-                "The setting `store` is no URL that PostgreSQL can read. Write "
+                "The setting `store` is not a URL that PostgreSQL can read. Write "
                 "postgresql://user:password@host:5432/database, with %-escapes for special "
                 "characters in the password."
             )
         defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "agent-memory"}
-        self._given: dict[str, Any] = {**defaults, **given, "client_encoding": "utf8"}
+        self._arguments: dict[str, Any] = {**defaults, **address, "client_encoding": "utf8"}
 
     def connect(self, *, patient: bool = False) -> _Connection:
         try:
-            raw = _Connection.connect(autocommit=True, **self._given)
+            raw = _Connection.connect(autocommit=True, **self._arguments)
         except psycopg.Error as error:
-            told = " ".join(str(error).split()).rstrip(".?")
+            reason = " ".join(str(error).split()).rstrip(".?")
         else:
             return self._set_up(raw, patient)
         raise StoreUnavailable(
-            f"The PostgreSQL server could not be used: {told}. See that it runs, and that host, "
-            "port, user, password and database of the setting `store` are right."
+            f"The PostgreSQL server could not be used: {reason}. Check that it runs, and that "
+            "host, port, user, password and database in the setting `store` are correct."
         )
 
     def _set_up(self, raw: _Connection, patient: bool) -> _Connection:
@@ -124,12 +127,14 @@ class PostgresDriver:
             encoding = raw.info.parameter_status("server_encoding")
             if encoding != "UTF8":
                 raise ConfigError(
-                    f"The PostgreSQL database of the setting `store` keeps {encoding}, which has "
-                    "not all characters. Create one with ENCODING 'UTF8'."
+                    f"The PostgreSQL database of the setting `store` uses {encoding}, which lacks "
+                    "some characters. Create one with ENCODING 'UTF8'."
                 )
-            raw.adapters.register_dumper(int, Int8BinaryDumper)  # one type: one prepared statement
+            raw.adapters.register_dumper(
+                int, Int8BinaryDumper
+            )  # one type, so that there is one prepared statement
             raw.execute(_SETTINGS.format(call=call, lock=lock).encode())
-            if self._durability == "power":
+            if self._durability != "process":
                 raw.execute(_SYNC)
         except psycopg.Error as error:
             failure = self.failure(raw, error)
@@ -138,15 +143,15 @@ class PostgresDriver:
             raw.close()
             raise
         else:
-            raw.seconds = call + 2.0  # the server gives up first
+            raw.seconds = call + 2.0  # the server's limit comes first
             return raw
         raise failure
 
-    def words(self, raw: _Connection) -> Words:
-        return WORDS
+    def dialect(self, raw: _Connection) -> str:
+        return "postgresql"
 
     def most_text(self, raw: _Connection) -> int | None:
-        """See `Driver.most_text`."""
+        """Return None: texts may have any number of characters."""
         return None
 
     def socket(self, raw: _Connection) -> int:
@@ -159,7 +164,7 @@ class PostgresDriver:
         return raw.execute(text.encode(), parameters).rowcount
 
     def change_each(self, raw: _Connection, text: str, rows: Sequence[Parameters]) -> None:
-        if len(rows) == 1:  # the driver streams many, at the cost of a round trip more
+        if len(rows) == 1:  # the driver streams many rows, at the cost of another round trip
             raw.execute(text.encode(), rows[0])
             return
         with raw.cursor() as cursor:
@@ -176,20 +181,22 @@ class PostgresDriver:
         state, primary = "", None
         if isinstance(error, psycopg.Error):
             state, primary = error.sqlstate or "", error.diag.message_primary
-        told = f"The PostgreSQL server failed: {primary or error}".split("\n")[0].rstrip(".") + "."
+        reason = (
+            f"The PostgreSQL server failed: {primary or error}".split("\n")[0].rstrip(".") + "."
+        )
         if isinstance(error, _Slow):
             raw.close()
-            return ConnectionLost(told, again=False)
+            return ConnectionLost(reason, again=False)
         if state in _LOST or raw.closed or raw.pgconn.status != ConnStatus.OK:
             raw.close()
-            return ConnectionLost(told)
+            return ConnectionLost(reason)
         if state in _IN_THE_WAY:
-            return InTheWay(told)
+            return InTheWay(reason)
         if state == "42501":
             return StoreUnavailable(
-                f"{told} Grant it to the user of the setting `store`, or let another user open "
-                "the store once, so that its tables are made."
+                f"{reason} Grant it to the user of the setting `store`, or let another user open "
+                "the store once to create its tables."
             )
         if state == "42P01":
-            return TableMissing(told)
-        return StoreUnavailable(told) if state.startswith(_UNAVAILABLE) else StoreError(told)
+            return TableMissing(reason)
+        return StoreUnavailable(reason) if state.startswith(_UNAVAILABLE) else StoreError(reason)

@@ -1,6 +1,7 @@
-"""A database server as `SQLStore` uses it: its connections, and what to do when one is lost.
+"""A database server for `SQLKernel`: its connections, and the reaction to a lost one.
 
-Statements go to the driver as text; SQLAlchemy is not imported, which takes a quarter of a second.
+Statements go to the driver as text. SQLAlchemy is not imported, because that takes a quarter of a
+second.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import Any, TypeVar
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import MissingExtra, StoreUnavailable
 from agent_memory.stores.base import Durability
-from agent_memory.stores.sql.compiled import Words
 from agent_memory.stores.sql.database import SQLConnection, TableMissing
 from agent_memory.stores.sql.driver import ConnectionLost, Driver, something_to_read
 from agent_memory.stores.sql.migrations import is_current
@@ -24,58 +24,50 @@ _MOST_IDLE = 8
 _MOST_CONNECTIONS = 32
 _WAIT_SECONDS = 15.0
 
-_of_parents: list[Places[Any]] = []
-"""What crossed a fork: closing or forgetting their connections would end the parent's."""
+_inherited_pools: list[Places[Any]] = []
+"""Pools from before a fork: to close or release their connections would end the parent's."""
 
 
 class ServerDatabase:
     """A database on a server.
 
     Args:
-        driver: Speaks to the server.
+        driver: The driver of the server.
 
     Raises:
-        StoreUnavailable: It cannot be reached, or lets us not in.
-        ConfigError: It is not set up for what is asked.
+        StoreUnavailable: The server cannot be reached, or refuses the connection.
+        ConfigError: A required setting of the server is missing.
     """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._closed = False
         self._places = self._new_places()
-        self._words = self._spoken()
-        begin_anew_in_child(self, ServerDatabase._begin_anew)
-
-    def _spoken(self) -> Words:
-        try:
-            return self._with_raw(self._driver.words)
-        except ConnectionLost as lost:
-            told = str(lost)
-        raise StoreUnavailable(told)
+        begin_anew_in_child(self, ServerDatabase._reset_in_child)
 
     def read(self, work: Callable[[SQLConnection], T]) -> T:
-        """Run `work` outside of a transaction: each of its statements sees one state.
+        """Run `work` outside of a transaction: each statement sees one consistent state.
 
         Raises:
             StoreUnavailable: The server cannot be used now.
             SchemaTooNew: A newer release has migrated the database meanwhile.
         """
-        told = ""
+        reason = ""
         for _ in range(2):
             try:
                 return self._with_connection(work)
-            except ConnectionLost as lost:  # nothing was committed by it
-                told = str(lost)
+            except ConnectionLost as lost:  # nothing was committed on it
+                reason = str(lost)
                 if not lost.again:
                     break
             except TableMissing as missing:
-                self._with_connection(is_current)  # which tells of a newer release
-                told = f"{missing} Perhaps a newer release of agent-memory is changing the tables."
+                self._with_connection(is_current)  # raises an error for a newer release
+                reason = f"{missing} A newer release of agent-memory may be migrating the tables."
                 break
-        raise StoreUnavailable(told)
+        raise StoreUnavailable(reason)
 
     def alone(self, work: Callable[[SQLConnection], T]) -> T:
-        """Run `work`, each of whose statements is a transaction of its own.
+        """Run `work`, each statement of which is its own transaction.
 
         Raises:
             StoreUnavailable: The server cannot be used now.
@@ -91,9 +83,9 @@ class ServerDatabase:
         return self.read(lambda connection: connection.transaction(work))
 
     def patiently(self, work: Callable[[SQLConnection], None]) -> None:
-        """Run `work`, which may be long, in one transaction while no other process runs such work.
+        """Run long `work` in one transaction, excluding such work of other processes.
 
-        Where the database has no transactions for changes of tables, these are done one by one.
+        If the database has no transactions for changes of tables, these are applied one by one.
 
         Raises:
             StoreUnavailable: The server cannot be used now.
@@ -101,26 +93,30 @@ class ServerDatabase:
         try:
             raw = self._driver.connect(patient=True)
             try:
-                self._patiently(ServerConnection(raw, self._driver, self._words), work)
+                self._patiently(ServerConnection(raw, self._driver), work)
             finally:
                 raw.close()
             return
         except ConnectionLost as lost:
-            told = str(lost)
-        raise StoreUnavailable(told)
+            reason = str(lost)
+        raise StoreUnavailable(reason)
 
     def _patiently(
         self, connection: ServerConnection, work: Callable[[SQLConnection], None]
     ) -> None:
         if connection.value(self._driver.hold_tables) == 0:
             raise StoreUnavailable(
-                "Another process has been changing the tables of the store for a minute. Open it "
-                "again when that is done."
+                "Another process has been changing the tables of the store for a minute. Open "
+                "the store again later."
             )
         connection.transaction(work)
 
     def secure_erase(self) -> None:
-        """Nothing: a server erases deleted rows when it vacuums or purges, by its own schedule."""
+        """Do nothing: a server erases deleted rows by its own schedule, when it vacuums or
+        purges."""
+
+    def sync(self) -> None:
+        """Do nothing: a server syncs by its settings."""
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -128,7 +124,7 @@ class ServerDatabase:
         self._places.clear()
 
     def _with_connection(self, work: Callable[[SQLConnection], T]) -> T:
-        return self._with_raw(lambda raw: work(ServerConnection(raw, self._driver, self._words)))
+        return self._with_raw(lambda raw: work(ServerConnection(raw, self._driver)))
 
     def _with_raw(self, work: Callable[[Any], T]) -> T:
         places = self._places
@@ -148,11 +144,11 @@ class ServerDatabase:
                         place.clear()
         finally:
             places.tell()
-            if self._closed:  # closed meanwhile: what was just given back would stay open
+            if self._closed:  # closed meanwhile: the released connection would stay open
                 places.clear()
 
     def _ready(self, place: Place[Any]) -> Any:
-        """The connection of a place; another one where its server has closed it."""
+        """Return the connection of a place, or a new one if its server has closed it."""
         if self._closed:
             raise StoreUnavailable("The store was closed. Open a new one.")
         raw = place.connection
@@ -162,20 +158,20 @@ class ServerDatabase:
         return place.connection
 
     def _new_places(self) -> Places[Any]:
-        # what broke may be closed already
+        # A broken connection may be closed already.
         return Places(_MOST_CONNECTIONS, _MOST_IDLE, self._driver.errors)
 
-    def _begin_anew(self) -> None:
-        _of_parents.append(self._places)
+    def _reset_in_child(self) -> None:
+        _inherited_pools.append(self._places)
         self._places = self._new_places()
 
 
-def open_server(url: str, durability: Durability) -> ServerDatabase:
-    """The database that the URL of a PostgreSQL or MySQL server names.
+def open_server(url: str, durability: Durability | None) -> ServerDatabase:
+    """Open the database of a PostgreSQL or MySQL URL.
 
     Raises:
-        StoreUnavailable: It cannot be reached, or lets us not in.
-        ConfigError: The URL cannot be read, or the server is not set up for what is asked.
+        StoreUnavailable: The server cannot be reached, or refuses the connection.
+        ConfigError: The URL is invalid, or a required setting of the server is missing.
         MissingExtra: The driver is not installed.
     """
     scheme = url.partition("://")[0]
@@ -190,6 +186,6 @@ def open_server(url: str, durability: Durability) -> ServerDatabase:
             from agent_memory.stores.sql.mysql import MySQLDriver
 
             driver = MySQLDriver(url, durability)
-    except ImportError as error:  # psycopg's own, where it finds no libpq, names no module
+    except ImportError as error:  # psycopg's own error about a missing libpq names no module
         raise MissingExtra(f"{scheme}://", extra) from error
     return ServerDatabase(driver)

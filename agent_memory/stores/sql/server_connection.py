@@ -1,115 +1,88 @@
-"""A connection to a server that runs the named statements."""
+"""Connections to a server."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from agent_memory.errors import StoreError, StoreUnavailable
-from agent_memory.stores.sql.compiled import Words
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.driver import ConnectionLost, Driver, InTheWay, Parameters
 
 T = TypeVar("T")
 
 _LONGEST = 10.0
-"""Seconds that a statement or transaction is tried again where others are in its way."""
+"""Seconds for which a statement or transaction is retried after conflicts."""
 _LONGEST_PAUSE = 0.2
-_WOKEN_AT_ONCE = 500
 
 _UNSURE = (
-    "{} That was while it wrote, so whether it did is not known: look at the session before you "
-    "write the same again."
+    "{} It happened during a write, which may have succeeded. Read the session before you "
+    "retry the write."
 )
 
 
 class ServerConnection:
-    """One connection, for one thread at a time; each statement is a transaction of its own.
+    """One connection, for one thread at a time. Each statement is a transaction of its own.
 
     Args:
-        raw: The driver's, in autocommit mode.
+        raw: The driver's connection, in autocommit mode.
         driver: The driver.
-        words: Tables and statements in the server's words.
     """
 
-    def __init__(self, raw: Any, driver: Driver, words: Words) -> None:
+    def __init__(self, raw: Any, driver: Driver) -> None:
         self._raw = raw
         self._driver = driver
-        self._statements = words.statements
-        self._within = False
-        self.dialect = words.dialect
+        self._in_transaction = False
+        self.dialect = driver.dialect(raw)
         self.most_text = driver.most_text(raw)
-        self.schema = words.schema
 
-    def run(self, name: str, values: Mapping[str, Any]) -> int:
-        """Run a statement; how many rows it changed."""
-        text, parameters = self._statements[name].filled(values)
-        return self._write(lambda: self._driver.change(self._raw, text, parameters))
+    def run(self, text: str, values: Sequence[Any] = ()) -> int:
+        """Run a statement, and return the number of changed rows."""
+        marked = _marked(text)
+        return self._write(lambda: self._driver.change(self._raw, marked, values))
 
-    def run_each(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Run a statement for each of many rows of values."""
-        statement = self._statements[name]
-        filled = [statement.filled(row)[1] for row in rows]
-        if filled:
-            self._write(lambda: self._driver.change_each(self._raw, statement.text, filled))
+    def run_each(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for each row of values."""
+        if rows:
+            marked = _marked(text)
+            self._write(lambda: self._driver.change_each(self._raw, marked, rows))
 
-    def rows(self, name: str, values: Mapping[str, Any]) -> list[Any]:
-        """All rows that a statement returns, with named columns."""
-        statement = self._statements[name]
-        return list(map(statement.row, self._fetch(*statement.filled(values))))
+    def rows(self, text: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        """Return all rows of a statement."""
+        return self._fetch(_marked(text), values)
 
-    def row(self, name: str, values: Mapping[str, Any]) -> Any:
-        """The one row that a statement returns, or None."""
-        found = self.rows(name, values)
-        return found[0] if found else None
-
-    def value(self, text: str) -> Any:
-        """Run a statement given as text; the first column of its first row, or None."""
-        found = self._fetch(text, ())
-        return found[0][0] if found else None
+    def value(self, text: str, values: Sequence[Any] = ()) -> Any:
+        """Return the first column of a statement's first row, or None."""
+        rows = self._fetch(_marked(text) if values else text, values)
+        return rows[0][0] if rows else None
 
     def define(self, text: str) -> None:
-        """Run a statement, given as text, that makes or changes tables."""
+        """Run a statement that creates or changes tables."""
         self._write(lambda: self._driver.define(self._raw, text))
 
     def has_table(self, name: str) -> bool:
-        """Whether the database has a table of that name."""
+        """Return whether the database has a table of that name."""
         return bool(self._fetch(self._driver.find_table, [name]))
 
-    def lock(self, values: Mapping[str, Any]) -> bool:
-        """Keep other writers away from a session for the rest of the transaction.
-
-        False where there is none. A statement sees what was committed when it began, which may be
-        before it waited for this lock: so what is to be up to date is read by a later one.
-        """
-        return bool(self.rows("lock", values))
-
-    def schedule_all(self, values: Mapping[str, Any]) -> None:
-        """Make all sessions of a namespace due, some at a time: nobody waits for a million rows."""
-        page = {**values, "after": 0, "most": _WOKEN_AT_ONCE}
-        while keys := [row.key for row in self.rows("asleep", page)]:
-            self.run("wake_some", {**values, "keys": keys})
-            page["after"] = keys[-1]
-
     def transaction(self, work: Callable[[SQLConnection], T]) -> T:
-        """Run `work` in a transaction: all of it is done, or nothing.
+        """Run `work` in a transaction: completely or not at all.
 
-        Where another transaction was in its way, it runs again, for a bounded time.
+        After a conflict with another transaction, it is retried for a limited time.
         """
-        return _again(lambda: self._once(work))
+        return _retried(lambda: self._once(work))
 
     def _once(self, work: Callable[[SQLConnection], T]) -> T:
         self._fetch("BEGIN", ())
-        self._within = True
+        self._in_transaction = True
         try:
             result = work(self)
         except BaseException:
             self._roll_back()
             raise
         finally:
-            self._within = False
+            self._in_transaction = False
         self._commit()
         return result
 
@@ -124,42 +97,51 @@ class ServerConnection:
     def _roll_back(self) -> None:
         try:
             self._fetch("ROLLBACK", ())
-        except (ConnectionLost, StoreError):  # it cannot be used, and the server rolls back itself
+        except (
+            ConnectionLost,
+            StoreError,
+        ):  # the connection is unusable, and the server rolls back itself
             return
 
     def _fetch(self, text: str, parameters: Parameters) -> Sequence[Any]:
-        return self._tried(lambda: self._driver.fetch(self._raw, text, parameters))
+        return self._translated(lambda: self._driver.fetch(self._raw, text, parameters))
 
     def _write(self, call: Callable[[], T]) -> T:
-        if self._within:
-            return self._tried(call)
+        if self._in_transaction:
+            return self._translated(call)
         try:
-            return _again(lambda: self._tried(call))
+            return _retried(lambda: self._translated(call))
         except ConnectionLost as lost:
             text = _UNSURE.format(lost)
         raise StoreUnavailable(text)
 
-    def _tried(self, call: Callable[[], T]) -> T:
+    def _translated(self, call: Callable[[], T]) -> T:
         try:
             return call()
         except self._driver.errors as error:
             failure = self._driver.failure(self._raw, error)
-        raise failure  # not from the driver's, which may tell what was written
+        raise failure  # not chained: the driver's error may repeat the written data
 
 
-def _again(unit: Callable[[], T]) -> T:
-    """Run a statement or transaction until nothing is in its way.
+def _marked(text: str) -> str:
+    """Replace `?` by the drivers' placeholder."""
+    return text.replace("?", "%s")
 
-    Time is the bound and not a number of attempts: on a busy server each attempt is slow too.
+
+def _retried(unit: Callable[[], T]) -> T:
+    """Run a statement or transaction until it succeeds without a conflict.
+
+    The retries are limited by time and not by number, because each attempt is slow on a busy
+    server.
     """
-    begun, pause = time.monotonic(), 0.001
+    started, pause = time.monotonic(), 0.001
     while True:
         try:
             return unit()
         except InTheWay as error:
-            told = str(error)
-        if time.monotonic() - begun > _LONGEST:
-            told += f" That was so for {_LONGEST:.0f} seconds. Try again later."
-            raise StoreUnavailable(told)
+            reason = str(error)
+        if time.monotonic() - started > _LONGEST:
+            reason += f" The conflict lasted {_LONGEST:.0f} seconds. Try again later."
+            raise StoreUnavailable(reason)
         time.sleep(random.uniform(0, pause))
         pause = min(_LONGEST_PAUSE, 2 * pause)

@@ -1,7 +1,7 @@
-"""SQLite as the stores use it: short reads, and writes one at a time, each in a transaction.
+"""SQLite for the stores: short reads, and one write at a time, each in a transaction.
 
-All that only SQLite needs (WAL, BEGIN IMMEDIATE, one writer at a time) is here. Statements go to
-the standard library's driver as text; SQLAlchemy is not imported.
+Everything specific to SQLite is here (WAL, BEGIN IMMEDIATE, one writer at a time). Statements go
+to the standard library's driver as text. SQLAlchemy is not imported.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _MOST_READERS = 32
 _MOST_IDLE = 8
 _ROOTS = "SELECT rootpage FROM sqlite_master WHERE rootpage > 0"
 _WITHIN = (
-    "The handler of a signal cannot write to the database while the code that it interrupts does. "
-    "Have it note what is to be done, and do that afterwards."
+    "A signal handler cannot write to the database while the interrupted code does. "
+    "Set a flag in the handler, and write after it has returned."
 )
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 class _WriterLock:
-    """Lets one thread of this process write a file; the others need not poll SQLite for it."""
+    """A lock for the writers of a file in this process, which need not poll SQLite for it."""
 
     def __init__(self) -> None:
         self.lock = known_lock()
@@ -58,8 +58,8 @@ class _WriterLock:
         self.raw: RawFile | None = None
 
 
-_beginning = threading.RLock()
-"""Held while there begins to be a `Database`; a fork has none begin."""
+_init_lock = threading.RLock()
+"""Held while a `Database` is initialised. A fork waits for it."""
 
 
 class Database:
@@ -67,25 +67,25 @@ class Database:
 
     Args:
         path: The file, created if it does not exist; its folder must exist.
-        durability: What a committed transaction survives.
+        durability: The failure that a committed transaction survives.
 
     Raises:
-        StoreUnavailable: The folder does not exist, or the file can't be made.
+        StoreUnavailable: The folder does not exist, or the file cannot be created.
     """
 
-    def __init__(self, path: str, durability: Durability = "process") -> None:
-        self._durability: Durability = durability
+    def __init__(self, path: str, durability: Durability | None = None) -> None:
+        self._durability: Durability | None = durability
         self._closed = False
         self._writing: Connection | None = None
         self._places: Places[Connection] = Places(_MOST_READERS, _MOST_IDLE)
-        with _beginning:
+        with _init_lock:
             self._writer = _locks.setdefault(os.path.realpath(path), _WriterLock())
             with self._writer.lock:  # closing a file drops the locks that SQLite has taken on it
                 self._file = SQLiteFile(path)
             _databases.add(self)
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` outside of a transaction: each of its statements sees one state.
+        """Run `work` outside of a transaction: each statement sees one consistent state.
 
         Raises:
             StoreUnavailable: The database cannot be used now.
@@ -95,39 +95,40 @@ class Database:
             with place.lock:
                 connection = place.connection = place.connection or self._connected()
                 try:
-                    return self._done(work, connection)
+                    return self._checked(work, connection)
                 finally:
                     if self._closed or self._file.is_lost or not place.keeps:
                         place.clear()
         except sqlite3.Error as error:
             raise self._failure(error) from error
 
-    def alone(self, work: Callable[[Connection], T]) -> T:
+    def alone(self, work: Callable[[Connection], T], *, within: bool = False) -> T:
         """Run `work` while no other thread of this process writes.
 
         Each of its statements is a transaction of its own.
 
+        Args:
+            work: The work.
+            within: Whether this thread holds the writer's lock already.
+
         Raises:
             StoreUnavailable: The database cannot be used now.
         """
-        if is_own(self._writer.lock):
+        if not within and is_own(self._writer.lock):
             raise StoreUnavailable(_WITHIN)
-        return self._alone(work)
-
-    def _alone(self, work: Callable[[Connection], T]) -> T:
         try:
             with self._writer.lock:
                 connection = self._writing
                 if connection is None or connection.in_transaction:
-                    self._stop_writing()  # a signal's exception has left it so
+                    self._stop_writing()  # a signal has interrupted the transaction
                     self._compare(None)
                     connection = self._writing = self._connected()
                 try:
-                    done = work(connection)
+                    result = work(connection)
                     self._compare(connection.log)
-                    return done
+                    return result
                 except sqlite3.Error:
-                    self._compare(connection.log)  # which may tell why
+                    self._compare(connection.log)  # raises the cause, if it is the file
                     raise
                 finally:
                     if self._closed or self._file.is_lost or connection.in_transaction:
@@ -146,7 +147,7 @@ class Database:
         return self.alone(lambda connection: connection.transaction(work))
 
     def patiently(self, work: Callable[[SQLConnection], None]) -> None:
-        """Run `work` in one transaction; all wait for their turn to write here, and then take it.
+        """Run `work` in one transaction. Waiting threads and processes take turns.
 
         Raises:
             StoreUnavailable: The database cannot be used now.
@@ -154,18 +155,18 @@ class Database:
         self.write(work)
 
     def secure_erase(self) -> None:
-        """Empty its write-ahead log and the gaps of its pages: no file tells what was deleted.
+        """Erase deleted data from the write-ahead log and from the gaps of pages.
 
-        SQLite zeroes what is deleted where it stands. But where pages were split or merged, copies
-        of the rows that moved stay in the gaps of the pages they left, and outlive these rows. Such
-        pages are looked for while others write; to empty them takes a moment in which nobody does.
-        Threads that ask at the same time share it.
+        SQLite zeroes deleted rows in place. When it splits or merges pages, however, copies of the
+        moved rows stay in the gaps of the old pages and outlive the rows. Such pages are searched
+        during writes of others. To clear them excludes writers for a moment. Concurrent calls
+        share one run.
 
-        What does not work now (another process reads an old state, the disk is full) works with the
-        next call; a warning says so.
+        If a step fails now (another process reads an old state, the disk is full), a warning is
+        logged and the next call repeats it.
 
         Raises:
-            Damaged: The file is.
+            Damaged: The file is damaged.
             StoreUnavailable: The database cannot be used now.
         """
         self._writer.erasures.share(self._erase)
@@ -178,17 +179,18 @@ class Database:
             return
         try:
             suspects = list(self._raw().untidy())
-            # once at least: if somebody was killed right after it, others may remember old pages
+            # At least once: after another process was killed right after it, connections may still
+            # cache old pages.
             for start in range(0, max(len(suspects), 1), _PAGES_AT_ONCE):
-                some = suspects[start : start + _PAGES_AT_ONCE]
-                if not self._until(deadline, partial(self._tidy, some)):
+                group = suspects[start : start + _PAGES_AT_ONCE]
+                if not self._until(deadline, partial(self._tidy, group)):
                     return
         except (StoreUnavailable, OSError) as error:
             logger.warning(
-                "%s Copies of what was deleted from %r could not be overwritten: they may stand in "
+                "%s Copies of data deleted from %r could not be overwritten: they may remain in "
                 "the gaps of its pages until the next deletion.", error, self._file.path,
             )  # fmt: skip
-        # while others may write: what is written by now nobody waits for
+        # Others may write again. Their newer writes are not waited for.
         self.read(_write_back)
         self._until(deadline, lambda: self.alone(_empty_log))
 
@@ -196,8 +198,8 @@ class Database:
         while not step():
             if time.monotonic() > deadline:
                 logger.warning(
-                    "the write-ahead log of %r is held open by a reader: what was deleted may "
-                    "stand in it until the next deletion, or until all have closed the database",
+                    "the write-ahead log of %r is held open by a reader: deleted data may "
+                    "remain in it until the next deletion, or until all have closed the database",
                     self._file.path,
                 )
                 return False
@@ -205,9 +207,10 @@ class Database:
         return True
 
     def _tidy(self, suspects: Sequence[int]) -> bool:
-        """Empty the gaps of pages; False while an old state is read.
+        """Clear the gaps of pages; return False while a reader uses an old state.
 
-        Nobody writes meanwhile: to the log for the transaction, to the file since it has it all.
+        No other connection writes meanwhile. The transaction excludes writes to the log, and the
+        file already has all of the log.
         """
 
         def work(connection: Connection) -> bool:
@@ -215,22 +218,26 @@ class Database:
                 return False
             self._file.check(connection.log)
             try:
-                self._raw().tidy([root for (root,) in connection.rows_of(_ROOTS)], suspects)
+                self._raw().tidy([root for (root,) in connection.rows(_ROOTS)], suspects)
             except NoTree as error:
                 raise sqlite3.DatabaseError(_MALFORMED) from error
-            # a change: who remembers pages with what was in their gaps reads them anew
+            # A change makes connections read again pages that they cached with their gaps.
             connection.value(f"PRAGMA user_version={connection.value('PRAGMA user_version')}")
             return True
 
         with self._writer.lock:
-            self._stop_writing()  # it remembers such pages too, and they would not be foreign to it
-            return self._alone(lambda one: one.transaction(lambda _: work(one)))
+            self._stop_writing()  # it caches such pages too, and would not notice its own change
+            return self.alone(
+                lambda connection: connection.transaction(lambda _: work(connection)), within=True
+            )
 
     def _compare(self, log: Identity | None) -> None:
-        """See that the file is that which others find, and that nobody but SQLite has written to
-        it. Who does it may write."""
-        there = self._file.check(log)
-        if there is not None and self._file.is_written(there):
+        """Check that the file is still at its path, and that only SQLite has written to it.
+
+        The caller holds the right to write.
+        """
+        status = self._file.check(log)
+        if status is not None and self._file.is_written(status):
             self._file.compare(self._raw().first())
 
     def _raw(self) -> RawFile:
@@ -243,28 +250,37 @@ class Database:
             self._writer.raw = raw
             return raw
 
+    def sync(self) -> None:
+        """Wait until every committed transaction survives a power loss.
+
+        Raises:
+            StoreUnavailable: The disk failed.
+        """
+        if self._durability == "process":
+            self._file.sync_log()
+
     def close(self) -> None:
-        """Wait for what is being written, and close the connections. Idempotent."""
+        """Wait for writes under way, and close the connections. Idempotent."""
         self._closed = True
         self._places.clear()
         with self._writer.lock:
             if self._writing is not None:
-                with suppress(StoreUnavailable):  # the log of a file that was replaced goes aside
+                with suppress(StoreUnavailable):  # the log of a replaced file is moved away
                     self._file.check(self._writing.log)
             self._stop_writing()
-        with _beginning, self._writer.lock:
-            if all(one._closed for one in _databases if one._writer is self._writer):
+        with _init_lock, self._writer.lock:
+            if all(database._closed for database in _databases if database._writer is self._writer):
                 self._writer.raw = None
 
-    def _done(self, work: Callable[[Connection], T], connection: Connection) -> T:
-        """What comes of `work`, done in the file that others find."""
+    def _checked(self, work: Callable[[Connection], T], connection: Connection) -> T:
+        """Run `work`, and check that the file is still at its path."""
         try:
-            done = work(connection)
+            result = work(connection)
         except sqlite3.Error:
-            self._file.check(connection.log)  # which may tell why
+            self._file.check(connection.log)  # raises the cause, if it is the file
             raise
         self._file.check(connection.log)
-        return done
+        return result
 
     def _connected(self) -> Connection:
         if self._closed:
@@ -275,16 +291,18 @@ class Database:
         connection = Connection(raw, self._file.opened(made_as))
         try:
             for other in set(others).intersection(self._open()):
-                self._file.check(other.log)  # open all the time, it shares the log
+                self._file.check(other.log)  # it was open all the time, and shares the log
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _open(self) -> list[Connection]:
-        """Connections that nobody closes before they are taken from where they are."""
-        every = [place.connection for place in self._places]
-        return [one for one in [*every, self._writing] if one is not None]
+        """Return the connections that are open, until they are removed from their places."""
+        connections = [place.connection for place in self._places]
+        return [
+            connection for connection in [*connections, self._writing] if connection is not None
+        ]
 
     def _stop_writing(self) -> None:
         writing, self._writing = self._writing, None
@@ -294,22 +312,22 @@ class Database:
     def _failure(self, error: sqlite3.Error) -> StoreError:
         text = f"The SQLite database {self._file.name!r} failed: {error}."
         if _NO_TABLE in str(error):
-            self.read(is_current)  # which tells of a newer release
+            self.read(is_current)  # raises an error for a newer release
         if isinstance(error, sqlite3.OperationalError):
             return StoreUnavailable(text)
-        if _MALFORMED in str(error):  # here: other pages of the file can be used
-            return Damaged(f"{text} Run `agent-memory doctor`, and put a backup back.")
+        if _MALFORMED in str(error):  # damage here: other pages of the file may be intact
+            return Damaged(f"{text} Run `agent-memory doctor`, or restore a backup.")
         return StoreError(text)
 
     @property
     def locks(self) -> list[threading.Lock]:
-        """Of its readers."""
+        """Return the locks of the readers."""
         return [place.lock for place in self._places]
 
     def prepare_fork(self) -> None:
-        """Close the connections, while nobody uses any.
+        """Close all connections, while none is in use.
 
-        The child would believe that it holds the locks of those that crossed the fork.
+        A forked child would otherwise believe that it holds the locks of inherited connections.
         """
         for place in self._places:
             place.clear()
@@ -317,13 +335,13 @@ class Database:
 
 
 def _write_back(connection: Connection) -> bool:
-    """Write what is in the log to the file; whether all of it is there now. No writer waits."""
-    ((busy, logged, written),) = connection.rows_of("PRAGMA wal_checkpoint(PASSIVE)")
+    """Copy the log to the file without blocking writers; return whether all of it was copied."""
+    ((busy, logged, written),) = connection.rows("PRAGMA wal_checkpoint(PASSIVE)")
     return not busy and logged == written
 
 
 def _empty_log(connection: Connection) -> bool:
-    connection.value("PRAGMA busy_timeout=0")  # it would keep all writers out meanwhile
+    connection.value("PRAGMA busy_timeout=0")  # the wait would block all writers
     try:
         busy = connection.value("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
@@ -332,18 +350,18 @@ def _empty_log(connection: Connection) -> bool:
 
 
 def _before_fork() -> None:
-    _hold(_beginning)
+    _acquire(_init_lock)
     for _, writer in sorted(_locks.items()):
-        _hold(writer.lock)
+        _acquire(writer.lock)
     databases = list(_databases)
     for database in databases:
         for lock in database.locks:
-            _hold(lock)
+            _acquire(lock)
     for database in databases:
         database.prepare_fork()
 
 
-def _hold(lock: _Lock) -> None:
+def _acquire(lock: _Lock) -> None:
     lock.acquire()
     _held.append(lock)
 

@@ -1,17 +1,16 @@
-"""A connection to SQLite that runs the named statements."""
+"""Connections to SQLite."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from agent_memory.stores.base import Durability
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.sqlite_file import Identity
 from agent_memory.stores.sql.sqlite_header import new_id
-from agent_memory.stores.sql.sqlite_words import SCHEMA, STATEMENTS
 
 T = TypeVar("T")
 
@@ -28,21 +27,19 @@ def _text_or_bytes(raw: bytes) -> str | bytes:
 
 
 class Connection:
-    """One connection, for one thread at a time; each statement is a transaction of its own.
+    """One connection, for one thread at a time. Each statement is a transaction of its own.
 
     Args:
-        raw: The driver's, in autocommit mode.
-        log: The write-ahead log that it has open, if any.
+        raw: The driver's connection, in autocommit mode.
+        log: The identity of the open write-ahead log, if any.
 
     Attributes:
-        dialect: What it speaks.
-        most_text: A text may have any number of characters.
-        schema: What makes all tables and indexes, in order.
+        dialect: The SQL dialect.
+        most_text: None: a text may have any number of characters.
     """
 
     dialect = "sqlite"
     most_text: int | None = None
-    schema: Sequence[str] = SCHEMA
 
     def __init__(self, raw: sqlite3.Connection, log: Identity | None = None) -> None:
         self._raw = raw
@@ -51,89 +48,68 @@ class Connection:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
+        """Return whether a transaction is open."""
         return self._raw.in_transaction
 
-    def run(self, name: str, values: Mapping[str, Any]) -> int:
-        """Run a statement; how many rows it changed."""
-        return self._raw.execute(*STATEMENTS[name].filled(values)).rowcount
+    def run(self, text: str, values: Sequence[Any] = ()) -> int:
+        """Run a statement, and return the number of changed rows."""
+        return self._raw.execute(text, values).rowcount
 
-    def run_each(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Run a statement for each of many rows of values."""
-        statement = STATEMENTS[name]
-        self._raw.executemany(statement.text, [statement.filled(row)[1] for row in rows])
+    def run_each(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for each row of values."""
+        self._raw.executemany(text, rows)
 
-    def rows(self, name: str, values: Mapping[str, Any]) -> list[Any]:
-        """All rows that a statement returns, with named columns."""
-        statement = STATEMENTS[name]
-        text, filled = statement.filled(values)
+    def rows(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a statement."""
         try:
-            found = self._raw.execute(text, filled).fetchall()
+            return self._raw.execute(text, values).fetchall()
         except sqlite3.OperationalError as error:
             if _NO_TEXT not in str(error):
                 raise
-            found = self._undecoded(text, filled)
-        return list(map(statement.row, found))
+            return self._undecoded(text, values)
 
-    def _undecoded(self, text: str, filled: Sequence[Any]) -> list[Any]:
-        """The same rows, with what is no text any more as bytes: the others can be used."""
+    def _undecoded(self, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Return the rows, with damaged texts as bytes, so that the others can be used."""
         self._raw.text_factory = _text_or_bytes
         try:
-            return self._raw.execute(text, filled).fetchall()
+            return self._raw.execute(text, values).fetchall()
         finally:
             self._raw.text_factory = str
 
-    def row(self, name: str, values: Mapping[str, Any]) -> Any:
-        """The one row that a statement returns, or None."""
-        found = self.rows(name, values)
-        return found[0] if found else None
-
-    def value(self, text: str) -> Any:
-        """Run a statement given as text; the first column of its first row, or None."""
-        found = self.rows_of(text)
-        return found[0][0] if found else None
-
-    def rows_of(self, text: str) -> list[tuple[Any, ...]]:
-        """Run a statement given as text; all its rows."""
-        return self._raw.execute(text).fetchall()
+    def value(self, text: str, values: Sequence[Any] = ()) -> Any:
+        """Return the first column of a statement's first row, or None."""
+        rows = self.rows(text, values)
+        return rows[0][0] if rows else None
 
     def has_table(self, name: str) -> bool:
-        """Whether the database has a table of that name."""
+        """Return whether the database has a table of that name."""
         query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
         return self._raw.execute(query, [name]).fetchone() is not None
 
     def define(self, text: str) -> None:
-        """Run a statement, given as text, that makes or changes tables."""
+        """Run a statement that creates or changes tables."""
         self._raw.execute(text)
 
-    def lock(self, values: Mapping[str, Any]) -> bool:
-        """Nothing to do: a transaction keeps all other writers out of the file."""
-        return True
-
-    def schedule_all(self, values: Mapping[str, Any]) -> None:
-        """Make all sessions of a namespace due."""
-        self.run("schedule_all", values)
-
     def transaction(self, work: Callable[[SQLConnection], T]) -> T:
-        """Run `work` in a transaction: all of it is done, or nothing."""
-        with self._raw:  # ends it, whenever the exception of a signal comes
+        """Run `work` in a transaction: completely or not at all."""
+        with self._raw:  # ends the transaction, even after the exception of a signal
             self._raw.execute("BEGIN IMMEDIATE")
             return work(self)
 
 
-def connect(path: str, durability: Durability) -> tuple[sqlite3.Connection, int]:
-    """A connection to a file, and which database that is; an empty file becomes a new one."""
+def connect(path: str, durability: Durability | None) -> tuple[sqlite3.Connection, int]:
+    """Connect to a file, and return its database id. An empty file becomes a new database."""
     connection = sqlite3.connect(
         path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
     try:
-        _make(connection)
+        _set_id(connection)
         mode = _switch_to_wal(connection)
-        # NORMAL is safe in WAL mode only; a file system without shared memory has no WAL
+        # NORMAL is safe only in WAL mode; a file system without shared memory has no WAL.
         relaxed = durability == "process" and mode == "wal"
         connection.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
-        connection.execute("PRAGMA secure_delete=ON")  # what is deleted is zeroed in the file
-        # opens the log, which is made here
+        connection.execute("PRAGMA secure_delete=ON")  # deleted data is zeroed in the file
+        # opens the log, which the first connection creates
         (made_as,) = connection.execute("PRAGMA application_id").fetchone()
     except BaseException:
         connection.close()
@@ -141,13 +117,15 @@ def connect(path: str, durability: Durability) -> tuple[sqlite3.Connection, int]
     return connection, made_as
 
 
-def _make(connection: sqlite3.Connection) -> None:
-    """Say in an empty file which database it is going to be."""
+def _set_id(connection: sqlite3.Connection) -> None:
+    """Write the id of a new database into an empty file."""
     if connection.execute("PRAGMA page_count").fetchone()[0]:
         return
     with connection:
         connection.execute("BEGIN IMMEDIATE")
-        if not connection.execute("PRAGMA application_id").fetchone()[0]:  # nobody else was first
+        if not connection.execute("PRAGMA application_id").fetchone()[
+            0
+        ]:  # no other process was first
             connection.execute(f"PRAGMA application_id={new_id()}")
 
 
@@ -157,7 +135,7 @@ def _switch_to_wal(connection: sqlite3.Connection) -> str:
         try:
             return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
         except sqlite3.OperationalError as error:
-            # SQLite does not wait for the lock here, whatever the busy timeout
+            # SQLite does not wait for this lock, whatever the busy timeout.
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The file of a SQLite database: made for its owner alone, and still where it was opened."""
+"""The file of a SQLite database: created for its owner alone, and checked to be still in place."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from agent_memory.errors import StoreUnavailable
 from agent_memory.stores.sql.sqlite_header import Watch
 
 Identity = tuple[int, int]
-"""Which file it is, wherever it is moved to; no other has the same while it is open."""
+"""The identity of a file, which survives a move. No other open file has the same."""
 
-_ANEW = "Close this memory, and open it anew."
-_LOG_SECONDS = 0.001  # who writes faster than that need not look each time, which takes as long
+_REOPEN = "Close this memory, and open it again."
+_LOG_SECONDS = 0.001  # faster writers need not check each time, which takes as long
 
 
 class SQLiteFile:
-    """A database's file, which its path must lead to as long as it is open.
+    """A database's file, which must stay at its path as long as it is open.
 
-    SQLite goes on with the file that it has opened. Where that was moved, deleted or replaced
-    nobody else would find what is written to it.
+    SQLite continues with the file that it has opened. If that file was moved, deleted or replaced,
+    no other process would find what is written to it.
 
     Args:
-        path: The file, made if it does not exist; its folder must exist.
+        path: The file, created if it does not exist; its folder must exist.
 
     Attributes:
-        path: From the root: the current folder may change.
-        name: What errors call it; they may reach a model, which is to learn no folders.
-        identity: Which file it was when it was first opened.
+        path: The absolute path, because the current folder may change.
+        name: The name in errors. A model may read them, and must not learn folders.
+        identity: The identity of the file when it was first opened.
 
     Raises:
-        StoreUnavailable: It does not exist, and can't be made.
+        StoreUnavailable: The file does not exist, and cannot be created.
     """
 
     def __init__(self, path: str) -> None:
@@ -45,9 +45,9 @@ class SQLiteFile:
             )
         self.path = os.path.abspath(path)
         self.name = os.path.basename(path)
-        real = os.path.realpath(path)  # SQLite puts the others beside what a link leads to
+        real = os.path.realpath(path)  # SQLite places its other files beside the target of a link
         self._log, self._shared = f"{real}-wal", f"{real}-shm"
-        self._make(real)
+        self._create(real)
         self.identity: Identity | None = None
         self._newest_log: Identity | None = None
         self._seen_log = -math.inf
@@ -55,80 +55,77 @@ class SQLiteFile:
         self._watch: Watch | None = None
 
     def opened(self, made_as: int) -> Identity | None:
-        """Note what a connection has just opened; its write-ahead log is the answer.
+        """Register the file of a new connection, and return its write-ahead log.
 
         Args:
-            made_as: Which database it says to be.
+            made_as: The database id that the file contains.
         """
-        # not before: opening may make the file another one, where it is of a container's image
+        # Not before: on a container's image, opening may copy the file.
         self.identity = self.identity or _identity(self.path)
         if self._watch is None:
-            there = _stat(self.path)
-            self._watch = None if there is None else Watch(there, made_as)
+            status = _stat(self.path)
+            self._watch = None if status is None else Watch(status, made_as)
         self._newest_log = _identity(self._log)
         return self._newest_log
 
     def check(self, log: Identity | None) -> os.stat_result | None:
-        """See that the path leads to the file, and to the write-ahead log of a connection.
+        """Check that the path leads to the file, and to the write-ahead log of a connection.
 
-        Once it did not, it never does again: what was remembered may be of another file.
+        After one failure it always fails, because cached data may be of another file.
 
         Args:
-            log: The connection's own; None where it has none.
+            log: The connection's log; None if it has none.
 
         Returns:
-            What the file is like; None before it was opened.
+            The status of the file; None before it was opened.
 
         Raises:
-            StoreUnavailable: Something was moved, deleted or replaced.
+            StoreUnavailable: A file was moved, deleted or replaced.
         """
         if self.identity is None:
             return None
         if not self._trouble:
-            there = _stat(self.path)
-            found = _named(there)
-            if there is None or found != self.identity:
-                self._trouble = self._told(found)
-            elif not there.st_size:
+            status = _stat(self.path)
+            identity = _identity_in(status)
+            if status is None or identity != self.identity:
+                self._trouble = self._loss_text(identity)
+            elif not status.st_size:
                 self._trouble = self._written_over()
             elif log is None or self._is_log(log):
-                return there
+                return status
             else:
-                self._trouble = self._told(found)
+                self._trouble = self._loss_text(identity)
         raise StoreUnavailable(self._trouble)
 
     def is_written(self, there: os.stat_result) -> bool:
-        """Whether somebody has written to the file, rather than to its log, since `compare`.
-
-        Args:
-            there: As `check` gave it.
-        """
+        """Return whether the file itself, rather than its log, was written since `compare`."""
         return self._watch is not None and self._watch.is_written(there)
 
     def compare(self, first: bytes) -> None:
-        """See that it was SQLite that wrote. To be called by who may write, after `is_written`.
+        """Check that only SQLite wrote to the file.
 
-        Args:
-            first: The first bytes of the file.
+        Call it after `is_written`, with the right to write.
 
         Raises:
-            StoreUnavailable: It was cut short, or written over.
+            StoreUnavailable: The file was truncated or overwritten by another program.
         """
-        there = _stat(self.path)
-        if there is not None and self._watch is not None and self._watch.is_harmed(there, first):
+        status = _stat(self.path)
+        if status is not None and self._watch is not None and self._watch.is_harmed(status, first):
             self._trouble = self._written_over()
             raise StoreUnavailable(self._trouble)
 
     def _written_over(self) -> str:
         aside = self._set_aside()
         return (
-            f"Another program wrote over the SQLite database {self.name!r} while it was open, or "
-            f"cut it short.{aside} Put a backup back if need be, by renaming it. {_ANEW}"
+            f"Another program overwrote or truncated the SQLite database {self.name!r} while it "
+            f"was open.{aside} Restore a backup if needed, by renaming it. {_REOPEN}"
         )
 
     def _set_aside(self) -> str:
-        """Move what is in the log away, and say so: closing the connections would have it written
-        over what the file is now."""
+        """Move the content of the log away, and return a sentence about it.
+
+        To close the connections would otherwise write it over the new content of the file.
+        """
         try:
             with open(self._log, "rb") as log:
                 mode = os.O_CREAT | os.O_TRUNC | os.O_WRONLY
@@ -138,7 +135,7 @@ class SQLiteFile:
             os.truncate(self._log, 0)
         except OSError:
             return ""
-        return f" What was written last is in {self.name + '-wal.old'!r}."
+        return f" The last writes are in {self.name + '-wal.old'!r}."
 
     def _is_log(self, log: Identity) -> bool:
         now = monotonic()
@@ -147,55 +144,73 @@ class SQLiteFile:
             return log == _identity(self._log)
         return True
 
+    def sync_log(self) -> None:
+        """Sync the write-ahead log to disk. SQLite syncs it before it writes to the file.
+
+        Raises:
+            StoreUnavailable: The disk failed.
+        """
+        try:
+            log = os.open(self._log, os.O_RDWR)
+        except FileNotFoundError:  # a file system without shared memory: each commit is synced
+            return
+        try:
+            os.fsync(log)
+        except OSError as error:
+            reason = f"The SQLite database {self.name!r} cannot be synced: {error.strerror}."
+            raise StoreUnavailable(reason) from error
+        finally:
+            os.close(log)
+
     @property
     def is_lost(self) -> bool:
-        """Whether a check has failed."""
+        """Return whether a check has failed."""
         return bool(self._trouble)
 
-    def _make(self, path: str) -> None:
-        """Make the file, which nobody but its owner may read.
+    def _create(self, path: str) -> None:
+        """Create the file, readable only by its owner.
 
-        One that is there stays as it is. SQLite gives all that it puts beside it the same mode.
+        An existing file is not changed. SQLite creates its other files with the same mode.
         """
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except OSError as error:
             if not os.path.exists(path):
-                told = f"The SQLite database {self.name!r} can't be made: {error.strerror}."
-                raise StoreUnavailable(told) from error
+                reason = f"The SQLite database {self.name!r} cannot be created: {error.strerror}."
+                raise StoreUnavailable(reason) from error
 
-    def _told(self, there: Identity | None) -> str:
-        if there is None:
+    def _loss_text(self, identity: Identity | None) -> str:
+        if identity is None:
             return (
-                f"The SQLite database {self.name!r} was moved or deleted while it was open: nobody "
-                f"would find what is written to it. Put it back together with its "
-                f"{self.name + '-wal'!r}. {_ANEW}"
+                f"The SQLite database {self.name!r} was moved or deleted while it was open: new "
+                f"writes would be lost. Restore it together with its "
+                f"{self.name + '-wal'!r}. {_REOPEN}"
             )
-        if there == self.identity:
+        if identity == self.identity:
             return (
                 f"{self.name + '-wal'!r}, the write-ahead log of the SQLite database "
-                f"{self.name!r}, was moved or deleted while it was open: what was written last may "
-                f"be missing. {_ANEW}"
+                f"{self.name!r}, was moved or deleted while it was open: the last writes may "
+                f"be missing. {_REOPEN}"
             )
         aside = ""
         if self._newest_log is not None and self._newest_log == _identity(self._log):
-            # whoever opens the new file would have it overwritten by what is in the log of the old
+            # Otherwise the old log would overwrite the new file at its next opening.
             with suppress(OSError):
                 os.replace(self._log, f"{self._log}.old")
                 os.unlink(self._shared)
-                aside = f" What was written last to the former is in {self.name + '-wal.old'!r}."
+                aside = f" The last writes to the old file are in {self.name + '-wal.old'!r}."
         return (
             f"The SQLite database {self.name!r} was replaced by another file while it was open, "
-            f"such as a backup that was put back.{aside} {_ANEW}"
+            f"such as a restored backup.{aside} {_REOPEN}"
         )
 
 
 def _identity(path: str) -> Identity | None:
-    return _named(_stat(path))
+    return _identity_in(_stat(path))
 
 
-def _named(there: os.stat_result | None) -> Identity | None:
-    return None if there is None else (there.st_dev, there.st_ino)
+def _identity_in(status: os.stat_result | None) -> Identity | None:
+    return None if status is None else (status.st_dev, status.st_ino)
 
 
 def _stat(path: str) -> os.stat_result | None:

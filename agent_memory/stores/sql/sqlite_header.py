@@ -1,5 +1,4 @@
-"""Whether somebody else than SQLite wrote to a database's file, as far as its size, its time and
-its first bytes tell."""
+"""Detection of foreign writes to a database's file, from its size, time and first bytes."""
 
 from __future__ import annotations
 
@@ -12,16 +11,16 @@ from agent_memory.stores.sql.sqlite_pages import page_size
 
 LENGTH = 100
 _MAGIC = b"SQLite format 3\x00"
-_TURN = 2**32  # the counter begins anew
+_TURN = 2**32  # the counter restarts here
 
 
 class Header(NamedTuple):
-    """What a file's first bytes say.
+    """The header in a file's first bytes.
 
     Attributes:
-        made_as: Which database it is; 0 where that is not known.
-        changes: Counts some of its changes.
-        size: Its bytes; 0 where that is not known.
+        made_as: The id of the database; 0 if unknown.
+        changes: A counter of some changes.
+        size: The size in bytes; 0 if unknown.
     """
 
     made_as: int
@@ -30,12 +29,12 @@ class Header(NamedTuple):
 
 
 def new_id() -> int:
-    """What tells a database from all others."""
+    """Return a new random database id."""
     return 1 + randbelow(2**31 - 1)
 
 
 def header_of(first: bytes) -> Header | None:
-    """The header that these bytes are, if any."""
+    """Return the header in these bytes, or None."""
     if len(first) < LENGTH or not first.startswith(_MAGIC):
         return None
     changes, pages = unpack_from(">II", first, 24)
@@ -45,11 +44,11 @@ def header_of(first: bytes) -> Header | None:
 
 
 class Watch:
-    """What was last seen of a file that is open.
+    """The last observed state of an open file.
 
     Args:
-        there: The file as it was opened.
-        made_as: Which database it is; 0 for one that was made without saying.
+        there: The file's status when it was opened.
+        made_as: The id of the database; 0 for one without an id.
     """
 
     def __init__(self, there: os.stat_result, made_as: int) -> None:
@@ -57,18 +56,16 @@ class Watch:
         self._size, self._time = there.st_size, there.st_mtime_ns
 
     def is_written(self, there: os.stat_result) -> bool:
-        """Whether somebody has written to the file since: as a rule SQLite, what is in its log."""
+        """Return whether the file was written since, usually by SQLite with the content of its
+        log.
+        """
         return (there.st_size, there.st_mtime_ns) != (self._size, self._time)
 
     def is_harmed(self, there: os.stat_result, first: bytes) -> bool:
-        """Whether it was not SQLite; what it was is remembered.
+        """Return whether another program wrote to the file, and store the new state if not.
 
-        While another process writes what is in the log the file is shorter than its first page
-        says; but it does not become shorter.
-
-        Args:
-            there: The file as it is now.
-            first: Its first bytes.
+        While another process copies the log, the file is shorter than its first page says. It
+        never shrinks, however.
         """
         now = header_of(first)
         if (

@@ -1,10 +1,10 @@
-"""Pages of a SQLite file, by the format that SQLite has published (sqlite.org/fileformat2.html).
+"""Pages of a SQLite file, in its published format (sqlite.org/fileformat2.html).
 
-SQLite zeroes what is deleted where it stands. But where it splits or merges pages it leaves copies
-of the rows that moved in the gap of the page that they left: between its last pointer to a row and
-its first row. No row is ever read from there.
+SQLite zeroes deleted rows in place. When it splits or merges pages, however, it leaves copies of
+the moved rows in the gap of the old page. The gap lies between the page's last pointer to a row
+and its first row. No row is ever read from there.
 
-The first page is of the tree of the tables' definitions, and is left alone.
+The first page belongs to the tree of the tables' definitions, and is not changed.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from collections.abc import Callable, Iterable
 from struct import error, unpack_from
 
 LARGEST = 65_536
-"""Bytes of a page, at most."""
+"""The most bytes of a page."""
 
 _HEADERS = {2: 12, 5: 12, 10: 8, 13: 8}
-"""How long the header is of each kind of page that is of a tree."""
+"""The length of the header of each kind of tree page."""
 
 _INTERIOR = (2, 5)
 _ZEROS = bytes(LARGEST)
 
 
 class NoTree(ValueError):
-    """A page that is to be of a tree is not; the file is damaged."""
+    """A page is not part of a tree as it should be; the file is damaged."""
 
 
 def page_size(first: bytes) -> int:
-    """Bytes of each page, as the file's first bytes tell it."""
+    """Return the page size from the file's first bytes."""
     size: int = unpack_from(">H", first, 16)[0]
     return LARGEST if size == 1 else size
 
 
 def gap(page: bytes) -> slice | None:
-    """Where a page of a tree holds nothing; None where it is seen to be of no tree."""
+    """Return the gap of a tree page; None for a page that cannot belong to a tree."""
     length = _HEADERS.get(page[0])
     if length is None:
         return None
@@ -43,18 +43,18 @@ def gap(page: bytes) -> slice | None:
 
 
 def untidy(page: bytes) -> slice | None:
-    """The gap of a page, if anything stands in it."""
-    found = gap(page)
-    if found is None or page[found] == _ZEROS[: found.stop - found.start]:
+    """Return the gap of a page if it contains data, or None."""
+    page_gap = gap(page)
+    if page_gap is None or page[page_gap] == _ZEROS[: page_gap.stop - page_gap.start]:
         return None
-    return found
+    return page_gap
 
 
 def children(page: bytes) -> list[int]:
-    """The numbers of the pages right below one of a tree; none where it has rows alone.
+    """Return the numbers of the pages right below a tree page; none for a leaf.
 
     Raises:
-        NoTree: The page cannot be of a tree.
+        NoTree: The page cannot belong to a tree.
     """
     if gap(page) is None:
         raise NoTree
@@ -69,23 +69,22 @@ def children(page: bytes) -> list[int]:
 
 
 def of_trees(read: Callable[[int], bytes], roots: Iterable[int], wanted: Iterable[int]) -> set[int]:
-    """Those of the wanted pages that are of a tree. What is not may only look as if it were.
+    """Return the wanted pages that belong to a tree. Other pages may only look like it.
 
-    Of the pages that hold rows alone it reads one for each page above them: all leaves of a tree
-    are equally deep.
+    It reads one leaf for each page above, because all leaves of a tree have the same depth.
 
     Raises:
-        NoTree: A tree leads to a page that is of none, or twice to the same.
+        NoTree: A tree leads to a page that belongs to none, or twice to the same page.
     """
-    sought, found, seen = set(wanted), set[int](), set[int]()
+    remaining, tree_pages, visited = set(wanted), set[int](), set[int]()
     todo = list(roots)
     while todo:
         number = todo.pop()
-        if number in seen:
+        if number in visited:
             raise NoTree
-        seen.add(number)
+        visited.add(number)
         below = children(read(number))
-        found.update(sought.intersection((number, *below)))
+        tree_pages.update(remaining.intersection((number, *below)))
         if below and children(read(below[0])):
             todo += below
-    return found
+    return tree_pages

@@ -1,4 +1,4 @@
-"""A SQLite file as bytes, beside SQLite."""
+"""Direct access to the bytes of a SQLite file."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ _RESERVED = 20
 class RawFile:
     """The bytes of a database's file.
 
-    Whoever closes any descriptor of a file drops the locks that its process has on it, SQLite's
-    too. So it stays open until no connection of the process needs them.
+    A process that closes any descriptor of a file drops all its locks on the file, even those of
+    SQLite. The file therefore stays open until no connection of the process needs them.
 
     Args:
-        path: The file, which is there.
+        path: The existing file.
 
     Attributes:
-        identity: Which file it is, as `SQLiteFile` has it.
+        identity: The identity of the file, as in `SQLiteFile`.
 
     Raises:
-        OSError: It can't be written.
+        OSError: The file cannot be written.
     """
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
-        there = os.fstat(self._file)
-        self.identity = (there.st_dev, there.st_ino)
+        status = os.fstat(self._file)
+        self.identity = (status.st_dev, status.st_ino)
         self._open = True
 
     def first(self) -> bytes:
-        """Its first bytes."""
+        """Return the first bytes of the file."""
         return self._read(LENGTH, 0)
 
     def untidy(self) -> Iterator[int]:
-        """The pages in whose gaps something stands; some may be of no tree.
+        """Yield the pages with data in their gaps, some of which may belong to no tree.
 
-        Others may write meanwhile: what was in the file when it began is told.
+        Others may write meanwhile. The result covers the content at the beginning.
         """
         size = self._page_size()
         number = 0
@@ -54,15 +54,15 @@ class RawFile:
                     yield number
 
     def tidy(self, roots: Iterable[int], suspects: Iterable[int]) -> None:
-        """Empty the gaps of pages. Nobody may write to the file meanwhile.
+        """Clear the gaps of pages. Others must not write to the file meanwhile.
 
         Args:
             roots: The first page of each tree.
-            suspects: The pages; what is of no tree stays as it is.
+            suspects: The pages to clear. Those that belong to no tree are not changed.
 
         Raises:
             NoTree: The file is damaged.
-            OSError: It can't be written, or an extension of SQLite has a share in its pages.
+            OSError: The file cannot be written, or an extension of SQLite uses part of its pages.
         """
         size = self._page_size()
 
@@ -73,12 +73,14 @@ class RawFile:
             return page
 
         for number in of_trees(read, roots, suspects):
-            found = untidy(read(number))
-            if found:
-                self._write(bytes(found.stop - found.start), (number - 1) * size + found.start)
+            page_gap = untidy(read(number))
+            if page_gap:
+                self._write(
+                    bytes(page_gap.stop - page_gap.start), (number - 1) * size + page_gap.start
+                )
 
     def close(self) -> None:
-        """Close it. Idempotent."""
+        """Close the file. Idempotent."""
         if self._open:
             self._open = False
             with suppress(OSError):
@@ -88,11 +90,11 @@ class RawFile:
 
     def _page_size(self) -> int:
         first = self.first()
-        if len(first) < LENGTH or first[_RESERVED]:  # such as checksums, which would be wrong then
-            raise OSError("Its pages are not as SQLite alone makes them.")
+        if len(first) < LENGTH or first[_RESERVED]:  # such as checksums, which would become wrong
+            raise OSError("An extension of SQLite uses part of its pages.")
         return page_size(first)
 
-    # a forked child shares the place at which a file is read: where there are forks it is not used
+    # A forked child shares the file position. Systems with forks do not use it.
     if hasattr(os, "pread"):
 
         def _read(self, size: int, at: int) -> bytes:
@@ -114,4 +116,4 @@ class RawFile:
 
 def _whole(written: int, data: bytes) -> None:
     if written < len(data):
-        raise OSError("the disk took a part of a page only")
+        raise OSError("the disk wrote only part of a page")

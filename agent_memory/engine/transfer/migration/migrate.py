@@ -1,20 +1,29 @@
-"""Moving a deployment from one database to another: resumable, and verified at its end."""
+"""Migration from one database to another: resumable, and verified at its end."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from agent_memory.core.reserved import NOTES
+from agent_memory.core.system_collections import NOTES
 from agent_memory.engine.leases import Locks
+from agent_memory.engine.paging import all_heads
 from agent_memory.engine.system_records import Kind, SystemRecords
-from agent_memory.engine.transfer.migration.moving import compare, move
-from agent_memory.engine.transfer.migration.steps import MigrationStep
-from agent_memory.errors import InvalidInput
+from agent_memory.engine.transfer.migration.records import (
+    FactRecords,
+    RecordSet,
+    Sums,
+    VectorRecords,
+    mirror,
+    summed,
+)
+from agent_memory.engine.transfer.migration.sessions import Sessions
+from agent_memory.errors import InvalidInput, StoreError
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Store
 from agent_memory.stores.seals import seals_segments
@@ -22,13 +31,222 @@ from agent_memory.stores.seals import seals_segments
 if TYPE_CHECKING:
     from agent_memory.stores.encrypted.keys import Keys
 
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """The verified contents of both stores.
+
+    Attributes:
+        sessions: Sessions.
+        messages: Messages in their logs.
+        facts: Records that blocks store as text: facts, notes, files, and their bookkeeping.
+        vectors: Records with vectors.
+    """
+
+    sessions: int
+    messages: int
+    facts: int
+    vectors: int
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationStep:
+    """One step of a migration.
+
+    Attributes:
+        what: The kind of data that is moved, or "verifying".
+        done: The number of items done.
+        total: The number of items, as known so far. None if unknown.
+        verified: The moved data. Set in the last step only, after the comparison.
+    """
+
+    what: Literal["facts", "vectors", "sessions", "verifying"]
+    done: int
+    total: int | None
+    verified: Migrated | None = None
+
+
+_EVERY = 200
+_SHOWN = 5
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Part:
+    """A set of records in the source and in the target, and the checksums of the sent records."""
+
+    what: Literal["facts", "vectors"]
+    source: RecordSet
+    target: RecordSet
+    sent: Sums = field(default_factory=Sums)
+
+
+class _Differences:
+    """The differences between both stores, and whether changes in the source caused them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.shown: list[str] = []
+        self.changed = False
+
+    def add(self, description: str, changed: bool) -> None:
+        self.count += 1
+        self.changed = self.changed or changed
+        if len(self.shown) < _SHOWN:
+            self.shown.append(description)
+
+    def __str__(self) -> str:
+        more = f" and {self.count - _SHOWN} more" if self.count > _SHOWN else ""
+        why = (
+            "The source was changed during the migration: stop the processes that use it. Then the"
+            if self.changed
+            else "The"
+        )
+        return (
+            f"The target is not the same as the source: {', '.join(self.shown)}{more}. {why} same "
+            "call again copies the missing data."
+        )
+
+
+def move(
+    source: Store, target: Store, removing: Callable[[], None], *, resumed: bool
+) -> Iterator[MigrationStep]:
+    """Make the target equal to the source.
+
+    Records are copied before the sessions they derive from, so that no session in the target lacks
+    its records. Records that are already there are not written again.
+
+    Args:
+        source: The source. It is only read.
+        target: The target.
+        removing: Called before something is removed from the target.
+        resumed: Whether the target may already hold data.
+
+    Raises:
+        StoreError: The stores differ at the end.
+    """
+    parts = list(_parts(source, target, removing))
+    for part in parts:
+        mirrored = mirror(part.source, part.target, part.sent, removing)
+        for done in _some(mirrored):
+            yield MigrationStep(part.what, done, None)
+    sessions = Sessions(source, target, removing)
+    if resumed:
+        sessions.drop_others()
+    total = source.counts().sessions
+    for done, _ in enumerate(sessions.bring(), 1):
+        yield MigrationStep("sessions", done, max(done, total))
+    yield from _verified(source, target, sessions, parts)
+
+
+def compare(source: Store, target: Store) -> Generator[MigrationStep, None, Migrated | None]:
+    """Return the moved data if both stores are equal, else None. Both are only read."""
+    total = source.counts().sessions
+    blocks = source.vector_blocks()
+    if total != target.counts().sessions or blocks != target.vector_blocks():
+        return None
+    messages = 0
+    for done, (head, is_same) in enumerate(Sessions(source, target, lambda: None).look(), 1):
+        if not is_same:
+            return None
+        messages += head.end - head.expired
+        yield MigrationStep("verifying", done, None)
+    held = {"facts": 0, "vectors": 0}
+    for part in (_facts(source, target), *_vectors(source, target, blocks)):
+        there = Sums()
+        for one, sums in ((part.source, part.sent), (part.target, there)):
+            for some in _some(summed(one, sums)):
+                yield MigrationStep("verifying", some, None)
+        if part.sent.differing(there):
+            return None
+        held[part.what] += there.counts.total()
+    return Migrated(total, messages, held["facts"], held["vectors"])
+
+
+def _parts(source: Store, target: Store, removing: Callable[[], None]) -> Iterator[_Part]:
+    yield _facts(source, target)
+    announced = source.vector_blocks()
+    for block, there in target.vector_blocks().items():
+        if announced.get(block) != there:
+            removing()
+            target.clear_vectors(block)
+    for block, (dimension, model) in announced.items():
+        target.open_vectors(block, dimension, model)
+    yield from _vectors(source, target, announced)
+
+
+def _facts(source: Store, target: Store) -> _Part:
+    leaving = _leaving(source)
+    return _Part("facts", FactRecords(source, leaving), FactRecords(target, leaving))
+
+
+def _vectors(source: Store, target: Store, blocks: Iterable[str]) -> Iterator[_Part]:
+    leaving = _leaving(source)
+    for block in blocks:
+        ours, theirs = (VectorRecords(store, block, leaving) for store in (source, target))
+        yield _Part("vectors", ours, theirs)
+
+
+def _leaving(source: Store) -> set[str]:
+    """Return the sessions with an unfinished deletion, whose records are not moved."""
+    return {head.session_id for head in all_heads(source) if head.deleting}
+
+
+def _verified(
+    source: Store, target: Store, sessions: Sessions, parts: Iterable[_Part]
+) -> Iterator[MigrationStep]:
+    differences, seen = _Differences(), Sums()
+    records = [part.sent.counts.total() for part in parts]
+    total = source.counts().sessions + 2 * sum(records)
+    done = messages = 0
+    for done, (head, difference) in enumerate(sessions.compare(seen), 1):
+        messages += head.end - head.expired
+        if difference is not None:
+            differences.add(f"session {head.session_id!r} ({difference})", difference != "differs")
+        yield MigrationStep("verifying", done, max(done, total))
+    count = done
+    if target.counts().sessions != count:
+        differences.add("sessions that only the target has", changed=False)
+    # after the sessions: changes during their comparison show in the records
+    for part in parts:
+        here, there = Sums(), Sums()
+        for one, sums in ((part.source, here), (part.target, there)):
+            for some in _some(summed(one, sums)):
+                yield MigrationStep("verifying", done + some, max(done + some, total))
+            done += sums.counts.total()
+        for block in here.differing(there):
+            changed = block in here.differing(part.sent)
+            differences.add(f"{part.what} of {block!r}", changed)
+    if seen.differing(sessions.summed()):
+        differences.add("sessions that have changed since", changed=True)
+    if source.vector_blocks() != target.vector_blocks():
+        differences.add("the blocks with vectors", changed=True)
+    if differences.count:
+        raise StoreError(str(differences))
+    held = {"facts": 0, "vectors": 0}
+    for part, number in zip(parts, records, strict=True):
+        held[part.what] += number
+    found = Migrated(count, messages, held["facts"], held["vectors"])
+    yield MigrationStep("verifying", done, done, found)
+
+
+def _some(items: Iterable[T]) -> Iterator[int]:
+    """Yield the number of items so far, at intervals and at the end."""
+    count = 0
+    for count, _ in enumerate(items, 1):
+        if not count % _EVERY:
+            yield count
+    yield count
+
+
 _SQLITE = "sqlite:///"
 
 UNFINISHED = (
-    "A migration into this store is under way, or stopped half-way: use the former store until "
-    "`agent-memory migrate FROM_URL TO_URL`, given again, comes to its end."
+    "A migration into this store is running or was interrupted: use the former store until "
+    "`agent-memory migrate FROM_URL TO_URL`, run again, is finished."
 )
-"""What to tell of a store that `is_unfinished`."""
+"""The message for a store that `is_unfinished`."""
 
 
 def migrate(
@@ -36,35 +254,36 @@ def migrate(
 ) -> Generator[MigrationStep]:
     """Move all sessions, facts and vectors of a namespace to another database.
 
-    The source is only read. The target must hold nothing in the namespace, or be what an
-    interrupted migration from this very source left: then it goes on from there. At its end both
-    are read once more and compared, by counts and checksums. A target that holds all of it already,
-    and nothing else, is only compared. What is encrypted stays so. Only what records beside vectors
-    are found by is opened on the way, which takes the keys.
+    The source is only read. The target must be empty in the namespace, or the target of an
+    interrupted migration from the same source, which is then resumed. At the end, both stores are
+    read again and compared by counts and checksums. A target that is already equal is only
+    compared. Encrypted data stays encrypted. Only the ranking features beside vectors are
+    decrypted, which requires the keys.
 
-    Nobody should write to the source meanwhile; if somebody does, the end tells, and another call
-    brings the rest. Nobody may use the target before the end: until then all that the source does
-    not have is removed from it.
+    Limitations: Nobody should write to the source meanwhile. If somebody does, the comparison
+    reports it, and another call copies the rest. Nobody may use the target before the end: data
+    that is not in the source is removed from it.
 
     Args:
-        from_url: Where the memory is; see `AgentMemoryConfig.store`.
-        to_url: Where it is to be.
-        namespace: What is moved, and where to.
-        keys: Of an encrypted deployment.
+        from_url: The source. See `AgentMemoryConfig.store`.
+        to_url: The target.
+        namespace: The namespace, in both stores.
+        keys: The keys of an encrypted deployment.
 
     Yields:
-        Progress; the last step holds what was moved and verified.
+        The progress. The last step holds the verified data.
 
     Raises:
-        InvalidInput: There is nothing to move, or the target holds something else.
-        Undecryptable: Something is encrypted that takes the keys.
-        StoreError: The two are not the same at the end, or one of them failed; the same call again
-            goes on.
+        InvalidInput: There is nothing to move, or the target holds other data.
+        Undecryptable: Encrypted data requires the keys.
+        StoreError: The stores differ at the end, or one of them failed. The same call resumes.
     """
     for url in (from_url, to_url):
         check_url(url)
         if url.startswith("memory:"):
-            raise InvalidInput("What is in memory:// is gone with its process: it can't be moved.")
+            raise InvalidInput(
+                "Data in memory:// ends with its process and cannot be moved. Name another source."
+            )
     if origin_of(from_url) == origin_of(to_url):
         raise InvalidInput("The source and the target are the same database. Name another target.")
     if from_url.startswith(_SQLITE) and not Path(from_url.removeprefix(_SQLITE)).exists():
@@ -82,12 +301,12 @@ def migrate(
 
 
 def migrate_stores(source: Store, target: Store, origin: str) -> Generator[MigrationStep]:
-    """As `migrate`, between open stores.
+    """Migrate between open stores, as `migrate`.
 
     Args:
-        source: What is moved. It is only read.
-        target: Where to.
-        origin: Names the source, so that an interrupted migration is known again.
+        source: The source. It is only read.
+        target: The target.
+        origin: Identifies the source, so that an interrupted migration is recognized.
     """
     with Locks(target).held(Kind.MIGRATION.value):
         records = SystemRecords(target)
@@ -95,7 +314,7 @@ def migrate_stores(source: Store, target: Store, origin: str) -> Generator[Migra
         held = [] if noted else _held(target)
         if held and not is_unfinished(source):
             moved = yield from compare(source, target)
-            if moved is not None:  # by a run that was stopped before it could say so
+            if moved is not None:  # an earlier run stopped just before it recorded its end
                 yield MigrationStep("verifying", moved.sessions, moved.sessions, moved)
                 return
         _check(source, held, origin, noted)
@@ -117,12 +336,12 @@ def migrate_stores(source: Store, target: Store, origin: str) -> Generator[Migra
 
 
 def is_unfinished(store: Store) -> bool:
-    """Whether a migration into a store has begun and has not come to its end."""
+    """Return whether a migration into a store has begun and is not finished."""
     return bool(SystemRecords(store).read(Kind.MIGRATION))
 
 
 def origin_of(url: str) -> str:
-    """What a source is known by: a digest of its address, without names and passwords."""
+    """Return a digest of a source's address without user names and passwords."""
     if url.startswith(_SQLITE):
         place = str(Path(url.removeprefix(_SQLITE)).resolve())
     else:
@@ -133,22 +352,22 @@ def origin_of(url: str) -> str:
 
 
 def _check(source: Store, held: Sequence[str], origin: str, noted: Collection[str]) -> None:
-    """Refuse what would mix two deployments.
+    """Refuse to mix two deployments.
 
     Raises:
-        InvalidInput: There is nothing to move, or something else in the target.
+        InvalidInput: The source is empty, or the target holds other data.
     """
     if is_unfinished(source):
         raise InvalidInput(
-            "The source is itself the target of a migration that has not come to its end: finish "
+            "The source is itself the target of a migration that is not finished: finish "
             "that one first."
         )
     if origin in noted:
         return
     if noted:
         raise InvalidInput(
-            "A migration from another source into this target has begun and not come to its end. "
-            "Go on with that one, or name an empty target."
+            "A migration from another source into this target is not finished. "
+            "Finish that one, or name an empty target."
         )
     if held:
         raise InvalidInput(
@@ -163,7 +382,7 @@ def _check(source: Store, held: Sequence[str], origin: str, noted: Collection[st
 
 
 def _held(store: Store) -> list[str]:
-    """What a store holds, beside notes of the engine and names of blocks."""
+    """List the contents of a store, without the engine's own records and the names of blocks."""
     counts = store.counts()
     found = [f"{counts.sessions} sessions"] if counts.sessions else []
     kept = next((block for block, _ in store.all_records() if block != NOTES.name), None)

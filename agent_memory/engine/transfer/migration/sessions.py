@@ -1,4 +1,4 @@
-"""Bringing sessions from one store to another, and comparing them there."""
+"""Sessions of a migration: copying them between stores, and comparing them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from agent_memory.core.once import KeptKey
+from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.records import Head, empty_head
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import LogChanged, all_heads, log_pages
 from agent_memory.engine.transfer.importer import import_transaction
-from agent_memory.engine.transfer.migration.checksums import Sums, head_digest, session_digest
+from agent_memory.engine.transfer.migration.records import Sums, head_digest, session_digest
 from agent_memory.errors import StoreError
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import whole
@@ -19,19 +19,14 @@ from agent_memory.stores.damage import whole
 _HEADS = 200
 _STATES = "sessions"
 _ENTRIES = 50
-"""Read at once: there may be pictures among them."""
+"""Entries per read. It is small because entries may contain images."""
 
 
 class Sessions:
     """The sessions of two stores.
 
-    A session whose deletion has begun is brought without its messages, as one whose deletion has
-    begun, so that it is finished there too: blocks may keep something of it elsewhere.
-
-    Args:
-        source: Where they stand.
-        target: Where they are to be.
-        removing: Called before one is removed from the target.
+    A session with an unfinished deletion is copied without messages, in the same state. Its
+    deletion is then finished in the target too, since blocks may hold records elsewhere.
     """
 
     def __init__(
@@ -43,45 +38,41 @@ class Sessions:
         self._removing = removing
 
     def bring(self) -> Iterator[Head]:
-        """Bring those that the target does not have; whether it has them as they are, `compare`
-        tells."""
+        """Copy the sessions that the target lacks, and yield each head. `compare` verifies them."""
         for head, there in self._pairs():
             if there is None:
                 self._bring(head)
             yield head
 
     def drop_others(self) -> None:
-        """Remove those from the target that the source does not have."""
+        """Remove the sessions from the target that the source does not have."""
         for heads in _pages(self._target):
             names = [head.session_id for head in heads]
             for name in set(names) - self._source.existing(names):
-                if self._source.head(name) is None:  # else its deletion has begun
+                if self._source.head(name) is None:  # otherwise its deletion is unfinished
                     self._removing()
                     self._target.delete(name)
 
     def compare(self, seen: Sums) -> Iterator[tuple[Head, str | None]]:
-        """Compare heads and logs; one that differs is brought again.
-
-        Args:
-            seen: Takes in the source's sessions as they were compared, see `summed`.
+        """Compare heads and logs, and copy differing sessions again.
 
         Yields:
-            The head of each, and what is wrong with it, if anything is.
+            The head of each session, and the remaining difference, if any.
         """
         for head, there in self._pairs():
-            compared, told = self._compared(head, there or self._there(head))
+            compared, difference = self._compared(head, there or self._there(head))
             seen.add(_STATES, _state(compared))
-            yield compared, told
+            yield compared, difference
 
     def look(self) -> Iterator[tuple[Head, bool]]:
-        """The head of each, and whether the target has it as it is; nothing is brought."""
+        """Yield each head, and whether the target has the same session. Nothing is copied."""
         for head, there in self._pairs():
             sent = self._digest(self._source, head)
             found = self._digest(self._target, there or self._there(head))
             yield head, sent is not None and sent == found
 
     def summed(self) -> Sums:
-        """The source's sessions as they are now."""
+        """Return the checksums of the source's current sessions."""
         sums = Sums()
         for head in whole(all_heads(self._source)):
             sums.add(_STATES, _state(_carried(head)))
@@ -102,8 +93,8 @@ class Sessions:
         return head, "differs" if again == sent else "changed"
 
     def _pairs(self) -> Iterator[tuple[Head, Head | None]]:
-        """Each of the source's, as it is to be in the target, with the target's, as far as a page
-        of theirs holds it."""
+        """Yield each session of the source in its target form, with the target's, if on the same
+        page."""
         after = None
         pages = whole(_pages(self._source))
         for heads in pages:
@@ -117,7 +108,7 @@ class Sessions:
         return self._target.head(head.session_id)
 
     def _digest(self, store: SessionStore, head: Head | None) -> bytes | None:
-        """Of a session; None where it is not there, or changes at this moment."""
+        """Return the digest of a session. None if it is missing or changing."""
         if head is None:
             return None
         try:
@@ -131,19 +122,19 @@ class Sessions:
         try:
             if self._arrived(head):
                 return
-            self._removing()  # what came before it, or a part of it
+            self._removing()  # an earlier or partial copy
             self._target.delete(head.session_id)
             if self._arrived(head):
                 return
-        except LogChanged:  # the comparison finds it
+        except LogChanged:  # the comparison finds the difference
             return
         raise StoreError(
-            f"Session {head.session_id!r} was begun in the target by somebody else while it was "
-            "moved there. Stop what uses the target; then the same call goes on from here."
+            f"Session {head.session_id!r} was created in the target by another process during the "
+            "migration. Stop the processes that use the target, then repeat the call."
         )
 
     def _arrived(self, head: Head) -> bool:
-        """Whether it could be written; not where there is one already."""
+        """Copy a session. Return False if the target has one already."""
         log = log_pages(self._source, head, _ENTRIES)
         first = next(log, [])
         if not first or first[-1].seq == head.end:
@@ -163,7 +154,7 @@ class Sessions:
 
 
 def _carried(head: Head) -> Head:
-    """A session as it is to be in the target."""
+    """Return the form of a session in the target."""
     if not head.deleting:
         return head
     marked = empty_head(head.session_id, head.user_id, head.created_at)
@@ -171,8 +162,8 @@ def _carried(head: Head) -> Head:
 
 
 def _keys(store: SessionStore, head: Head) -> list[KeptKey]:
-    """The keys of a session as its head says; those of what was appended since are left out."""
-    return [one for one in store.keys(head.session_id) if one.seq <= head.end]
+    """Return the keys of a session as of its head, without those of later messages."""
+    return [key for key in store.keys(head.session_id) if key.seq <= head.end]
 
 
 def _pages(store: SessionStore) -> Iterator[list[Head]]:
@@ -183,5 +174,5 @@ def _pages(store: SessionStore) -> Iterator[list[Head]]:
 
 
 def _state(head: Head) -> bytes:
-    """Of a head with its version: it changes with whatever is done to the session."""
+    """Return a digest of a head with its version, which changes with every write."""
     return hashlib.sha256(head_digest(head) + str(head.version).encode()).digest()

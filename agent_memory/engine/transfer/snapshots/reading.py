@@ -1,4 +1,4 @@
-"""From the lines of a snapshot back to what they say, each checked against those before it."""
+"""Reading the lines of a session's snapshot, each checked against those before it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from agent_memory.core.forms import Form
+from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.messages import Message, compact_json
-from agent_memory.core.once import KeptKey
 from agent_memory.core.records import DeadLetter, Entry, Head, Record, Scope, Summary
-from agent_memory.engine.transfer.snapshots.forms import (
+from agent_memory.engine.transfer.snapshots.lines import (
     EndForm,
     EntryForm,
     FactForm,
@@ -28,11 +28,12 @@ from agent_memory.engine.transfer.snapshots.forms import (
     ValueForm,
     VectorForm,
     VectorsForm,
+    refused,
+    value_of,
 )
-from agent_memory.engine.transfer.snapshots.lines import checked, refused
-from agent_memory.engine.transfer.snapshots.values import value_of
+from agent_memory.engine.transfer.snapshots.lines import checked_lines as checked
 from agent_memory.errors import InvalidInput, InvalidMessage, InvalidSnapshot
-from agent_memory.ltm_blocks.tombstones import Tombstone, record_of
+from agent_memory.ltm_blocks.registry import Tombstone, record_of
 
 F = TypeVar("F", bound=Form)
 
@@ -47,7 +48,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """What the vectors of a block are of."""
+    """The dimension and model of the vectors of a block."""
 
     block: str
     dimension: int
@@ -56,7 +57,7 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A record for a vector store, with its traits as stores keep them."""
+    """A record for a vector store, with its stored features."""
 
     block: str
     record: Record
@@ -65,7 +66,7 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """A record that says what is to stay forgotten of a block."""
+    """A tombstone of a block: a fact that must stay forgotten."""
 
     block: str
     record: Record
@@ -82,15 +83,12 @@ Item = Entry | KeptKey | Fact | Vectors | Vector | DeadLetter | Forgotten | Valu
 
 
 class Reading:
-    """Reads a snapshot: opening and head at once, the rest as it is asked for.
+    """Reads a snapshot: the first two lines immediately, the rest on demand.
 
-    Nothing that it gives is of another session or user than the opening names.
-
-    Args:
-        lines: Each with its line feed.
+    All items belong to the session and the user of the first line.
 
     Attributes:
-        head: The session's, of version 0.
+        head: The session's head, with version 0.
 
     Raises:
         InvalidSnapshot: The first two lines are not those of a snapshot.
@@ -109,12 +107,12 @@ class Reading:
         self._log = _Log(self.head)
 
     def items(self) -> Iterator[tuple[int, Item]]:
-        """What comes after the head, each with the number of its line; the log comes first.
+        """Yield the items after the head, each with the number of its line; the log comes first.
 
-        It ends only where the snapshot is whole.
+        The end is reached only if the snapshot is complete.
 
         Raises:
-            InvalidSnapshot: It is not.
+            InvalidSnapshot: It is not complete.
         """
         while True:
             fields = self._next()
@@ -140,10 +138,12 @@ class Reading:
             self._announced.add(some.block)
             return Vectors(some.block, some.dimension, some.model)
         if kind == "vector":
-            one = self._form(VectorForm, fields)
-            if one.block not in self._announced:
-                raise self._refused(f"no line says what the vectors of block {one.block!r} are of")
-            return Vector(one.block, self._record(one), self._bytes(one.traits))
+            vector = self._form(VectorForm, fields)
+            if vector.block not in self._announced:
+                raise self._refused(
+                    f"no line says what the vectors of block {vector.block!r} are of"
+                )
+            return Vector(vector.block, self._record(vector), self._bytes(vector.traits))
         if kind == "dead_letter":
             return self._letter(self._form(LetterForm, fields))
         if kind == "forgotten":
@@ -201,7 +201,7 @@ class Reading:
             raise self._refused("its system message has no time")
         system = self._message(form.system, form.system_at)
         if not system.is_system:
-            raise self._refused("its system message is none")
+            raise self._refused("its system message has another role")
         return system
 
     def _entry(self, form: EntryForm) -> Entry:
@@ -215,16 +215,16 @@ class Reading:
         return entry
 
     def _message(self, fields: dict[str, Any], at: datetime) -> Message:
-        """A message as it was given, its time being what the log says."""
+        """Return a message in its stored form, with the time of its line."""
         try:
-            given = Message.of(fields)
+            message = Message.of(fields)
         except InvalidMessage as error:
             raise self._refused(f"its message is not usable: {error}") from None
         text = compact_json(fields)
         own = fields.get("created_at")
-        if "created_at" in fields and (not isinstance(own, str) or given.created_at != at):
+        if "created_at" in fields and (not isinstance(own, str) or message.created_at != at):
             raise self._refused("its message has another time than the line")
-        if given.model_fields_set != fields.keys():
+        if message.model_fields_set != fields.keys():
             raise self._refused("its message is not in the form that logs keep")
         return Message.from_json(text, at)
 
@@ -323,7 +323,7 @@ class Reading:
 
 
 class _Log:
-    """What the entries of a head's log must add up to."""
+    """The checks on the entries of a head's log."""
 
     def __init__(self, head: Head) -> None:
         self._head = head
@@ -333,7 +333,7 @@ class _Log:
         self._pinned_left = set(head.pinned)
 
     def wrong(self, entry: Entry) -> str | None:
-        """What is wrong with the next entry."""
+        """Return the problem of the next entry, or None."""
         head = self._head
         if entry.seq != self._seq + 1:
             return f"message {self._seq + 1} should be here"
@@ -352,7 +352,7 @@ class _Log:
         return None
 
     def unfinished(self) -> str | None:
-        """What is wrong where the log ends."""
+        """Return the problem at the end of the log, or None."""
         head = self._head
         if self._seq != head.end:
             return f"message {self._seq + 1} should be here"
@@ -362,7 +362,7 @@ class _Log:
 
 
 def _wrong(head: Head) -> str | None:
-    """What is wrong with a head, whatever its log holds."""
+    """Return the problem of a head without its log, or None."""
     if not head.expired <= head.start <= head.end or 0 < head.end == head.expired:
         return "`expired`, `start` and `end` do not follow each other"
     if head.start == 0 and head.start_total:

@@ -1,1 +1,1 @@
-"""Facts and their history: what was claimed, what holds, what was known when. Pure."""
+"""Facts and their history: claims, current facts, and what was known when. Pure."""

@@ -1,34 +1,36 @@
-"""What is kept of a fact: claims, of which none is ever changed. What holds follows from them."""
+"""Claims, the immutable records of facts: their links and their stored form. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from agent_memory.core.records import Record
 from agent_memory.ltm_blocks.extractive.history.periods import day_of
-from agent_memory.ltm_blocks.tombstones import Tombstone
+from agent_memory.ltm_blocks.registry import Tombstone
 
 LinkKind = Literal["update", "refine", "contradict", "end"]
-"""What a claim says of an older fact. "update": both are values of the same thing, each in its
-time. "refine": this one says all that the older does, and more, and stands for both.
-"contradict": the older was never so. "end": the older ended when this one did."""
+"""A claim's relation to an older fact. "update": both are values of the same thing, at different
+times. "refine": it includes the older one and replaces it. "contradict": the older one was never
+true. "end": the older one ended when this one did."""
 
 Relation = Literal["same", "update", "refine", "end", "contradict", "deny"]
-"""What a model says a finding has to do with an older fact: "same" ties it to no other, and "deny"
-contradicts without putting anything in its place."""
+"""A finding's relation to an older fact, from a model. "same" repeats it. "deny" contradicts it
+without replacing it."""
 
 Kind = Literal["event", "state", "plan", ""]
-"""An event happened, a state goes on, a plan is to happen."""
+"""An event happened, a state lasts, a plan is for the future."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a claim says of an older fact.
+    """A claim's relation to an older fact.
 
     Attributes:
-        kind: What.
+        kind: The relation.
         fact: The older fact's id.
     """
 
@@ -38,34 +40,34 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing that was said in one message.
+    """A statement from one message.
 
     Attributes:
-        id: Its own id.
-        fact: The fact that it states: its own id where it was the first to, else the first one's.
-        text: A sentence that stands alone.
-        subject: Of whom or what it tells.
+        id: Its id.
+        fact: The fact that it states: the id of the first claim that stated it.
+        text: A self-contained sentence.
+        subject: The person or thing it is about.
         category: One word.
-        confidence: How sure the model was, 0 to 1.
-        role: The role that it comes from.
-        valid_from: Since when it is said to hold; None where nobody knows.
-        valid_to: Until when, that moment excluded; None for no end.
-        recorded_at: When it was said.
+        confidence: The model's confidence, 0 to 1.
+        role: The role that stated it.
+        valid_from: When it began to hold; None if unknown.
+        valid_to: When it stopped holding, exclusive; None for no end.
+        recorded_at: When it was stated.
         session_id: The session.
         seq: The message.
-        quote: What the message says, verbatim.
-        span: From where to where the quote reaches in the message, white space counted once.
+        quote: The verbatim quote.
+        span: Start and end of the quote in the message, with white space collapsed.
         model: The model that found it.
-        prompt: The version of the prompt that it was asked with.
-        links: What it says of older facts.
+        prompt: The version of the prompt.
+        links: Its relations to older facts.
         field: The field of a profile that it fills.
-        value: With what, as JSON.
-        alone: Whether the field holds one value at a time.
-        embedder: Name of the embedder that `vector` is of.
-        vector: What it means, float16.
-        place: Which of a batch's findings it was.
-        kind: What it tells of.
-        when: The words that tell its time, where they are too vague for a date.
+        value: The field's value, as JSON.
+        alone: Whether the field has one value at a time.
+        embedder: Name of the embedder of `vector`.
+        vector: Its vector, float16.
+        place: Its place among a batch's findings.
+        kind: Its kind.
+        when: The words that give its time, if too vague for a date.
     """
 
     id: str
@@ -96,39 +98,39 @@ class Claim:
 
     @property
     def begins(self) -> datetime | None:
-        """Since when it is known to hold: where its beginning is not said, since it was told.
+        """When it is known to hold from: its beginning if stated, otherwise the day it was stated.
 
-        None where only its end is known.
+        None if only its end is known.
         """
         return since(self.valid_from, self.valid_to, self.recorded_at)
 
     @property
     def ends(self) -> datetime | None:
-        """Until when it holds: an event without a date is over when it is told."""
+        """When it stops holding: an event without a date ends on the day it was stated."""
         if self.kind == "event" and self.valid_from is None and self.valid_to is None:
             return day_of(self.recorded_at) + timedelta(days=1)
         return self.valid_to
 
 
 def since(begin: datetime | None, end: datetime | None, said: datetime) -> datetime | None:
-    """See `Claim.begins`."""
+    """Return the beginning; see `Claim.begins`."""
     told = day_of(said)
     return told if begin is None and (end is None or told < end) else begin
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What came of one batch of messages.
+    """The result of one batch of messages.
 
     Attributes:
         session_id: The session.
         first: Seq of its first message.
-        last: Seq of its last.
-        at: When its last message was said.
-        model: The model that was asked; empty where none was.
+        last: Seq of its last message.
+        at: Time of its last message.
+        model: The model; empty if none was called.
         prompt: The version of the prompt.
-        found: How many facts the model told.
-        refused: How many of them were refused, by the reason.
+        found: Number of the model's findings.
+        refused: Number of refused findings by reason.
     """
 
     session_id: str
@@ -143,13 +145,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """All that is kept of one owner's facts.
+    """All stored data on one owner's facts.
 
     Attributes:
-        claims: What was said.
-        batches: What came of each batch.
-        forgotten: What is to stay forgotten.
-        remains: Claims that are to, and are kept still: whoever forgot them was cut short.
+        claims: The claims.
+        batches: The result of each batch.
+        forgotten: The tombstones.
+        remains: Claims that a tombstone covers but an interrupted deletion left.
     """
 
     claims: Sequence[Claim] = ()
@@ -159,5 +161,173 @@ class Journal:
 
 
 def covers(tombstone: Tombstone, claim: Claim) -> bool:
-    """Whether a claim is to stay forgotten."""
+    """Return whether a claim must stay forgotten."""
     return tombstone.covers(claim.id, claim.session_id, claim.seq, claim.span)
+
+
+_MOST_LINKS = 64  # of a value with more changes, the oldest are long superseded
+
+
+def links_for(
+    targets: Sequence[tuple[LinkKind, str]], claims: Iterable[Claim], *, denies: bool = False
+) -> tuple[Link, ...]:
+    """Return the links of a claim that relates to older facts.
+
+    It also links to the facts that these link to, so that their order survives when one is
+    forgotten. A claim that contradicts or refines a fact takes over its relations. A claim that
+    only denies facts replaces none, and denies only facts that the denied ones contradicted.
+
+    Args:
+        targets: The relations and facts.
+        claims: The older claims.
+        denies: Whether it only says that the facts are not true.
+    """
+    tied = _ties(claims)
+    links: dict[str, LinkKind] = {fact: kind for kind, fact in targets}
+    for kind, fact in targets:
+        for other, inherited in tied.get(fact, {}).items():
+            if denies and kind == "contradict" and inherited != "contradict":
+                continue
+            if other not in links:
+                links[other] = _passed_on(kind, inherited)
+    return tuple(Link(kind, fact) for fact, kind in list(links.items())[:_MOST_LINKS])
+
+
+def links_again(fact: str, claims: Iterable[Claim]) -> tuple[Link, ...]:
+    """Return the links of a claim that repeats an older fact, for
+    the case that the fact is forgotten.
+    """
+    links = list(_ties(claims).get(fact, {}).items())[:_MOST_LINKS]
+    return tuple(Link(kind, other) for other, kind in links)
+
+
+def _passed_on(kind: LinkKind, inherited: LinkKind) -> LinkKind:
+    """Return the relation to a fact, given the relation to
+    another and the other's relation to it.
+    """
+    if kind in ("contradict", "refine"):
+        return inherited
+    return "end" if (kind, inherited) == ("end", "contradict") else "update"
+
+
+def _ties(claims: Iterable[Claim]) -> Mapping[str, Mapping[str, LinkKind]]:
+    """Return for each fact the facts about the same thing, newest first."""
+    tied: dict[str, dict[str, LinkKind]] = {}
+    for claim in sorted(claims, key=lambda c: (c.recorded_at, c.seq), reverse=True):
+        for link in claim.links:
+            own = tied.setdefault(claim.fact, {})
+            if (
+                own.get(link.fact, "update") == "update"
+            ):  # a stronger relation of the other claim stays
+                own[link.fact] = link.kind
+            tied.setdefault(link.fact, {}).setdefault(claim.fact, "update")
+    return tied
+
+
+_BATCH = "batch"
+RECALLED = "recalled"
+"""Metadata key of the record of counts: by fact id, the number of contexts that had it."""
+_IN_RECORD = {"id", "text", "session_id", "seq", "recorded_at"}
+Recorded = Claim | Batch | None
+"""A decoded record; None for the record of counts."""
+_KEPT = [field.name for field in fields(Claim) if field.name not in _IN_RECORD]
+
+
+def record_of_claim(claim: Claim, owner: str) -> Record:
+    """Return the record of a claim."""
+    kept = {name: getattr(claim, name) for name in _KEPT}
+    kept["valid_from"] = _written(claim.valid_from)
+    kept["valid_to"] = _written(claim.valid_to)
+    kept["links"] = [[link.kind, link.fact] for link in claim.links]
+    kept["span"] = list(claim.span)
+    kept["vector"] = base64.b64encode(claim.vector).decode("ascii")
+    return Record(
+        id=claim.id,
+        owner=owner,
+        session_id=claim.session_id,
+        first=claim.seq,
+        last=claim.seq,
+        text=claim.text,
+        sources=(claim.seq,),
+        created_at=claim.recorded_at,
+        metadata=kept,
+    )
+
+
+def record_of_batch(batch: Batch, record_id: str, owner: str) -> Record:
+    """Return the record of a batch's result."""
+    return Record(
+        id=record_id,
+        owner=owner,
+        session_id=batch.session_id,
+        first=batch.first,
+        last=batch.last,
+        text=_BATCH,
+        sources=(),
+        created_at=batch.at,
+        metadata={
+            _BATCH: {
+                "model": batch.model,
+                "prompt": batch.prompt,
+                "found": batch.found,
+                "refused": batch.refused,
+            }
+        },
+    )
+
+
+def recorded(record: Record) -> Recorded:
+    """Decode one record."""
+    if RECALLED in record.metadata:
+        return None
+    return _batch(record) if _BATCH in record.metadata else _claim(record)
+
+
+def journal_of(entries: Iterable[Recorded], forgotten: Sequence[Tombstone]) -> Journal:
+    """Return the journal of an owner's decoded records.
+
+    A claim that must stay forgotten is separated if its record still exists.
+    """
+    claims: list[Claim] = []
+    batches: list[Batch] = []
+    remains: list[Claim] = []
+    for one in entries:
+        if isinstance(one, Batch):
+            batches.append(one)
+        elif one is not None:
+            covered = any(covers(gone, one) for gone in forgotten)
+            (remains if covered else claims).append(one)
+    return Journal(claims, batches, forgotten, remains)
+
+
+def _claim(record: Record) -> Claim:
+    kept: dict[str, Any] = dict(record.metadata)
+    kept["valid_from"] = _read(kept["valid_from"])
+    kept["valid_to"] = _read(kept["valid_to"])
+    kept["links"] = tuple(Link(kind, fact) for kind, fact in kept["links"])
+    kept["span"] = tuple(kept["span"])
+    kept["vector"] = base64.b64decode(kept["vector"])
+    return Claim(
+        id=record.id,
+        text=record.text,
+        session_id=record.session_id,
+        seq=record.first,
+        recorded_at=record.created_at,
+        **kept,
+    )
+
+
+def _batch(record: Record) -> Batch:
+    kept = record.metadata[_BATCH]
+    return Batch(
+        record.session_id, record.first, record.last, record.created_at,
+        kept["model"], kept["prompt"], kept["found"], kept["refused"],
+    )  # fmt: skip
+
+
+def _written(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _read(moment: str | None) -> datetime | None:
+    return None if moment is None else datetime.fromisoformat(moment)

@@ -1,12 +1,16 @@
-"""`Fact`: what claims add up to, as it stands at a time."""
+"""`Fact`: the state that claims add up to at a time, and the score that ranks it for recall."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, ConfigDict
+
+from agent_memory.core.ranges import Range, Weight
 from agent_memory.core.records import Source
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Kind
 from agent_memory.ltm_blocks.extractive.history.periods import Period, written
@@ -23,16 +27,16 @@ Why = Literal["", "refined", "updated", "ended", "contradicted", "outranked"]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a fact rests on.
+    """A source of a fact.
 
     Attributes:
         session_id: The session.
         seq: The message.
-        quote: What it says, verbatim.
-        role: Who said it.
+        quote: The verbatim quote.
+        role: The speaker's role.
         model: The model that found it.
-        prompt: The version of the prompt that it was asked with.
-        recorded_at: When it was said (UTC).
+        prompt: The version of the prompt.
+        recorded_at: When it was stated (UTC).
     """
 
     session_id: str
@@ -46,29 +50,29 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that was said to be so, with the time in which it was.
+    """A stated fact, with the time in which it held.
 
     Attributes:
-        id: Its id; the same as long as anything it rests on is there.
-        block: Name of the block that keeps it.
-        text: A sentence that stands alone.
-        subject: Of whom or what it tells; "user" for the user.
+        id: Its id; stable as long as any of its evidence exists.
+        block: Name of its block.
+        text: A self-contained sentence.
+        subject: The person or thing it is about; "user" for the user.
         category: One word.
-        confidence: 0 to 1; the best that it rests on.
-        role: Whose word it is: the weightiest that it rests on.
-        valid_from: Since when it held (UTC); None where nobody knows.
-        valid_to: Until when, that moment excluded; None while no end is known.
-        recorded_at: When it was first said.
-        superseded_at: When news came that it does not hold any more as it was told; None without.
-        superseded_by: Id of the fact that took its place.
-        why: What became of it: "refined" by one that says all of it and more, "updated", "ended",
-            "contradicted", or "outranked" by what a weightier role says; empty where nothing did.
-        evidence: What it rests on, oldest first.
-        periods: In which times it held; more than one where another took its place for a while.
+        confidence: 0 to 1; the highest of its evidence.
+        role: The weightiest role of its evidence.
+        valid_from: When it began to hold (UTC); None if unknown.
+        valid_to: When it stopped holding, exclusive; None while no end is known.
+        recorded_at: When it was first stated.
+        superseded_at: When it was superseded; None if it was not.
+        superseded_by: Id of the fact that replaced it.
+        why: The reason: "refined" by one that includes it, "updated", "ended", "contradicted", or
+            "outranked" by a weightier role; empty if it was not superseded.
+        evidence: Its sources, oldest first.
+        periods: The times in which it held; several if another replaced it for a while.
         field: The field of a profile that it fills.
-        value: With what, as JSON.
-        kind: "event", "state" or "plan"; empty where nobody said.
-        when: The words that tell its time, where they are too vague for a date.
+        value: The field's value, as JSON.
+        kind: "event", "state" or "plan"; empty if unknown.
+        when: The words that give its time, if too vague for a date.
     """
 
     id: str
@@ -93,22 +97,23 @@ class Fact:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """`(session_id, seq)` of the messages that it rests on."""
+        """`(session_id, seq)` of its source messages."""
         return tuple(dict.fromkeys((one.session_id, one.seq) for one in self.evidence))
 
     @property
     def quote(self) -> str:
-        """What the first of them says, verbatim."""
+        """The verbatim quote of its first evidence."""
         return self.evidence[0].quote
 
     def holds(self, at: datetime) -> bool:
-        """Whether it held at a moment."""
+        """Return whether it held at a time."""
         return any(begin <= at < end for begin, end in self.periods)
 
     def is_current(self, at: datetime) -> bool:
-        """Whether it is to be known at a moment: it holds, or is past or to come and still stands.
+        """Return whether it is worth knowing at a time: it holds, or is past or future and still
+        true.
 
-        So one whose place another took is not, while a journey that is over is.
+        A replaced fact is not current; a finished journey is.
         """
         if not self.periods:
             return False
@@ -119,7 +124,7 @@ class Fact:
 
     @property
     def time(self) -> str:
-        """When it was, is or is planned, as far as that is known; else when it was said."""
+        """The time of the fact as far as known, otherwise the time of its statement."""
         said = f"said {self.recorded_at:%Y-%m-%d}"
         known = written(self.valid_from, self.valid_to)
         if self.kind == "plan" and self.valid_from is not None:
@@ -129,7 +134,7 @@ class Fact:
 
 
 def rendered(fact: Fact) -> str:
-    """A fact as a model is to read it, with whose word it is where that matters."""
+    """Return a fact as text for a model, naming the role of its source where that matters."""
     remarks = []
     if fact.why == "contradicted":
         remarks.append(_NEVER)
@@ -141,7 +146,7 @@ def rendered(fact: Fact) -> str:
 
 
 def listed(one: Fact | Claim) -> str:
-    """A fact as it is shown to a model that compares it with others."""
+    """Return a fact as a line for a model that compares facts."""
     about = ("" if one.subject == "user" else one.subject, one.category, one.kind)
     said = "" if one.valid_from else f"said {one.recorded_at:%Y-%m-%d}"
     time = filter(None, (written(one.valid_from, one.valid_to), said))
@@ -149,5 +154,73 @@ def listed(one: Fact | Claim) -> str:
 
 
 def unmarked(text: str) -> str:
-    """A fact's text without its time and the remarks, which who repeats it repeats too."""
+    """Return a rendered fact's text without its time and remarks, which a repetition includes."""
     return _REMARKS.sub("", text) or text
+
+
+class ImportanceScorer(BaseModel):
+    """The weighted mean of six factors between 0 and 1; a weight of 0 disables one.
+
+    Based on the retrieval of Park et al., "Generative Agents", 2023 (relevance, recency,
+    importance), with data from the log in place of a model's guesses.
+
+    Attributes:
+        relevance: Weight of the probability that the fact is relevant to the question.
+        recency: Weight of recency, which halves every `half_life_days` after the last statement.
+        use: Weight of how often it was stated: log2(1 + messages) / 4, at most 1.
+        confidence: Weight of the model's confidence.
+        recalled: Weight of how often contexts had it: log2(1 + times) / 4, at most 1. Counting
+            needs
+            a write for each context.
+        distinct: Weight of the rarity of its words among the user's facts, at most 1.
+        half_life_days: Half-life of recency, in days.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    relevance: Weight = 1.0
+    recency: Weight = 0.1
+    use: Weight = 0.05
+    confidence: Weight = 0.1
+    recalled: Weight = 0.0
+    distinct: Weight = 0.0
+    half_life_days: Annotated[float, Range(0, 1_000_000, above=True)] = 90.0
+
+    def factors(
+        self,
+        relevance: float,
+        age_days: float,
+        mentions: int,
+        confidence: float,
+        recalled: int = 0,
+        distinct: float = 0.0,
+    ) -> dict[str, float]:
+        """Return each factor's contribution to the score, by name.
+
+        Args:
+            relevance: 0 to 1.
+            age_days: Days since the fact was last stated.
+            mentions: Number of messages that state it.
+            confidence: 0 to 1.
+            recalled: Number of contexts that had it.
+            distinct: 0 to 1.
+        """
+        values = {
+            "relevance": relevance,
+            "recency": 0.5 ** (max(0.0, age_days) / self.half_life_days),
+            "use": min(1.0, math.log2(1 + mentions) / 4),
+            "confidence": confidence,
+            **({"recalled": min(1.0, math.log2(1 + recalled) / 4)} if self.recalled else {}),
+            **({"distinct": distinct} if self.distinct else {}),
+        }
+        whole = sum(getattr(self, name) for name in values)
+        return {
+            name: getattr(self, name) * value / whole if whole else 0.0
+            for name, value in values.items()
+        }
+
+    def score(
+        self, relevance: float, age_days: float = 0.0, mentions: int = 1, confidence: float = 1.0
+    ) -> float:
+        """Return the sum of `factors`."""
+        return sum(self.factors(relevance, age_days, mentions, confidence).values())

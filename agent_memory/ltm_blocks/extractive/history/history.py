@@ -1,12 +1,4 @@
-"""What held when, and what was known of it when: follows from the claims alone. Pure.
-
-The model is bitemporal (Snodgrass, "Developing Time-Oriented Database Applications in SQL", 2000):
-each claim has the time in which it is said to hold and the time at which it was said, and none is
-ever changed. Of two facts that are values of the same thing, one holds at a time: what a weightier
-role says, then what began later, then what was said later. So late news falls into its place, what
-is over after a while gives back what it stood in for, and a claim that is taken away gives back
-what it had superseded.
-"""
+"""Facts from claims: what held when, what was known when, the audit of changes. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal, get_args
 
-from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link
+from agent_memory.core.timestamps import BEGINNING
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, Journal, Link
 from agent_memory.ltm_blocks.extractive.history.fact import Evidence, Fact, Why
-from agent_memory.ltm_blocks.extractive.history.periods import BEGINNING, END, Period, without
+from agent_memory.ltm_blocks.extractive.history.periods import END, Period, without
 
 
 @dataclass(slots=True)
 class _ClaimGroup:
-    """The claims of one fact, before other facts are looked at."""
+    """The claims of one fact, before other facts are considered."""
 
     claims: list[Claim]
     weight: int
@@ -44,9 +38,11 @@ class _ClaimGroup:
 
     @property
     def begin(self) -> datetime:
-        """Since when it is said to hold; what only has an end began when what it ends began."""
+        """The stated start; a group with only an end starts with the fact that it ends."""
         if self._begin is None:
-            self._begin = self.first.begins or BEGINNING  # for who ends each other in a circle
+            self._begin = (
+                self.first.begins or BEGINNING
+            )  # stops cycles of groups that end each other
             if self.first.begins is None:
                 begun = next((one.begin for one in self.ended if not one.is_void), BEGINNING)
                 self._begin = begun if begun < self.end else BEGINNING
@@ -58,20 +54,20 @@ class _ClaimGroup:
 
     @property
     def is_void(self) -> bool:
-        """Whether what says that it was never so is itself so."""
+        """Whether a valid group contradicts it."""
         if self._void is None:
-            self._void = False  # of those who contradict each other in a circle, one stands
+            self._void = False  # in a cycle of contradictions, one stays valid
             self._void = any(not one.is_void for one in self.contradictors)
         return self._void
 
     @property
     def stated_period(self) -> Period:
-        """The time in which it is said to hold."""
+        """The stated period."""
         return self.begin, self.end
 
     @property
     def ending(self) -> list[_ClaimGroup]:
-        """What says that it ended, sooner than was told; what began later is not what ended."""
+        """The groups that end it earlier than stated; it must have begun before their end."""
         return [
             one
             for one in self.enders
@@ -80,11 +76,11 @@ class _ClaimGroup:
 
     @property
     def period(self) -> Period:
-        """The time in which it is said to hold, up to where others say that it ended."""
+        """The stated period, shortened by other groups that end it."""
         return self.begin, min([self.end, *(one.end for one in self.ending)])
 
     def beats(self, other: _ClaimGroup) -> bool:
-        """Whether it is the one that holds where both would."""
+        """Return whether it holds where both would."""
         if self.order != other.order:
             return self.order > other.order
         if self.names(other) != other.names(self):
@@ -92,7 +88,7 @@ class _ClaimGroup:
         return self.first.id > other.first.id
 
     def names(self, other: _ClaimGroup) -> bool:
-        """Whether it says something of the other."""
+        """Return whether it links to the other."""
         return any(link.fact == other.first.fact for link in self.links)
 
 
@@ -103,14 +99,14 @@ def facts_of(
     weights: Mapping[str, int] | None = None,
     known_at: datetime | None = None,
 ) -> list[Fact]:
-    """The facts that claims add up to, superseded ones too, by the time at which they were said.
+    """Return the facts that claims add up to, including superseded ones, ordered by their first
+    statement.
 
     Args:
-        claims: All of one owner and block.
+        claims: All claims of one owner and block.
         block: The block's name.
-        weights: What each role's word weighs; one that is not named weighs 0. A claim changes none
-            that weighs more.
-        known_at: Only what was said by then; None for all.
+        weights: The weight of each role; 0 for others. A claim changes no fact of more weight.
+        known_at: Only claims stated by then; None for all.
     """
     known = [one for one in claims if known_at is None or one.recorded_at <= known_at]
     groups = _grouped(known, weights or {})
@@ -129,9 +125,9 @@ def _grouped(claims: Sequence[Claim], weights: Mapping[str, int]) -> dict[str, _
     groups = {}
     for fact, members in claims_of.items():
         weight = max(weights.get(claim.role, 0) for claim in members)
-        # what a weightier role says comes first, and whoever said it first before who agreed
+        # weightier roles first, then earlier claims, then the original before repetitions
         members.sort(key=lambda c: (-weights.get(c.role, 0), c.recorded_at, c.seq, c.id != c.fact))
-        # what a lesser role said of others counts only as far as who agreed said it too
+        # only links of the weightiest role count
         links = dict.fromkeys(
             link
             for claim in members
@@ -149,7 +145,7 @@ def _link(groups: Mapping[str, _ClaimGroup]) -> None:
     for fact, one in groups.items():
         for link in one.links:
             other = groups.get(link.fact)
-            if other is None or other is one:  # it was forgotten
+            if other is None or other is one:  # forgotten
                 continue
             pairs.add((min(fact, link.fact), max(fact, link.fact)))
             if link.kind == "end":
@@ -165,7 +161,7 @@ def _link(groups: Mapping[str, _ClaimGroup]) -> None:
         for one in members:
             one.rivals += [other for other in members if other is not one]
     for one, other in endings:
-        for version in (other, *other.contradictors):  # what stands in its place ended too
+        for version in (other, *other.contradictors):  # its replacements ended too
             if version is not one:
                 one.ended.append(version)
                 if one.weight >= version.weight:
@@ -178,7 +174,7 @@ def _may_contradict(one: _ClaimGroup, other: _ClaimGroup) -> bool:
 
 
 def _judge(groups: Sequence[_ClaimGroup]) -> None:
-    """Look at each in the order in which none has to wait for a long chain of others."""
+    """Evaluate the lazy properties in an order that avoids deep recursion."""
     for one in reversed(groups):
         one.is_void  # noqa: B018
     for one in groups:
@@ -222,7 +218,7 @@ def _fact(one: _ClaimGroup, block: str) -> Fact:
 def _successor(
     one: _ClaimGroup, winners: Sequence[_ClaimGroup], periods: Sequence[Period]
 ) -> tuple[_ClaimGroup | None, Why]:
-    """What took a fact's place, where its end is not the one that was told."""
+    """Return the fact that replaced or ended a fact earlier than stated, with the reason."""
     if one.is_void:
         against = [other for other in one.contradictors if not other.is_void]
         heir = min(against, key=_said)
@@ -231,7 +227,7 @@ def _successor(
     begin, end = one.stated_period
     if periods and periods[-1][1] == end:
         return None, ""
-    # who has what would have been its end; where many have it together, all of them
+    # the winners over its stated end; if several share the time, all of them
     last = [other for other in winners if other.stated_period[0] < end <= other.stated_period[1]]
     taken = one.ending + last or [other for other in winners if other.stated_period[1] > begin]
     if not taken:
@@ -240,3 +236,107 @@ def _successor(
     if heir in one.ending:
         return heir, "ended"
     return heir, "outranked" if heir.weight > one.weight else "updated"
+
+
+What = Literal[
+    "learned",
+    "said again",
+    "refined",
+    "updated",
+    "ended",
+    "contradicted",
+    "outranked",
+    "refused",
+    "forgotten",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change.
+
+    Attributes:
+        at: The time of the message that caused it; for "forgotten", that of the request (UTC).
+        what: "learned": a new fact. "said again": more evidence for one. "refined", "updated",
+            "ended", "contradicted", "outranked": see `Fact.why`. "refused": findings of a model
+            that were not stored. "forgotten": on request.
+        why: The reason as a sentence.
+        block: Name of the block.
+        fact: The fact's id; None if there is none, or several are meant.
+        text: The fact's text; empty for refused and forgotten ones, of which none is stored.
+        evidence: The message that caused the change, if any.
+        session_id: The session.
+        first: Seq of the first message concerned.
+        last: Seq of the last message concerned.
+    """
+
+    at: datetime
+    what: What
+    why: str
+    block: str
+    fact: str | None
+    text: str
+    evidence: Evidence | None
+    session_id: str
+    first: int
+    last: int
+
+
+_ORDER: tuple[What, ...] = get_args(What)
+_REASONS = {
+    "message": "named a message that is not in the batch",
+    "quote": "quoted what the message does not say",
+    "invented": "named a number or a code that nobody said",
+    "forgotten": "say what is to stay forgotten",
+    "category": "are of a category that is not kept",
+    "confidence": "were guesses",
+    "chatter": "say nothing but a mood or a courtesy",
+    "value": "do not fit the field",
+    "echo": "only repeat, in another role than the user's, what was known",
+}
+
+
+def changes(block: str, facts: Sequence[Fact], journal: Journal) -> list[Change]:
+    """Return all changes, oldest first.
+
+    Args:
+        block: The block's name.
+        facts: All facts, including superseded ones.
+        journal: Their journal.
+    """
+    found = [change for fact in facts for change in _of_fact(block, fact, facts)]
+    for batch in journal.batches:
+        for reason, count in batch.refused.items():
+            told = f"{count} of {batch.found} findings {_REASONS.get(reason, reason)}"
+            place = (batch.session_id, batch.first, batch.last)
+            found.append(Change(batch.at, "refused", told, block, None, "", None, *place))
+    for gone in journal.forgotten:
+        place = (gone.session_id, gone.first, gone.last)
+        why = gone.why or "on request"
+        found.append(Change(gone.at, "forgotten", why, block, gone.fact, "", None, *place))
+    return sorted(found, key=lambda change: (change.at, _ORDER.index(change.what)))
+
+
+def _of_fact(block: str, fact: Fact, facts: Sequence[Fact]) -> list[Change]:
+    found = []
+    for place, one in enumerate(fact.evidence):
+        why = f'{one.role} said: "{one.quote}"'
+        what: What = "said again" if place else "learned"
+        at = (one.session_id, one.seq, one.seq)
+        found.append(Change(one.recorded_at, what, why, block, fact.id, fact.text, one, *at))
+    after = next((other for other in facts if other.id == fact.superseded_by), None)
+    if after is not None and fact.superseded_at is not None and fact.why:
+        one = after.evidence[0]
+        why = f"{_WHY[fact.why]}: {after.text}"
+        at = (one.session_id, one.seq, one.seq)
+        found.append(Change(fact.superseded_at, fact.why, why, block, fact.id, fact.text, one, *at))
+    return found
+
+
+_WHY = {
+    "refined": "another says all of it, and more",
+    "updated": "another fact took its place",
+    "ended": "it was said to have ended",
+    "contradicted": "it was said never to have been so",
+    "outranked": "what a weightier role said holds",
+}

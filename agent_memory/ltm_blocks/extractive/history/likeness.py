@@ -1,22 +1,28 @@
-"""Which facts may say the same, or change one another. Pure."""
+"""Similarity of facts: near-duplicates, and facts that have become old. Pure."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
 from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from agent_memory.core.ranges import Duration
+from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.retrieval.words import words
 
 if TYPE_CHECKING:
     import numpy as np
 
 ALIKE = 0.35
-"""What words or vectors must have in common for two facts to be compared by a model."""
+"""Minimum similarity of words or vectors for a model to compare two facts."""
 
 _MOST_KNOWN = 10_000
 _MARKS = ".,;:!?\"'`()[]{}<>"
@@ -34,28 +40,27 @@ _SMALL, _CLAUSES, _PLACING = (
 
 @lru_cache(_MOST_KNOWN)
 def key_of(text: str) -> str:
-    """What two texts have in common that are the same but for case, blanks and the marks between
-    words."""
+    """Return a text without differences in case, blanks and the marks between words."""
     folded = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
     return " ".join(bare for word in folded.split() if (bare := word.strip(_MARKS + _MORE_MARKS)))
 
 
 @lru_cache(_MOST_KNOWN)
 def shingles(text: str) -> frozenset[tuple[str, str]]:
-    """Each two words that follow each other, with the beginning and the end."""
+    """Return each pair of adjacent words, with the beginning and the end."""
     return frozenset(pairwise(["", *key_of(text).split(), ""]))
 
 
 def jaccard(one: frozenset[tuple[str, str]], other: frozenset[tuple[str, str]]) -> float:
-    """Of all shingles, the share that both have (Broder, 1997)."""
+    """Return the share of shingles that both have (Broder, 1997)."""
     return len(one & other) / len(one | other) if one or other else 1.0
 
 
 @lru_cache(_MOST_KNOWN)
 def gist(text: str) -> tuple[tuple[str, ...], ...]:
-    """All words but those that change nothing; what differs in these does not say the same.
+    """Return all words that matter, by clause. Texts with different gists do not say the same.
 
-    Within a clause, what begins with a preposition may stand anywhere: "at Acme as an engineer".
+    Within a clause, prepositional phrases may come in any order: "at Acme as an engineer".
     """
     clauses: list[list[str]] = [[""]]
     for word in key_of(text).split():
@@ -69,7 +74,7 @@ def gist(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def cosines(vectors: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """(n, m) cosines of unit vectors; 0 where they have no columns."""
+    """(n, m) cosines of unit vectors; 0 for empty vectors."""
     found: np.ndarray = vectors @ others.T
     return found
 
@@ -81,9 +86,9 @@ def candidates(
     kinds_of_others: Sequence[tuple[str, str]],
     cosine: np.ndarray,
 ) -> list[tuple[int, float]]:
-    """The places of the older texts that a new one may change or repeat, and how alike they are.
+    """Return the places and similarities of older texts that a new one may change or repeat.
 
-    Best first: those of the same kind, and those that have much in common in words or meaning.
+    Best first: those of the same kind, and those that are similar in words or meaning.
 
     Args:
         text: The new text.
@@ -101,15 +106,15 @@ def candidates(
 
 
 def most_alike(texts: Sequence[str], said: Sequence[str], limit: int) -> list[int]:
-    """The places of the texts that what was said may say again or change, in their order.
+    """Return the places of the older texts that messages may repeat or change, ascending.
 
-    Those with the rarest words in common with it (by inverse document frequency, Sparck Jones,
-    1972), the later first where none are.
+    Prefers texts with the rarest words in common (by inverse document frequency, Sparck Jones,
+    1972); ties go to the later text.
 
     Args:
         texts: The older texts.
-        said: What was said.
-        limit: How many.
+        said: The messages' texts.
+        limit: Maximum number.
     """
     if len(texts) <= limit:
         return list(range(len(texts)))
@@ -129,3 +134,136 @@ def _bag(text: str) -> frozenset[str]:
 def _share(one: frozenset[str], other: frozenset[str]) -> float:
     least = min(len(one), len(other))
     return len(one & other) / least if least else 0.0
+
+
+Age = Duration
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A fact that is not worth recalling.
+
+    Attributes:
+        fact: The fact.
+        why: "duplicate": another fact says the same. "old": not stated again for `max_age`.
+            "expired": not stated again for its category's `ttl`.
+        of: The other fact of a duplicate.
+    """
+
+    fact: Fact
+    why: Literal["duplicate", "old", "expired"]
+    of: Fact | None = None
+
+
+class StalenessDetector(BaseModel):
+    """Finds near-duplicates and old facts. These are not recalled, but stay in the history.
+
+    Near-duplicates have the same significant words, including names, numbers and negations. They
+    also share most word shingles (Jaccard) or have nearly the same vector, and hold at the same
+    time. The user's own fact is kept, then the one stated more often, then the one stated last.
+
+    Attributes:
+        jaccard: Minimum share of common two-word shingles of near-duplicates.
+        cosine: Minimum cosine of near-duplicates that have half of `jaccard` in common.
+        max_age: How long a fact is recalled after it was last stated; None for always.
+        report_only: Whether to recall stale facts anyway; `User.stale` still reports them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    jaccard: float = Field(default=0.8, gt=0, le=1)
+    cosine: float = Field(default=0.92, gt=0, le=1)
+    max_age: Age | None = None
+    report_only: bool = False
+
+    def find(
+        self,
+        facts: Sequence[Fact],
+        vectors: np.ndarray,
+        now: datetime,
+        ttl: Mapping[str, timedelta] | None = None,
+    ) -> list[Stale]:
+        """Return the stale facts among current ones.
+
+        Args:
+            facts: The facts.
+            vectors: (n, dimension) of unit length; (n, 0) without an embedder.
+            now: The time of the recall.
+            ttl: By category, how long facts are recalled after they were last stated.
+        """
+        aged = self.aged(facts, now, ttl)
+        gone = {one.fact.id for one in aged}
+        fresh = [place for place, fact in enumerate(facts) if fact.id not in gone]
+        return aged + self.duplicates([facts[place] for place in fresh], vectors[fresh])
+
+    def aged(
+        self, facts: Sequence[Fact], now: datetime, ttl: Mapping[str, timedelta] | None = None
+    ) -> list[Stale]:
+        """Return those that are old or expired."""
+        limits = {category.strip().casefold(): age for category, age in (ttl or {}).items()}
+        found: list[Stale] = []
+        for fact in facts if limits or self.max_age is not None else ():
+            age, limit = now - last_said(fact), limits.get(fact.category.casefold())
+            if limit is not None and age > limit:
+                found.append(Stale(fact, "expired"))
+            elif self.max_age is not None and age > self.max_age:
+                found.append(Stale(fact, "old"))
+        return found
+
+    def duplicates(self, facts: Sequence[Fact], vectors: np.ndarray) -> list[Stale]:
+        """Return those that are near-duplicates."""
+        order = sorted(
+            range(len(facts)),
+            key=lambda at: (
+                facts[at].role != "user",
+                -len(facts[at].evidence),
+                -last_said(facts[at]).timestamp(),
+                at,
+            ),
+        )
+        said = {at: shingles(facts[at].text) for at in order}
+        by_gist: dict[tuple[str, tuple[tuple[str, ...], ...]], list[int]] = {}
+        found = []
+        for at in order:
+            fact = facts[at]
+            before = by_gist.setdefault((fact.subject.casefold(), gist(fact.text)), [])
+            same = next(
+                (
+                    other
+                    for other in before
+                    if self._alike(said, vectors, at, other) and _meet(fact, facts[other])
+                ),
+                None,
+            )
+            if same is None:
+                before.append(at)
+            else:
+                found.append(Stale(fact, "duplicate", facts[same]))
+        return found
+
+    def _alike(
+        self,
+        said: Mapping[int, frozenset[tuple[str, str]]],
+        vectors: np.ndarray,
+        one: int,
+        other: int,
+    ) -> bool:
+        common = jaccard(said[one], said[other])
+        return common >= self.jaccard or (
+            common >= self.jaccard / 2 and bool(vectors[one] @ vectors[other] >= self.cosine)
+        )
+
+
+def _meet(one: Fact, other: Fact) -> bool:
+    """Return whether both hold at some time: two journeys to one place are different facts."""
+    return any(
+        begin < until and since < end
+        for begin, end in one.periods
+        for since, until in other.periods
+    )
+
+
+def last_said(fact: Fact) -> datetime:
+    """Return when it was last stated, or its end if later: plans become old once they are over."""
+    said = max(one.recorded_at for one in fact.evidence)
+    return said if fact.valid_to is None else max(said, fact.valid_to)

@@ -1,24 +1,26 @@
-"""Stretches of time, and the dates that a model gives. Pure."""
+"""Periods of time: dates as a model gives them, and phrases such as "last week". Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from agent_memory.retrieval.dates import MONTHS, NUMBERS, WEEKDAYS, dates
 
 Period = tuple[datetime, datetime]
-"""From when, and until when, that moment excluded."""
+"""Start and end; the end is exclusive."""
 
-BEGINNING = datetime.min.replace(tzinfo=UTC)
 END = datetime.max.replace(tzinfo=UTC)
 
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?=$|[T ])")
 
 
 def parse(text: str | None) -> Period | None:
-    """The time that a date names: a day, a month ("2024-03") or a year; None for what is no date.
+    """Return the period of a date: a day, a month ("2024-03") or a year; None if it is not a date.
 
-    What follows a day, such as the time, is left out.
+    Text after a day, such as a time, is ignored.
     """
     found = _DATE.match(text.strip()) if text else None
     if found is None:
@@ -32,30 +34,33 @@ def parse(text: str | None) -> Period | None:
         if month is not None:
             return begin, datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
         return begin, datetime(year + 1, 1, 1, tzinfo=UTC)
-    except (ValueError, OverflowError):  # there is no such day
+    except (ValueError, OverflowError):  # no such day
         return None
 
 
 def day_of(moment: datetime) -> datetime:
-    """The beginning of a moment's day (UTC)."""
-    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    """Return the calendar day of a timestamp in its own time zone, as midnight UTC."""
+    return datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
 
 
 def written(begin: datetime | None, end: datetime | None) -> str:
-    """A stretch of time as people write it: a day, a month or a year where it is one, else its
-    first and last; empty for none."""
+    """Return a period in words: a day, month or year if it is one, otherwise its first and last
+    day.
+
+    Empty for no period.
+    """
     if begin is None or end is None:
-        return f"since {_first(begin)}" if begin else f"until {_last(end)}" if end else ""
+        return f"since {_first_day(begin)}" if begin else f"until {_last(end)}" if end else ""
     for form in (f"{begin:%Y}", f"{begin:%Y-%m}", f"{begin:%Y-%m-%d}"):
         if parse(form) == (begin, end):
             return form
     if begin.day == end.day == 1:
-        return f"{_first(begin)} to {_last(end)}"
+        return f"{_first_day(begin)} to {_last(end)}"
     return f"{begin:%Y-%m-%d} to {end - timedelta(days=1):%Y-%m-%d}"
 
 
-def _first(begin: datetime) -> str:
-    """As exact as it may have been said: "since 2019" is not known to be its first day."""
+def _first_day(begin: datetime) -> str:
+    """Return a start with its likely precision: "since 2019" is not meant as its first day."""
     return f"{begin:{'%Y' if (begin.month, begin.day) == (1, 1) else _month_or_day(begin)}}"
 
 
@@ -69,7 +74,7 @@ def _month_or_day(bound: datetime) -> str:
 
 
 def without(period: Period, others: Iterable[Period]) -> list[Period]:
-    """What is left of a period, in order."""
+    """Return the rest of a period without others, in order."""
     left = [period] if period[0] < period[1] else []
     for begin, end in others:
         if begin >= end:
@@ -81,3 +86,171 @@ def without(period: Period, others: Iterable[Period]) -> list[Period]:
             if piece[0] < piece[1]
         ]
     return sorted(left)
+
+
+_NUMBERS = (
+    *NUMBERS,
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+)
+_FAR = {"day": 400, "week": 60, "month": 36, "year": 120}
+"""Maximum distances; nobody counts further."""
+
+_SINGLE = {
+    "today": 0, "tonight": 0, "this morning": 0, "this afternoon": 0, "this evening": 0,
+    "earlier today": 0, "later today": 0, "yesterday": -1, "last night": -1,
+    "the day before yesterday": -2, "day before yesterday": -2, "tomorrow": 1,
+    "the day after tomorrow": 2, "day after tomorrow": 2,
+}  # fmt: skip
+_SIDES = {"last": -1, "past": -1, "previous": -1, "this": 0, "next": 1, "coming": 1}
+
+_LEAD = re.compile(r"^(?:just|only|back|on|in|at|during|by|from|exactly)\s+")
+_PART = re.compile(r"\s+(?:early|late|morning|afternoon|evening|night)$")
+_NUMBER = rf"(?P<number>\d{{1,3}}|an?|{'|'.join(_NUMBERS)})"
+_UNIT = r"(?P<unit>day|week|month|year)s?"
+_AGO = re.compile(rf"{_NUMBER} {_UNIT} ago")
+_AHEAD = re.compile(rf"(?:in )?{_NUMBER} {_UNIT}(?: from (?:now|today))?")
+_FOR = re.compile(rf"(?:for )?(?:the )?(?:last |past )?{_NUMBER} {_UNIT}(?: now)?")
+_SIDE = re.compile(
+    rf"(?:the )?(?P<side>this past|{'|'.join(_SIDES)}) "
+    rf"(?P<what>week|weekend|month|year|{'|'.join(WEEKDAYS)}|{'|'.join(MONTHS)})"
+)
+
+
+class Meant(NamedTuple):
+    """The time that a phrase means.
+
+    Attributes:
+        period: The days.
+        is_beginning: Whether something only began then: "since May", "for two years".
+    """
+
+    period: Period
+    is_beginning: bool = False
+
+
+def meant(phrase: str, said_at: datetime) -> Meant | None:
+    """Return the days that a phrase means; None if it is vague, ambiguous or not a time.
+
+    Args:
+        phrase: English words of a message, such as "last weekend", "two days ago", "May 2019".
+        said_at: When they were said (UTC).
+    """
+    text = " ".join(phrase.casefold().replace("\u2019", "'").split()).strip(" .,;:!?\"'()")
+    today = day_of(said_at)
+    try:
+        if text.startswith("since "):
+            found = _period(text.removeprefix("since "), today)
+            return None if found is None or found[0] > today else Meant(found, is_beginning=True)
+        if text.startswith("for ") and (long := _FOR.fullmatch(text)):
+            return _said(_off(long, today, -1), is_beginning=True)
+        return _said(_period(text, today))
+    except (OverflowError, ValueError):  # outside the calendar
+        return None
+
+
+def _said(period: Period | None, *, is_beginning: bool = False) -> Meant | None:
+    return None if period is None else Meant(period, is_beginning)
+
+
+def _period(text: str, today: datetime) -> Period | None:
+    if text.startswith("in ") and (ahead := _AHEAD.fullmatch(text)):
+        return _off(ahead, today, 1)
+    while (bare := _LEAD.sub("", text)) != text:
+        text = bare
+    for form in (text, _PART.sub("", text)):
+        if form in _SINGLE:
+            return _day(today, _SINGLE[form])
+        if ago := _AGO.fullmatch(form):
+            return _off(ago, today, -1)
+        if " from " in form and (ahead := _AHEAD.fullmatch(form)):
+            return _off(ahead, today, 1)
+        if side := _SIDE.fullmatch(form):
+            return _beside(side["side"], side["what"], today)
+    return _named(text)
+
+
+def _off(found: re.Match[str], today: datetime, sign: int) -> Period | None:
+    number, unit = found["number"], found["unit"]
+    if number.isdigit():
+        many = int(number)
+    else:
+        many = 1 if number in ("a", "an") else _NUMBERS.index(number) + 1
+    if not 0 < many <= _FAR[unit]:
+        return None
+    return _UNITS[unit](today, sign * many)
+
+
+def _beside(side: str, what: str, today: datetime) -> Period | None:
+    off = _SIDES[side.removeprefix("this ")] if side == "this past" else _SIDES[side]
+    if what in WEEKDAYS:
+        return _weekday(side, WEEKDAYS.index(what), today)
+    if what in MONTHS:
+        return _month_named(off, MONTHS.index(what) + 1, today)
+    if what == "weekend":
+        saturday = _week(today, off)[0] + timedelta(days=5)
+        return saturday, saturday + timedelta(days=2)
+    return _UNITS[what](today, off)
+
+
+def _weekday(side: str, number: int, today: datetime) -> Period | None:
+    """Return a weekday. "last Friday" is the Friday before; "next Friday" is ambiguous."""
+    if side in ("last", "past", "previous", "this past"):
+        return _day(today, -((today.weekday() - number - 1) % 7 + 1))
+    return _day(_week(today, 0)[0], number) if side == "this" else None
+
+
+def _month_named(off: int, number: int, today: datetime) -> Period | None:
+    """Return a month. "last May" is the latest one that is over; "this May" is in this year."""
+    year = today.year
+    if off < 0 and number >= today.month:
+        year -= 1
+    if off > 0 and number <= today.month:
+        year += 1
+    return parse(f"{year:04}-{number:02}")
+
+
+def _named(text: str) -> Period | None:
+    """Return the period of a date with its year and no other
+    words: "8 May 2023", "May 2023", "2023".
+    """
+    if re.fullmatch(r"(?:19|20)\d{2}", text):
+        return parse(text)
+    bare = text.removeprefix("the ")
+    found = dates(bare.title())
+    if len(found) != 1 or found[0].year is None or len(bare.split()) > _MOST_WORDS:
+        return None
+    year, month, day = found[0]
+    return parse(f"{year:04}-{month:02}" + (f"-{day:02}" if day else ""))
+
+
+_MOST_WORDS = 4  # "8th of May 2023"
+
+
+def _day(today: datetime, off: int) -> Period:
+    day = today + timedelta(days=off)
+    return day, day + timedelta(days=1)
+
+
+def _week(today: datetime, off: int) -> Period:
+    monday = today + timedelta(days=7 * off - today.weekday())
+    return monday, monday + timedelta(days=7)
+
+
+def _month(today: datetime, off: int) -> Period:
+    return _first_of_month(today, off), _first_of_month(today, off + 1)
+
+
+def _year(today: datetime, off: int) -> Period:
+    return _first_of_month(today, 12 * off - today.month + 1), _first_of_month(
+        today, 12 * off - today.month + 13
+    )
+
+
+def _first_of_month(today: datetime, months: int) -> datetime:
+    years, month = divmod(today.year * 12 + today.month - 1 + months, 12)
+    return datetime(years, month + 1, 1, tzinfo=UTC)
+
+
+_UNITS: dict[str, Callable[[datetime, int], Period]] = {
+    "day": _day, "week": _week, "month": _month, "year": _year,
+}  # fmt: skip

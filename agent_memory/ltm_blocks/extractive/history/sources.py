@@ -1,4 +1,4 @@
-"""What facts are looked for in: messages without what memory itself put there. Pure."""
+"""Messages as input for extraction, without the parts that memory added itself. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from agent_memory.core.text import escape
 from agent_memory.core.transcript import speaker, told
 
 OWN = ("memory", "summary")
-"""Elements that contexts put into messages; an application may have stored them again."""
+"""Elements that contexts add to messages. An application may have stored them again."""
 
 _OPEN_OR_CLOSE = re.compile(rf"<\s*(/?)\s*({'|'.join(OWN)})\b[^>]*>", re.IGNORECASE)
 _SENTENCE, _WORD = re.compile(r"[.!?。\uff01\uff1f]\s*(?=\S)"), re.compile(r"\s")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_BRIEF = 80  # characters; "Yes, the second one" needs more of what it answers
-_HELP, _HELP_BRIEF = 60, 300  # characters of a line that only helps to understand the next
+_BRIEF = 80  # characters; shorter replies, as "Yes, the second one", need more context
+_HELP, _HELP_BRIEF = 60, 300  # characters of a line that is shown as context only
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Said:
         entry: The message.
         role: Its role.
         who: The speaker's name, or the role.
-        text: What facts may be found in, white space counted once.
-        number: Its number in the prompt; None for one that only helps to understand the next.
+        text: The text to extract from, with white space collapsed.
+        number: Its number in the prompt; None for one that is context only.
     """
 
     entry: Entry
@@ -41,11 +41,11 @@ class Said:
     @property
     def day(self) -> str:
         """The day on which it was said, as YYYY-MM-DD."""
-        return f"{self.entry.created_at:%Y-%m-%d}"
+        return f"{self.entry.said_at:%Y-%m-%d}"
 
     def line(self) -> str:
-        """How it stands in the prompt below its day, escaped, in one line."""
-        day = _DAYS[self.entry.created_at.weekday()]
+        """Return its line in the prompt, below its day; escaped."""
+        day = _DAYS[self.entry.said_at.weekday()]
         place = f"[{self.number}] {day} " if self.number is not None else ""
         return escape(f"{place}{self.who}: {self.text}")
 
@@ -53,15 +53,15 @@ class Said:
 def sources(
     entries: Sequence[Entry], roles: Sequence[str], redact: Callable[[str], str] | None = None
 ) -> list[Said]:
-    """The messages of a batch as a model is to see them.
+    """Return the messages of a batch to show to a model.
 
-    Left out are system messages, and tool results unless facts may come from them: what nobody may
-    be told by is not shown. What recalled memories and summaries said is left out of all.
+    Leaves out system messages, and tool results unless facts may come from them. Recalled memories
+    and summaries are removed from all texts.
 
     Args:
         entries: The batch.
-        roles: Whose messages facts may come from; those are numbered.
-        redact: Runs over each text, and each speaker's name, first.
+        roles: Roles whose messages may yield facts; these are numbered.
+        redact: Redacts each text and speaker's name first.
     """
     shown: list[Said] = []
     number = 0
@@ -80,8 +80,10 @@ def sources(
 
 
 def helpful(said: Sequence[Said]) -> list[Said]:
-    """What a model is asked about: of the others' messages, which only tell what "it" or "yes"
-    means, the end of the one just before a numbered one."""
+    """Return the numbered messages, each with the end of the message before it as context.
+
+    That end shows what "it" or "yes" means.
+    """
     kept: list[Said] = []
     before: Said | None = None
     for after in said:
@@ -97,7 +99,7 @@ def helpful(said: Sequence[Said]) -> list[Said]:
 
 
 def _end(text: str, most: int) -> str:
-    """The last sentences of a text, so many characters at most; of a longer one its last words."""
+    """Return the last sentences of a text within `most` characters, or its last words."""
     if len(text) <= most:
         return text
     end = text[-most:]
@@ -106,7 +108,7 @@ def _end(text: str, most: int) -> str:
 
 
 def role_of(entry: Entry) -> str:
-    """The role of a message; "tool" for what is of none that speaks."""
+    """Return the role of a message; "tool" if it has no speaking role."""
     view = entry.message.to_openai() or {}
     role = str(entry.message.role or view.get("role") or "")
     if role in ("user", "assistant", "system", "developer"):
@@ -115,8 +117,7 @@ def role_of(entry: Entry) -> str:
 
 
 def plain(text: str) -> str:
-    """A text without the elements that contexts put there; one that is not closed reaches to the
-    end."""
+    """Return a text without the elements that contexts add; an unclosed one reaches to the end."""
     kept, depth, at = [], 0, 0
     for found in _OPEN_OR_CLOSE.finditer(text):
         if depth == 0:

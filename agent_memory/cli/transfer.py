@@ -1,0 +1,257 @@
+"""Backups, snapshots and migrations on the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO, cast
+
+import typer
+
+from agent_memory.cli.common import (
+    ConfigOption,
+    StoreOption,
+    err,
+    existing,
+    guarded,
+    head_of,
+    load_config,
+    missing_file,
+    open_memory,
+    out,
+    without_password,
+)
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+@guarded
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Back up all users and namespaces of a SQLite database to a file, for `restore`.
+
+    The backup is consistent, also while other processes write. The file is verified, readable by
+    its owner only, and replaces an existing file once it is complete.
+    """
+    from agent_memory.stores.sql.backups import back_up
+
+    settings = existing(load_config(store, config))
+    url = str(settings.store)
+    back_up(url, file)
+    told = f"{file} is a backup of {without_password(url)}."
+    out().print(told, markup=False, soft_wrap=True)
+    apart = [f"the records of block {one.name!r}" for one in settings.all_blocks if one.store]
+    apart += ["system messages"] * (settings.system_store is not None)
+    if apart:
+        told = f"Not included, in other stores: {', '.join(apart)}. Back these up with --store."
+        err().print(told, style="yellow", markup=False)
+
+
+def restore_store(file: Path, url: str, yes: bool) -> None:
+    """Replace a store by a backup. Asks first if the store exists, unless `yes`."""
+    from agent_memory.stores.sql.backups import put_back
+
+    shown = without_password(url)
+    if not yes and url.startswith("sqlite:") and missing_file(url) is None:
+        typer.confirm(f"Replace {shown} by {file}? Its current data will be lost.", abort=True)
+    put_back(file, url)
+    told = f"{shown} is restored from {file}. Restart programs that have it open."
+    out().print(told, markup=False, soft_wrap=True)
+
+
+_PIPE = Path("-")
+
+
+@guarded
+def snapshot(
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FILE", help="The file to write; - is stdout.")
+    ],
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Write a session to a file, for `restore`: its log, its head and its records in blocks.
+
+    The snapshot is consistent, also while other processes write. The file is readable by its owner
+    only, and appears once it is complete.
+    """
+    from agent_memory.engine.transfer.export import written
+
+    with open_memory(load_config(store, config)) as memory, _progress() as progress:
+        head = head_of(memory, session)
+        with _stdout() if to == _PIPE else written(to) as file:
+            # the number of records in blocks is not known beforehand
+            counted = _Counted(file, progress, head.end - head.expired)
+            done = memory.session(session).export(cast("TextIO", counted))
+    told = f"{done.entries} messages and {done.records} records of {session} written"
+    err().print(f"{told}." if to == _PIPE else f"{told} to {to}.", markup=False, soft_wrap=True)
+    for block in done.left_out:
+        told = f"{block}: its records cannot be exported; it will absorb the session again."
+        err().print(told, style="yellow", markup=False)
+
+
+@guarded
+def restore(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A file of `snapshot` or `backup`; - is stdin."),
+    ],
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="Restore a session even if it was deleted since.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Replace a store by its backup without asking.")
+    ] = False,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Restore a session from `snapshot`, or a whole store from `backup`.
+
+    The file is read and verified completely before anything is stored. A session can be restored
+    into any store that has no session of the same id. A backup replaces the whole store: the next
+    call of programs that have it open fails with an error.
+    """
+    from agent_memory import operations
+    from agent_memory.stores.sql.backups import is_database
+
+    settings = load_config(store, config)
+    if file != _PIPE and is_database(file):
+        restore_store(file, str(settings.store), yes)
+        return
+    with (
+        open_memory(settings, create=True) as memory,
+        _progress() as progress,
+        _stdin() if file == _PIPE else _opened(file, progress) as lines,
+    ):
+        head = operations.import_session(memory, lines, deleted=deleted)
+        waiting = [one.name for one in memory.blocks.values() if one.absorbs and head.lag(one.name)]
+    told = f"{head.session_id} is restored: {head.end - head.expired} messages"
+    of = f", user {head.user_id}" if head.user_id is not None else ""
+    out().print(f"{told}{of}.", markup=False, soft_wrap=True)
+    if waiting:
+        told = f"{', '.join(waiting)} must absorb it: agent-memory flush {head.session_id}"
+        out().print(told, markup=False, soft_wrap=True)
+
+
+class _Counted:
+    """Counts the lines that it writes."""
+
+    def __init__(self, file: TextIO, progress: Progress, total: int) -> None:
+        self._file = file
+        self._progress = progress
+        self._task = progress.add_task("writing", total=total)
+
+    def write(self, line: str) -> None:
+        self._file.write(line)
+        self._progress.advance(self._task)
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    from rich.progress import Progress
+
+    with Progress(console=err(), transient=True) as progress:
+        yield progress
+
+
+@contextmanager
+def _opened(file: Path, progress: Progress) -> Iterator[TextIO]:
+    with progress.open(file, "r", encoding="utf-8", newline="\n", description="reading") as opened:
+        yield opened
+
+
+@contextmanager
+def _stdout() -> Iterator[TextIO]:
+    file = TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
+    try:
+        yield file
+    finally:
+        file.detach()  # flushes, and leaves stdout open
+
+
+@contextmanager
+def _stdin() -> Iterator[TextIO]:
+    file = TextIOWrapper(sys.stdin.buffer, encoding="utf-8", newline="\n")
+    try:
+        yield file
+    finally:
+        file.detach()
+
+
+_INTERRUPTED = 130
+
+
+@guarded
+def migrate(
+    from_url: Annotated[
+        str, typer.Argument(metavar="FROM_URL", help="The source store. It is only read.")
+    ],
+    to_url: Annotated[
+        str,
+        typer.Argument(
+            metavar="TO_URL", help="The target store: empty, or as an interrupted run left it."
+        ),
+    ],
+    namespace: Annotated[
+        str,
+        typer.Option(
+            "--namespace",
+            metavar="NAME",
+            envvar="AGENT_MEMORY_NAMESPACE",
+            help="The namespace to move. It has the same name in both stores.",
+        ),
+    ] = "default",
+    encryption: Annotated[
+        str | None,
+        typer.Option(
+            "--encryption",
+            metavar="VARIABLE",
+            envvar="AGENT_MEMORY_ENCRYPTION",
+            help="The environment variable with the keys of an encrypted deployment.",
+        ),
+    ] = None,
+) -> None:
+    """Copy all sessions, facts and vectors to another database, and verify checksums.
+
+    Run it again to continue an interrupted run. Neither store may be used meanwhile.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from agent_memory.cli.view import grid
+    from agent_memory.engine.transfer.migration.migrate import migrate as moved
+
+    verified = keys = None
+    if encryption:
+        from agent_memory.stores.encrypted.keys import Keys
+
+        keys = Keys.from_environment(encryption)
+    moving = moved(from_url, to_url, namespace=namespace, keys=keys)
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    )  # fmt: skip
+    try:
+        with closing(moving), Progress(*columns, console=err(), transient=True) as progress:
+            tasks = {}
+            for step in moving:
+                if step.what not in tasks:
+                    tasks[step.what] = progress.add_task(step.what, total=None)
+                progress.update(tasks[step.what], completed=step.done, total=step.total)
+                verified = step.verified
+    except KeyboardInterrupt:
+        err().print("Stopped. Run the same command to continue.", style="yellow")
+        raise typer.Exit(_INTERRUPTED) from None
+    assert verified is not None, "the last step has the verified counts"
+    table = grid("", "moved", "checksums", right=("moved",))
+    for what in ("sessions", "messages", "facts", "vectors"):
+        table.add_row(what, str(getattr(verified, what)), "equal")
+    out().print(table)
+    told = f"{without_password(to_url)} now has all data of {without_password(from_url)}."
+    out().print(told, markup=False, soft_wrap=True)

@@ -1,0 +1,289 @@
+"""Clearing of old tool results: a window shows stubs in their place. Pure.
+
+The log is not changed. The decision depends on the window alone. Its messages are counted in
+order, and each time they pass the limit, all old results become stubs. If that frees too little,
+old steps (a call with its results) are merged into one. Between two clearings the prefix of the
+context is stable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import is_
+
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry
+from agent_memory.core.shapes import role_of, shape_of
+from agent_memory.core.shortening import format_in
+from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.tools import READ_MESSAGE
+from agent_memory.core.transcript import told
+from agent_memory.core.window import units
+
+_KEEP, _AT_LEAST = 5, 10
+"""Default share of the limit: one part in so many."""
+_CHARS = 80
+_CLEARED = "cleared"
+_IS_ERROR = re.compile(
+    r"\W*(\w*error|\w*exception|traceback|fatal|panic|failed|failure)\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """Settings of the clearing.
+
+    Attributes:
+        keep_tokens: Tokens of the newest results and their calls that stay whole; None for a fifth
+            of the limit.
+        at_least: Tokens below which nothing is cleared; None for a tenth of the limit.
+    """
+
+    keep_tokens: int | None = None
+    at_least: int | None = None
+
+    def clear(
+        self,
+        entries: Sequence[Entry],
+        limit: int,
+        counter: TokenCounter,
+        pinned: frozenset[int] = frozenset(),
+        before: Cleared | None = None,
+    ) -> Cleared:
+        """Return the window as it is shown, with stubs in place of old tool results.
+
+        The newest result stays whole. A result also stays whole until a message of the assistant
+        follows it, and if it begins like an error. A message larger than half of the limit counts
+        as half, because contexts shorten it.
+
+        Args:
+            entries: The window.
+            limit: Tokens that the window may take.
+            counter: Counts tokens.
+            pinned: The seqs that stay whole.
+            before: The window as it was last shown. Clearing continues from it.
+        """
+        cleared = Cleared(entries, counter, pinned, before)
+        cleared._advance(
+            limit,
+            limit // _KEEP if self.keep_tokens is None else self.keep_tokens,
+            limit // _AT_LEAST if self.at_least is None else self.at_least,
+        )
+        return cleared
+
+
+class Cleared:
+    """A window in its original order, and the entries that are shown for it."""
+
+    def __init__(
+        self,
+        window: Sequence[Entry],
+        counter: TokenCounter,
+        pinned: frozenset[int],
+        before: Cleared | None,
+    ) -> None:
+        self._window, self._counter, self._pinned = window, counter, pinned
+        last = before if before is not None and before._is_prefix_of(window, pinned) else None
+        # None marks a place that another entry stands for.
+        self._shown: list[Entry | None] = last._shown.copy() if last else []
+        self._costs: list[int] = last._costs.copy() if last else []
+        self._tokens: int = last._tokens if last else 0
+        # Places of the assistant's newest message, of the results, and of the notes among them.
+        self._read: int = last._read if last else 0
+        self._results: list[int] = last._results.copy() if last else []
+        self._notes: frozenset[int] = last._notes if last else frozenset()
+        self._cache: dict[int, Entry | None] = last._cache if last else {}
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Return the entries that are shown."""
+        return [entry for entry in self._shown if entry is not None]
+
+    def _is_prefix_of(self, window: Sequence[Entry], pinned: frozenset[int]) -> bool:
+        was = self._window
+        return self._pinned == pinned and len(was) <= len(window) and all(map(is_, was, window))
+
+    @cached_property
+    def _steps(self) -> list[list[int]]:
+        """Return the places of each step, the call first, then its results."""
+        places = {entry.seq: place for place, entry in enumerate(self._window)}
+        steps = [[places[entry.seq] for entry in unit] for unit in units(self._window)]
+        return [step for step in steps if len(step) > 1]
+
+    @cached_property
+    def _calls(self) -> dict[int, int]:
+        """Map the place of each step's first result to the place of its call."""
+        return {step[1]: step[0] for step in self._steps}
+
+    def _advance(self, limit: int, keep: int, least: int) -> None:
+        """Add the new messages, and clear whenever they pass the limit."""
+        for place in range(len(self._shown), len(self._window)):
+            self._add(place, limit // 2)
+            if self._tokens > limit:
+                old = self._old_places(keep)
+                for shorter in (self._stubs, self._joined):
+                    if self._tokens > limit:
+                        self._change(shorter(old), least)
+
+    def _add(self, place: int, most: int) -> None:
+        entry = self._window[place]
+        self._shown.append(entry)
+        self._costs.append(min(entry.counted, most))
+        self._tokens += self._costs[place]
+        role = role_of(entry.message)
+        if role == "assistant":
+            self._read = place
+        elif _is_clearable(entry):
+            self._results.append(place)
+
+    def _old_places(self, keep: int) -> list[int]:
+        """Return the places of clearable results beyond the newest `keep` tokens."""
+        places: list[int] = []
+        for place in reversed(self._results):
+            keep -= self._costs[place]
+            if (call := self._calls.get(place)) is not None:
+                keep -= self._costs[call]
+            is_old = keep < 0 and place < self._read and place != self._results[-1]
+            if is_old and self._window[place].seq not in self._pinned:
+                places.append(place)
+        return places
+
+    def _stubs(self, old: Sequence[int]) -> dict[int, Entry | None]:
+        """Return the stubs that are shorter than the results they replace."""
+        whole = [place for place in old if self._shown[place] is self._window[place]]
+        new = [place for place in whole if place not in self._cache]
+        self._cache = {
+            **self._cache,
+            **dict.fromkeys(new),
+            **_stubs_of(self._window, new, self._counter),
+        }
+        return {place: stub for place in whole if (stub := self._cache[place])}
+
+    def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
+        """Merge all old steps into the shortest one, which gets a note. Text beside the calls
+        stays.
+        """
+        there = set(old) - self._notes
+        steps = [
+            (call, results)
+            for call, *results in self._steps
+            if there.issuperset(results) and self._window[call].seq not in self._pinned
+        ]
+        if len(steps) < 2:
+            return {}
+        stays = min(steps, key=lambda step: len(step[1]))
+        changes: dict[int, Entry | None] = {}
+        for step in steps:
+            if step is not stays:
+                changes |= {step[0]: self._words(step[0]), **dict.fromkeys(step[1])}
+        last, results = stays[1][-1], [place for _, results in steps for place in results]
+        return {**changes, last: _note(self._window, results, last, self._counter)}
+
+    def _words(self, place: int) -> Entry | None:
+        """Return the text beside a call, without the call."""
+        call = self._window[place]
+        text = call.message.text() if shape_of(call.message).speaks else ""
+        return _standing_for(call, text, self._counter) if text else None
+
+    def _change(self, changes: Mapping[int, Entry | None], least: int) -> None:
+        """Apply changes if they free at least `least` tokens."""
+        costs = {place: entry.tokens if entry else 0 for place, entry in changes.items()}
+        freed = sum(self._costs[place] - cost for place, cost in costs.items())
+        if not changes or freed < least:
+            return
+        for place, entry in changes.items():
+            self._shown[place], self._costs[place] = entry, costs[place]
+        self._tokens -= freed
+        gone = {place for place, entry in changes.items() if entry is None}
+        self._results = [place for place in self._results if place not in gone]
+        if gone:
+            self._notes |= changes.keys() - gone
+
+
+def is_stub(entry: Entry) -> bool:
+    """Return whether an entry is a stub."""
+    return entry.message.metadata.get("kind") == _CLEARED
+
+
+def with_stubs(entries: Sequence[Entry], counter: TokenCounter) -> list[Entry]:
+    """Replace all tool results by stubs, except errors and short results."""
+    results = [place for place, entry in enumerate(entries) if _is_clearable(entry)]
+    stubs = _stubs_of(entries, results, counter)
+    return [stubs.get(place, entry) for place, entry in enumerate(entries)]
+
+
+def _stubs_of(
+    entries: Sequence[Entry], results: Sequence[int], counter: TokenCounter
+) -> dict[int, Entry]:
+    """Return the stubs that are shorter than the results they replace."""
+    stubs = {place: _stub_of(entries, place, counter) for place in results}
+    return {place: stub for place, stub in stubs.items() if stub.tokens < entries[place].tokens}
+
+
+def _stub_of(entries: Sequence[Entry], place: int, counter: TokenCounter) -> Entry:
+    """Return the stub of a tool result: tool, arguments, size, first line and `seq`."""
+    entry = entries[place]
+    tool, arguments = _call_of(entries, place)
+    first = next(filter(None, map(str.strip, told(entry.message).splitlines())), "")
+    text = (
+        f"[Old result of {tool}{arguments}, {entry.tokens:,} tokens: {_clipped(first)} "
+        f"- {READ_MESSAGE}(seq={entry.seq}) returns it in full]"
+    )
+    return _standing_for(entry, text, counter)
+
+
+def _note(
+    entries: Sequence[Entry], results: Sequence[int], place: int, counter: TokenCounter
+) -> Entry:
+    """Replace the result at `place` by a note that lists the seqs of several results by tool."""
+    tools: dict[str, list[str]] = {}
+    for result in results:
+        tools.setdefault(_call_of(entries, result)[0], []).append(str(entries[result].seq))
+    listed = "; ".join(f"{tool} {', '.join(seqs)}" for tool, seqs in tools.items())
+    text = (
+        f"[Old results of {len(results)} calls, by seq: {listed} "
+        f"- {READ_MESSAGE}(seq={entries[results[0]].seq}) returns the first in full]"
+    )
+    return _standing_for(entries[place], text, counter)
+
+
+def _standing_for(entry: Entry, text: str, counter: TokenCounter) -> Entry:
+    view = entry.message.to_openai() or {}
+    ids = {key: view[key] for key in ("tool_call_id", "name") if view.get(key) is not None}
+    message = Message(
+        role=view["role"],
+        content=text,
+        created_at=entry.message.created_at,
+        metadata={**entry.message.metadata, "kind": _CLEARED},
+        **ids,
+        **format_in(entry.message),
+    )
+    return replace(entry, message=message, tokens=counter.message(message))
+
+
+def _is_clearable(entry: Entry) -> bool:
+    """Return whether the entry is one tool result and not an error."""
+    if role_of(entry.message) not in ("tool", "function"):
+        return False
+    return len(entry.message.views()) == 1 and not _IS_ERROR.match(entry.message.text()[:200])
+
+
+def _call_of(entries: Sequence[Entry], place: int) -> tuple[str, str]:
+    """Return the tool that a result answers, and the start of its arguments in brackets."""
+    view = entries[place].message.to_openai() or {}
+    for before in range(place - 1, -1, -1):
+        for view_before in entries[before].message.views():
+            for call in view_before.get("tool_calls") or ():
+                if isinstance(call, dict) and call.get("id") == view.get("tool_call_id"):
+                    function = call.get("function")
+                    if isinstance(function, dict):
+                        arguments = _clipped(str(function.get("arguments") or ""))
+                        return str(function.get("name")), f"({arguments})"
+    return str(view.get("name") or "a tool"), ""
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _CHARS else f"{text[:_CHARS]}..."

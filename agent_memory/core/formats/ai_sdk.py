@@ -1,0 +1,112 @@
+"""Messages of the AI SDK (Vercel): `ModelMessage` and `UIMessage`. Pure.
+
+A `UIMessage` holds a call together with its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent_memory.core.formats.chat import role_in
+from agent_memory.core.formats.parts import (
+    Json,
+    answer_of,
+    call_of,
+    data_url,
+    dicts,
+    dumped,
+    joined,
+    mapping,
+    mark_of,
+    media_part,
+    said_by,
+    says,
+    text_part,
+)
+
+_OWN = ("tool-call", "tool-result", "tool-approval-request", "tool-approval-response")
+_UNSAID = ("reasoning", "step-start", "source-url", "source-document", *_OWN[2:])
+"""Parts that no chat shows."""
+
+
+def recognises(value: Mapping[str, Any]) -> bool:
+    """Return whether a value is a message with a role, and parts that have types."""
+    if not isinstance(value.get("role"), str):
+        return False
+    parts = value.get("parts")
+    if isinstance(parts, list):
+        return all(isinstance(part, dict) and "type" in part for part in parts)
+    return any(map(_is_own, dicts(value.get("content"))))
+
+
+def to_chat(raw: Mapping[str, Any]) -> list[Json]:
+    """Return the chat messages of a message: for each step its text and calls, then the results."""
+    role = role_in(str(raw.get("role")))
+    views: list[Json] = []
+    texts: list[Json] = []
+    calls: list[Json] = []
+    answers: list[Json] = []
+    for part in dicts(raw.get("parts", raw.get("content"))):
+        shown = list(_said(part))
+        if answers and (shown or part.get("type") == "step-start"):
+            views += [*said_by(role, texts, calls), *answers]
+            texts, calls, answers = [], [], []
+        texts += shown
+        tool = _tool(part)
+        if tool is not None:
+            call_id, name = tool.get("toolCallId"), tool["toolName"]
+            if part["type"] != "tool-result":
+                calls.append(call_of(call_id, name, tool.get("input", tool.get("args"))))
+            if (output := _output(tool)) is not None:
+                answers.append(answer_of(call_id, output, name))
+    return [*views, *said_by(role, texts, calls), *answers]
+
+
+def _is_own(part: Json) -> bool:
+    kind = part.get("type")
+    is_media = kind in ("image", "file") and ("mediaType" in part or "image" in part)
+    return kind in _OWN or is_media
+
+
+def _tool(part: Json) -> Json | None:
+    """Return a call, a result, or both, with the tool's name; None for another part."""
+    kind = str(part.get("type"))
+    if kind == "tool-invocation":  # of version 4
+        part = dict(mapping(part.get("toolInvocation")))
+    elif kind.startswith("tool-") and "state" in part:
+        part = {"toolName": kind.removeprefix("tool-"), **part}
+    elif kind not in (*_OWN[:2], "dynamic-tool"):
+        return None
+    return {"toolName": "tool", **part}
+
+
+def _output(tool: Json) -> Any:
+    """Return the result of a call as text, or as parts if it has pictures; None while it runs."""
+    if tool.get("state") in ("output-error", "output-denied"):
+        return str(tool.get("errorText") or "[denied]")
+    output = tool.get("output", tool.get("result"))
+    if "state" in tool or output is None:
+        return None if output is None else dumped(output)
+    kind, value = mapping(output).get("type"), mapping(output).get("value")
+    if kind == "content" and isinstance(value, list):
+        return joined([one for part in dicts(value) for one in _said(part)])
+    if kind == "execution-denied":
+        return str(mapping(output).get("reason") or "[denied]")
+    return dumped(value if isinstance(kind, str) and "value" in output else output)
+
+
+def _said(part: Json) -> Iterator[Json]:
+    kind = str(part.get("type"))
+    if kind == "text":
+        if says(part.get("text")):
+            yield text_part(part["text"])
+    elif kind in ("image", "file", "media") or kind.startswith(("image-", "file-")):
+        data = part.get("image", part.get("data", part.get("url")))
+        media = str(part.get("mediaType") or ("image/png" if kind.startswith("image") else ""))
+        url = str(data or "")
+        if not url.startswith(("http://", "https://", "data:")):
+            url = data_url(media, data)
+        yield media_part(url, media, part.get("filename"))
+    elif kind not in _UNSAID and _tool(part) is None and not kind.startswith("data-"):
+        yield text_part(mark_of(part))

@@ -1,0 +1,113 @@
+"""Messages of OpenAI's Chat Completions API, the neutral form. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from operator import is_
+from typing import Any
+
+from agent_memory.core.formats.parts import (
+    Json,
+    is_text,
+    mark_of,
+    openai_takes,
+    parts_of,
+    says,
+    text_of,
+    text_part,
+    tool_name,
+)
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+_ALIASES = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant"}
+_ALIASES |= {"chatbot": "assistant"}
+_NO_NAME = re.compile(r"[\s<|\\/>]+")
+_MOST_NAME = 64
+
+
+def role_in(role: str) -> str:
+    """Return the standard name of a role that has another name or capitals."""
+    lower = role.lower()
+    return _ALIASES.get(lower, lower)
+
+
+def to_chat(raw: Mapping[str, Any]) -> list[Json]:
+    """Return the message itself; nothing if it is empty."""
+    return [dict(raw)] if says_something(raw) else []
+
+
+def says_something(view: Mapping[str, Any]) -> bool:
+    """Return whether a chat message holds text, parts, a refusal, calls, or a call's result."""
+    content = view.get("content")
+    if says(content) if isinstance(content, str) else content and any(parts_of(content)):
+        return True
+    return bool(
+        says(view.get("refusal"))
+        or view.get("role") in ("tool", "function")
+        or view.get("tool_calls")
+        or view.get("function_call")
+    )
+
+
+def with_refusal(view: Json) -> Json:
+    """Move the refusal of a chat message into its content, as other providers take it."""
+    refusal, content = view.get("refusal"), view.get("content")
+    if not says(refusal):
+        return view
+    rest = {key: value for key, value in view.items() if key != "refusal"}
+    parts = list(parts_of(content))
+    return {**rest, "content": [*parts, text_part(str(refusal))] if parts else refusal}
+
+
+def from_chat(view: Mapping[str, Any]) -> list[Json]:
+    """Return the message as the API accepts it.
+
+    Empty parts, and parts that its role cannot have, are left out.
+    """
+    role, content, name = view.get("role"), view.get("content"), view.get("name")
+    fixed: Json = {}
+    if isinstance(content, list):
+        parts = list(parts_of(content))
+        if not parts or len(parts) != len(content) or not all(map(is_, parts, content)):
+            fixed["content"] = parts or ("" if role in ("tool", "function") else None)
+    elif content is None and role in ("tool", "function"):
+        fixed["content"] = ""
+    if isinstance(name, str) and (_NO_NAME.search(name) or len(name) > _MOST_NAME or not name):
+        fixed["name"] = _NO_NAME.sub("_", name)[:_MOST_NAME] or "_"
+    if view.get("tool_calls") == []:  # the API refuses an empty list
+        view = {key: one for key, one in view.items() if key != "tool_calls"}
+    return [{**view, **fixed}] if fixed else [view]  # type: ignore[list-item]
+
+
+def converted(view: Mapping[str, Any]) -> Json:
+    """Convert a view of another format's message to what the API accepts.
+
+    Parts that it does not accept, or accepts only from a user, become text. Tool names are made
+    valid.
+    """
+    converted_view, content = dict(view), view.get("content")
+    if isinstance(content, list) and not all(map(is_text, content)):
+        is_users = view.get("role") == "user"
+        converted_view["content"] = (
+            [*map(_taken, parts_of(content))] if is_users else text_of(content)
+        )
+    if view.get("tool_calls"):
+        converted_view["tool_calls"] = [_named(call) for call in view["tool_calls"]]
+    if isinstance(name := view.get("name"), str) and view.get("role") == "tool":
+        converted_view["name"] = tool_name(name)
+    return converted_view
+
+
+def _taken(part: Any) -> Any:
+    if is_text(part) or (isinstance(part, dict) and openai_takes(part)):
+        return part
+    return text_part(mark_of(part))
+
+
+def _named(call: Json) -> Json:
+    function = call.get("function")
+    if not isinstance(function, dict):
+        return call
+    return {**call, "function": {**function, "name": tool_name(function.get("name"))}}

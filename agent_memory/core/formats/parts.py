@@ -1,0 +1,238 @@
+"""Parts of chat messages that all formats share: texts, pictures, files, calls. Pure.
+
+The neutral form of a message is OpenAI's chat: a role, content (text or parts), tool calls, or the
+result of a call.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import is_
+from typing import Any
+
+from agent_memory.core.formats.exact import base64_of
+from agent_memory.core.text import escape
+
+Json = dict[str, Any]
+Chat = Sequence[Json]
+
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
+_MOST_NAME = 64
+NO_OUTPUT = "[no output]"
+"""The text of an empty tool result, for providers that refuse an empty one."""
+
+IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, or an empty mapping."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def dicts(value: object) -> list[Json]:
+    """Return the dicts of a list; an empty list for any other value."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def says(text: object) -> bool:
+    """Return whether a value is a text with more than white space."""
+    return isinstance(text, str) and bool(text) and not text.isspace()
+
+
+def text_part(text: str) -> Json:
+    """Return a part that holds a text."""
+    return {"type": "text", "text": text}
+
+
+def media_part(url: str, kind: str = "", name: object = None) -> Json:
+    """Return a part that holds a picture or a file, by its URL or as data."""
+    if kind.startswith("image"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    filename = {"filename": name} if isinstance(name, str) and name else {}
+    return {"type": "file", "file": {"file_data": url, **filename}}
+
+
+def data_url(kind: object, data: object) -> str:
+    """Return data as a URL. Bytes are encoded in base64."""
+    return f"data:{kind or 'application/octet-stream'};base64,{base64_of(data)}"
+
+
+def data_in(url: object) -> tuple[str, str] | None:
+    """Return the media type and the base64 data of a data URL; None for any other URL."""
+    head, comma, data = str(url or "").partition(";base64,")
+    return (head.removeprefix("data:"), data) if comma and head.startswith("data:") else None
+
+
+def bytes_of(data: str) -> bytes:
+    """Decode base64. A text that is not base64 is encoded as UTF-8."""
+    try:
+        return b64decode(data)
+    except ValueError:
+        return data.encode()
+
+
+def decoded(data: str) -> str:
+    """Return the text that is encoded in base64."""
+    return bytes_of(data).decode("utf-8", "replace")
+
+
+def joined(parts: Sequence[Json]) -> Any:
+    """Return the content of parts: one text if all of them are texts, or a list."""
+    if all(part["type"] == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return list(parts)
+
+
+def parts_of(content: object) -> Iterator[Any]:
+    """Yield the parts of a chat message's content that are not empty."""
+    for part in [content] if isinstance(content, str) else content or ():  # type: ignore[attr-defined]
+        if isinstance(part, str):
+            if says(part):
+                yield text_part(part)
+        elif not (isinstance(part, dict) and is_blank(part)):
+            yield part
+
+
+def is_blank(part: Mapping[str, Any]) -> bool:
+    """Return whether a part is an empty text."""
+    return part.get("type") == "text" and not says(part.get("text"))
+
+
+def cleaned(parts: list[Any], clean: Callable[[Any], Any]) -> list[Any]:
+    """Apply `clean` to parts, and drop those for which it returns None.
+
+    If nothing changed, the same list is returned.
+    """
+    results = [cleaned_part for part in parts if (cleaned_part := clean(part)) is not None]
+    return parts if len(results) == len(parts) and all(map(is_, results, parts)) else results
+
+
+def is_text(part: object) -> bool:
+    """Return whether a part is a text."""
+    return isinstance(part, dict) and part.get("type") == "text"
+
+
+def text_of(content: object) -> str:
+    """Return content as text. Other parts become marks."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(map(mark_of, parts_of(content)))
+
+
+def mark_of(part: object) -> str:
+    """Return a part as text. A part without text becomes a mark with its name."""
+    if not isinstance(part, dict):
+        return str(part)
+    if isinstance(part.get("text"), str):
+        return str(part["text"])
+    kind = str(part.get("type") or "part")
+    if isinstance(part.get(kind), str):
+        return str(part[kind])
+    kind = kind.removeprefix("input_").removesuffix("_url")
+    file = mapping(part.get("file"))
+    name = file.get("filename") or part.get("filename") or part.get("name")
+    if name is None and (link := link_of(part)).startswith(("http:", "https:")):
+        name = link
+    return f"[{kind} {name}]" if name else f"[{kind}]"
+
+
+def link_of(part: Mapping[str, Any]) -> str:
+    """Return the URL of a picture or a file; an empty text if it has none."""
+    image, file = part.get("image_url"), mapping(part.get("file"))
+    url = image if isinstance(image, str) else mapping(image).get("url") or file.get("file_data")
+    return url if isinstance(url, str) else ""
+
+
+def openai_takes(part: Mapping[str, Any], *, links: bool = False) -> bool:
+    """Return whether OpenAI accepts a picture, a file or a sound from a user.
+
+    Args:
+        part: The part of a chat message.
+        links: Whether a file may be a link.
+    """
+    url, kind = link_of(part), part.get("type")
+    data = data_in(url)
+    is_link = url.startswith(("http://", "https://"))
+    if kind == "image_url":
+        return is_link if data is None else data[0] in IMAGES
+    if kind == "file":
+        if data is not None:
+            return not data[0].startswith(("video/", "audio/"))
+        return (is_link and links) or (not url and bool(mapping(part.get("file")).get("file_id")))
+    return kind == "input_audio" and isinstance(part.get("input_audio"), dict)
+
+
+def tool_name(name: object, other: re.Pattern[str] = _NO_NAME) -> str:
+    """Return a tool name that every provider accepts.
+
+    Args:
+        name: The original name.
+        other: Matches characters that the name must not have.
+    """
+    return other.sub("_", name)[:_MOST_NAME] if isinstance(name, str) and name else "tool"
+
+
+def call_of(call_id: object, name: object, arguments: object) -> Json:
+    """Return a tool call."""
+    if not isinstance(arguments, str):
+        arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
+    function = {"name": name or "tool", "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def calls_of(view: Mapping[str, Any]) -> list[Json]:
+    """Return the calls of a chat message, including a legacy function call."""
+    calls = dicts(view.get("tool_calls"))
+    if isinstance(function := view.get("function_call"), Mapping):
+        calls.append({"id": None, "type": "function", "function": function})
+    return calls
+
+
+def asked_of(call: Mapping[str, Any], other: re.Pattern[str] = _NO_NAME) -> tuple[Any, str, Json]:
+    """Return id, tool and arguments of a call.
+
+    Arguments that are not a JSON object become one with a single field.
+
+    Args:
+        call: The call.
+        other: Matches characters that the tool name must not have.
+    """
+    function = mapping(call.get("function"))
+    arguments = function.get("arguments")
+    if not function and (custom := mapping(call.get("custom"))):
+        function, arguments = custom, custom.get("input")
+    name = tool_name(function.get("name") or call.get("name"), other)
+    if isinstance(arguments, Mapping):
+        return call.get("id"), name, dict(arguments)
+    try:
+        value = json.loads(arguments or "{}")
+    except (TypeError, ValueError):
+        value = None
+    return call.get("id"), name, value if isinstance(value, dict) else {"arguments": arguments}
+
+
+def answer_of(call_id: object, content: Any, name: object = None) -> Json:
+    """Return the result of a call."""
+    view: Json = {"role": "tool", "tool_call_id": call_id, "content": content}
+    return {**view, "name": name} if isinstance(name, str) and name else view
+
+
+def said_by(role: str, parts: Sequence[Json], calls: Sequence[Json] = ()) -> list[Json]:
+    """Return a chat message of parts and calls; nothing without either."""
+    if not (parts or calls):
+        return []
+    view: Json = {"role": role, "content": joined(parts) or None}
+    return [{**view, "tool_calls": list(calls)} if calls else view]
+
+
+def summary_element(text: str) -> str:
+    """Return a summary in its element."""
+    return f"<summary>\n{escape(text)}\n</summary>"
+
+
+def dumped(value: object) -> str:
+    """Return a text unchanged, and any other value as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

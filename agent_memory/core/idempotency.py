@@ -1,0 +1,329 @@
+"""Idempotency keys and versions: a retry stores nothing twice, a stale write is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import NamedTuple
+
+from agent_memory.core.limits import MOST, quoted
+from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.records import Draft, Entry, Head
+from agent_memory.errors import Conflict, InvalidInput, VersionConflict
+
+_DIGITS = 32
+
+
+def version_of(*parts: object) -> str:
+    """Return the version of a value: a digest of its content."""
+    return sha256(compact_json(parts).encode()).hexdigest()[:_DIGITS]
+
+
+def check_version(expected: str | None, version: str | None) -> None:
+    """Refuse a write that is based on another version than the stored one.
+
+    Args:
+        expected: The version that the writer has read; None to skip the check.
+        version: The stored version; None if nothing is stored.
+
+    Raises:
+        VersionConflict: The versions differ.
+    """
+    if expected is not None and expected != version:
+        raise VersionConflict(
+            "It was changed, or deleted, since it was read. Nothing was changed; read it again, "
+            "and decide anew."
+        )
+
+
+_NAME_DIGITS = 40
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+# ASCII, because lone surrogates can then be encoded; sorted, because the order of keys is
+# irrelevant.
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class WriteKey:
+    """An idempotency key of a write.
+
+    Attributes:
+        name: A digest of the key.
+        digest: A digest of the content written under the key, as it is to be stored.
+        told: The name of the key in error messages.
+        matches: Returns whether a stored digest is of the same content. It is needed with
+            encryption, where each digest of the same content differs.
+    """
+
+    name: str
+    digest: str
+    told: str
+    matches: Callable[[str], bool] | None = None
+
+    def is_of(self, digest: str) -> bool:
+        """Return whether a stored digest is of the same content."""
+        return self.digest == digest if self.matches is None else self.matches(digest)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptKey:
+    """An idempotency key as a store holds it.
+
+    Attributes:
+        name: A digest of the key.
+        digest: A digest of the content written under the key.
+        seq: Seq of the first message that was written under the key.
+        end: The log's end after the append.
+        total: The log's running total after the append.
+        at: The time of the append (UTC).
+    """
+
+    name: str
+    digest: str
+    seq: int
+    end: int
+    total: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """The idempotency keys and conditions of an append.
+
+    Attributes:
+        key: The key of the whole append.
+        ids: The key of each draft, None for a draft without one; empty if no draft has one.
+        expected_end: The seq at which the log must end.
+        at: The time to store with the keys.
+        since: Keys that were stored before this time are ignored; None for no limit.
+    """
+
+    key: WriteKey | None = None
+    ids: Sequence[WriteKey | None] = ()
+    expected_end: int | None = None
+    at: datetime = _NO_TIME
+    since: datetime | None = None
+
+    @property
+    def keys(self) -> list[WriteKey]:
+        """Return all keys."""
+        return [key for key in (self.key, *self.ids) if key is not None]
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the keys without duplicates."""
+        return list(dict.fromkeys(key.name for key in self.keys))
+
+    def with_keys(self, change: Callable[[WriteKey], WriteKey]) -> Once:
+        """Return the same conditions with other keys."""
+        key = None if self.key is None else change(self.key)
+        ids = tuple(
+            None if key_of_draft is None else change(key_of_draft) for key_of_draft in self.ids
+        )
+        return replace(self, key=key, ids=ids)
+
+    def chosen(self, count: int, end: int, known: Mapping[str, KeptKey]) -> Chosen:
+        """Return the drafts to append to a log that ends at `end`.
+
+        Raises:
+            Conflict: A key was used for other content, or the log has another end.
+        """
+        stored = [known[name] for name in self.names if name in known]
+        valid = {key.name: key for key in stored if self.since is None or key.at >= self.since}
+        for key in self.keys:
+            if key.name in valid and not key.is_of(valid[key.name].digest):
+                raise Conflict(
+                    f"{key.told} was used in this session for other content. Nothing was stored. "
+                    "Give the new content its own key."
+                )
+        if self.key is not None and self.key.name in valid:
+            return Chosen((), valid[self.key.name])
+        first_uses: dict[str, WriteKey] = {}
+        places: list[int] = []
+        for place in range(count):
+            own = self.ids[place] if self.ids else None
+            if own is not None and own.name in first_uses:
+                if own.digest != first_uses[own.name].digest and not own.is_of(
+                    first_uses[own.name].digest
+                ):
+                    raise Conflict(
+                        f"{own.told} appears twice in the list, with different content. Nothing "
+                        "was stored. Give each message its own id."
+                    )
+                continue
+            if own is not None:
+                first_uses[own.name] = own
+                if own.name in valid:
+                    continue
+            places.append(place)
+        newest = max(valid.values(), key=lambda key: key.end, default=None)
+        if self.expected_end is not None and (newest is None or places):
+            check_end(self.expected_end, end)
+        return Chosen(tuple(places), None if places else newest)
+
+    def kept(self, places: Sequence[int], entries: Sequence[Entry], head: Head) -> list[KeptKey]:
+        """Return the keys to store for appended entries, in order of their seqs.
+
+        Args:
+            places: The places of the drafts that were appended.
+            entries: The entries.
+            head: The head after the append.
+        """
+        if not entries:
+            return []
+        keys: list[tuple[WriteKey, int]] = []
+        if self.key is not None:
+            keys.append((self.key, entries[0].seq))
+        for place, entry in zip(places, entries, strict=True):
+            own = self.ids[place] if self.ids else None
+            if own is not None:
+                keys.append((own, entry.seq))
+        return [
+            KeptKey(key.name, key.digest, seq, head.end, head.total, self.at) for key, seq in keys
+        ]
+
+
+class Append(NamedTuple):
+    """One append to a session; see `SessionStore.append`.
+
+    Attributes:
+        session_id: The session.
+        drafts: The messages to append.
+        user_id: The owner.
+        once: The idempotency keys and conditions; None for none.
+        own: Whether to refuse an existing session without an owner, instead of assigning it to the
+            user.
+        within: The seconds until the session is due, at the latest.
+    """
+
+    session_id: str
+    drafts: Sequence[Draft]
+    user_id: str | None = None
+    once: Once | None = None
+    own: bool = False
+    within: float = 0.0
+
+
+class Chosen(NamedTuple):
+    """The part of an append that remains to be done.
+
+    Attributes:
+        places: The places of the drafts to append.
+        before: The newest stored key, if all drafts were appended before.
+    """
+
+    places: tuple[int, ...]
+    before: KeptKey | None
+
+
+class Appended(NamedTuple):
+    """The result of an append with keys or conditions.
+
+    Attributes:
+        head: The stored head.
+        places: The places of the drafts that were appended.
+        before: The newest stored key, if all drafts were appended before.
+    """
+
+    head: Head
+    places: tuple[int, ...]
+    before: KeptKey | None = None
+
+
+def key_of(key: WriteKey | str, messages: Sequence[Message]) -> WriteKey:
+    """Return the key of a whole append.
+
+    Raises:
+        InvalidInput: The key is not a text, or is blank.
+    """
+    if isinstance(key, WriteKey):
+        return key
+    if not isinstance(key, str) or not key.strip():
+        raise InvalidInput(
+            f"key is {quoted(key)}. Give a text that is unique to this write, such as a UUID."
+        )
+    return WriteKey(_name("key", key), digest_of(messages), f"The key {quoted(key)}")
+
+
+def key_of_message(message: Message) -> WriteKey | None:
+    """Return the key of a message with an `id`: a text that is not blank, or a number."""
+    value = (message.model_extra or {}).get("id")
+    if type(value) not in (str, int) or not str(value).strip():
+        return None
+    return WriteKey(
+        _name("id", str(value)), digest_of([message]), f"The message id {quoted(value)}"
+    )
+
+
+def key_of_import(source_id: str, message: Message) -> WriteKey:
+    """Return the key of an imported message, from its id at the source."""
+    return WriteKey(
+        _name("import", source_id),
+        digest_of([message]),
+        f"The imported message {quoted(source_id)}",
+    )
+
+
+def check_end(expected_end: object, end: int | None = None) -> None:
+    """Validate `expected_end`, and compare it with the log's end.
+
+    Args:
+        expected_end: The expected end of the log.
+        end: The actual end; None to skip the comparison.
+
+    Raises:
+        InvalidInput: `expected_end` is not a whole number from 0 on.
+        Conflict: The log has another end.
+    """
+    if type(expected_end) is not int or not 0 <= expected_end <= MOST:
+        raise InvalidInput(
+            f"expected_end is {quoted(expected_end)}. Give the `end` of your head, or 0 "
+            "for a session without messages."
+        )
+    if end is not None and end != expected_end:
+        raise Conflict(
+            f"The log ends at {end}, not at expected_end={expected_end}: another writer "
+            "appended to it. Nothing was stored. Read the new messages, and decide again."
+        )
+
+
+def digest_of(messages: Sequence[Message]) -> str:
+    """Return a digest of messages without `created_at`, which may differ in a retry."""
+    contents = [message.to_dict() for message in messages]
+    for fields in contents:
+        fields.pop("created_at", None)
+    return hashlib.sha256(_canonical(contents).encode()).hexdigest()
+
+
+def in_order(keys: Iterable[KeptKey]) -> list[KeptKey]:
+    """Return keys in order of their seqs."""
+    return sorted(keys, key=lambda key: (key.seq, key.name))
+
+
+def as_it_was(head: Head, key: KeptKey) -> Head:
+    """Return a head with the end and total stored with a key, and nothing beyond them."""
+    end, total = key.end, key.total
+    if head.end <= end:
+        return replace(head, end=end, total=total)
+    summary = head.summary if head.summary is not None and head.summary.upto <= end else None
+    return replace(
+        head,
+        end=end,
+        total=total,
+        expired=min(head.expired, end - 1),
+        start=min(head.start, end),
+        start_total=min(head.start_total, total),
+        pinned=tuple(seq for seq in head.pinned if seq <= end),
+        summary=summary,
+        cursors={name: min(cursor, end) for name, cursor in head.cursors.items()},
+    )
+
+
+def _name(kind: str, value: str) -> str:
+    """Return the stored name of a key. The kind separates keys from message ids."""
+    text = _canonical([kind, value])
+    return hashlib.sha256(text.encode()).hexdigest()[:_NAME_DIGITS]

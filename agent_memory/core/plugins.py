@@ -1,0 +1,149 @@
+"""Strategies and blocks by their `kind`, and duck-typed protocols."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from agent_memory.core.limits import quoted
+from agent_memory.errors import UnknownKind
+
+BUILT_IN: dict[str, dict[str, str]] = {
+    "agent_memory.strategies": {
+        "trim": "agent_memory.strategies.trim:Trim",
+        "summarize": "agent_memory.strategies.summarize:Summarize",
+        "flush_to_ltm": "agent_memory.strategies.flush:FlushToLTM",
+        "clear_tools": "agent_memory.strategies.clear_tools:ClearTools",
+        "chain": "agent_memory.strategies.chain:Chain",
+    },
+    "agent_memory.ltm_blocks": {
+        "static": "agent_memory.ltm_blocks.static:StaticMemory",
+        "extractive": "agent_memory.ltm_blocks.extractive.block:ExtractiveMemory",
+        "vector": "agent_memory.ltm_blocks.vector:VectorMemory",
+        "notes": "agent_memory.ltm_blocks.notes:NoteMemory",
+        "working": "agent_memory.ltm_blocks.working:WorkingMemory",
+        "skills": "agent_memory.ltm_blocks.skills.block:SkillMemory",
+        "spatial": "agent_memory.ltm_blocks.spatial.block:SpatialMemory",
+        "files": "agent_memory.ltm_blocks.files.block:FileMemory",
+    },
+}
+
+
+@cache
+def find_kind(group: str, kind: str) -> type[BaseModel]:
+    """Return the class for a kind.
+
+    Raises:
+        UnknownKind: No package provides the kind.
+    """
+    built_in = BUILT_IN[group]
+    if kind in built_in:
+        module, name = built_in[kind].split(":")
+        kind_class = getattr(import_module(module), name)
+    else:
+        plugins = entry_points(group=group)
+        if kind not in plugins.names:
+            known = ", ".join(sorted({*built_in, *plugins.names}))
+            raise UnknownKind(
+                f"No {quoted(kind)} in {group}. Known kinds: {known}. To add one, register it "
+                f"as an entry point of the group {group!r}."
+            )
+        kind_class = plugins[kind].load()
+    if not (isinstance(kind_class, type) and issubclass(kind_class, BaseModel)):
+        raise UnknownKind(f"The entry point {kind!r} of {group} is not a strategy or block class.")
+    return kind_class
+
+
+@dataclass(frozen=True)
+class ByKind:
+    """Annotates a field that accepts an instance, a kind, or a mapping with a `kind`."""
+
+    group: str
+
+    def __get_pydantic_core_schema__(
+        self, source: type[BaseModel], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(
+            self._build,
+            core_schema.is_instance_schema(source),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda value, info: value.model_dump(mode=info.mode), info_arg=True
+            ),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        classes = [find_kind(self.group, kind) for kind in BUILT_IN[self.group]]
+        others = [cls for cls in classes if cls.__name__ != "Chain"]
+        one_of = [handler(cls.__pydantic_core_schema__) for cls in others]
+        if len(others) < len(
+            classes
+        ):  # a chain holds strategies: its full schema would be infinite
+            member = {"type": "object", "required": ["kind"]}
+            members = {"type": "array", "items": member, "minItems": 1}
+            properties = {"kind": {"const": "chain"}, "members": members}
+            required = ["kind", "members"]
+            one_of.append({"type": "object", "properties": properties, "required": required})
+        return {"oneOf": one_of}
+
+    def _build(self, value: Any) -> Any:
+        if isinstance(value, BaseModel):
+            return value
+        table = value if isinstance(value, dict) else {"kind": value}
+        kind = table.get("kind")
+        if not isinstance(kind, str):
+            known = ", ".join(BUILT_IN[self.group])
+            raise ValueError(f"give an instance, a mapping with a `kind`, or a kind: {known}")
+        return find_kind(self.group, kind)(**table)
+
+
+T = TypeVar("T")
+
+
+_NAMED = 3
+
+
+def offers(value: object, protocol: type) -> bool:
+    """Return whether a value has every public member of a protocol."""
+    return not _missing(value, protocol)
+
+
+@dataclass(frozen=True)
+class Offering:
+    """Annotates a field whose type is a protocol. It accepts any value with the protocol's
+    members.
+    """
+
+    def __get_pydantic_core_schema__(
+        self, source: type, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        def check(value: Any) -> Any:
+            missing = _missing(value, source)
+            if missing:
+                names = ", ".join(f"`{name}`" for name in missing[:_NAMED])
+                more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+                raise PydanticCustomError(
+                    "offers",
+                    "Input should be a {protocol}: it has no {names}",
+                    {"protocol": source.__name__, "names": names + more},
+                )
+            return value
+
+        return core_schema.no_info_plain_validator_function(check)
+
+
+def _missing(value: object, protocol: type) -> list[str]:
+    return [name for name in _members(protocol) if getattr(value, name, None) is None]
+
+
+@cache
+def _members(protocol: type) -> tuple[str, ...]:
+    return tuple(name for name in dir(protocol) if not name.startswith("_"))

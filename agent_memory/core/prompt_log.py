@@ -1,0 +1,375 @@
+"""The prompt log: contexts as sent, their common prefix, and their recognition in input. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from html import unescape
+from typing import Any, TypeAlias
+
+from agent_memory.core.context import BlockInfo, MemoryContext
+from agent_memory.core.formats.exact import as_json
+from agent_memory.core.messages import SYSTEM_ROLES, Message, compact_json
+from agent_memory.core.packing import Shown
+from agent_memory.core.records import Entry, Head, LeftOut, Recall, Summary, empty_head
+from agent_memory.core.window import is_user
+from agent_memory.errors import InvalidMessage
+
+Piece: TypeAlias = tuple[int, int]
+"""A message of a prompt, or its memory element: a key for comparison, and its tokens.
+
+A context has one piece for each message. Pieces are therefore bare tuples.
+"""
+
+
+def pieces(
+    leading: Sequence[tuple[Message, int]],
+    said: Sequence[Entry],
+    recalls: Sequence[Recall],
+    recall_tokens: int,
+    *,
+    leads: bool = False,
+) -> list[Piece]:
+    """Return a context as the pieces of its prompt.
+
+    Args:
+        leading: The messages before the turns, each with its tokens.
+        said: The turns, including the current one.
+        recalls: The recalls, which stand before the newest message of the user.
+        recall_tokens: Tokens of the recalls.
+        leads: Whether recalls stand at the end of the first message instead.
+    """
+    above: list[Piece] = [
+        (hash((one.role, one.content if type(one.content) is str else None)), tokens)
+        for one, tokens in leading
+    ]
+    below: list[Piece] = [
+        (hash((one.seq, tokens := one.tokens, text if type(text) is str else None)), tokens)
+        for one in said
+        for text in (one.message.content,)
+    ]
+    if recalls:
+        memory = hash(tuple([(one.block, str(one)) for one in recalls])), recall_tokens
+        if leads:
+            key, tokens = above[0] if above else (0, 0)
+            return [(hash((key, memory[0])), tokens + recall_tokens), *above[1:], *below]
+        places = [place for place, entry in enumerate(said) if is_user(entry)]
+        below.insert(places[-1] if places else 0, memory)
+    return [*above, *below]
+
+
+def same(before: Sequence[Piece], now: Sequence[Piece]) -> int:
+    """Return the tokens of the common prefix of two prompts."""
+    if now[: len(before)] == before:
+        return sum([tokens for _, tokens in before])
+    tokens_kept = 0
+    for (was, _), (key, tokens) in zip(before, now, strict=False):
+        if was != key:
+            break
+        tokens_kept += tokens
+    return tokens_kept
+
+
+_RECALLS = ("<memory>\n<", "_memory>\n</memory>")
+_SUMMARY = ("<summary>\n", "\n</summary>")
+
+
+def new_of(
+    messages: Sequence[Any], context: MemoryContext | None, asked: Sequence[Message]
+) -> Sequence[Any]:
+    """Return the messages without a leading copy of the context.
+
+    If no message follows the context, the list is stored as it is: a turn that repeats the one
+    before.
+
+    Args:
+        messages: The messages to store.
+        context: The last context of the session in this process.
+        asked: The question of the context, if it is not stored yet.
+
+    Raises:
+        InvalidMessage: The messages hold recalls or a summary of another context.
+    """
+    if context is not None and len(messages) >= len(context.shown) + len(asked) > 0:
+        sent = context.to_messages()
+        if len(messages) > len(sent) and list(messages[: len(sent)]) == sent:
+            return [*asked, *messages[len(sent) :]]
+    for place, message in enumerate(messages):
+        if isinstance(message, Mapping) and _is_of_a_context(message):
+            raise InvalidMessage(
+                f"Message {place} of the list is a part of a context of get(), not a new message. "
+                "Pass the new messages alone: update(session_id, [question, answer])."
+            )
+    return messages
+
+
+def _is_of_a_context(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    if message.get("role") not in SYSTEM_ROLES or not isinstance(content, str):
+        return False
+    return any(
+        content.startswith(begin) and content.endswith(end) for begin, end in (_RECALLS, _SUMMARY)
+    )
+
+
+_LONGEST = 300  # characters of a record that was left out
+_MOST = 10
+_DIGITS = 4
+_ELSEWHERE = 0  # a seq outside every log, for messages of a framework's own window
+
+Fields = dict[str, Any]
+"""Plain JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentContext:
+    """A context that a model was sent, as `AgentMemory.contexts` returns it.
+
+    Attributes:
+        session_id: The session.
+        turn: Seq of the message with which the turn begins.
+        question: The query text of the recalls; empty for none.
+        at: The time of the context (UTC).
+        context: The context, without texts and messages that were deleted since.
+        window: Seqs of the messages that it shows, in order.
+        shortened: Seqs of the messages that it shortens.
+        left_out: Found records that are not in the context, each with the reason and the start of
+            its source messages.
+        cost: The cost in US dollars; None if the price of a model is not known.
+        exact: Whether `messages` equals the sent messages byte by byte. False once a part was
+            changed or deleted.
+        missing: The number of messages and recalls that no longer exist.
+    """
+
+    session_id: str
+    turn: int
+    question: str
+    at: datetime
+    context: MemoryContext
+    window: tuple[int, ...]
+    shortened: tuple[int, ...]
+    left_out: tuple[LeftOut, ...]
+    cost: float | None
+    exact: bool
+    missing: int
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """Return the messages in the form in which they were sent."""
+        return self.context.to_messages()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The stored form of a context.
+
+    Attributes:
+        turn: See `SentContext`.
+        step: The number of messages that the turn had. A model is called once for each round of
+            tools.
+        upto: The last seq of the log that the context depends on.
+        question: The query text of the recalls.
+        fields: All other fields.
+        texts: Texts that are not in the log, by their names in `fields`. Texts of records that can
+            be deleted separately are not included.
+    """
+
+    turn: int
+    step: int
+    upto: int
+    question: str
+    fields: Fields
+    texts: Mapping[str, Text]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text of a context, and the message that it depends on.
+
+    Attributes:
+        text: The text.
+        session_id: The session that the text depends on; empty for the context's own.
+        upto: The last message of that session that the text derives from.
+    """
+
+    text: str
+    session_id: str = ""
+    upto: int = 0
+
+
+def kept_of(
+    context: MemoryContext,
+    shown: Shown,
+    logged: Sequence[Entry],
+    question: str,
+    left_out: Sequence[LeftOut],
+) -> Kept:
+    """Return the stored form of a context.
+
+    Args:
+        context: The context.
+        shown: The messages of the window and the turn that it shows.
+        logged: The window, as it is in the log.
+        question: The query text of the recalls.
+        left_out: Records that are not in the context, each with the reason.
+    """
+    said = {one.seq: one.message for one in logged if one.session_id}
+    newest = next((one.seq for one in reversed(shown.turns) if is_user(one)), 0)
+    turn = shown.drafts[0].seq if shown.drafts else newest
+    above = {_digest(text): Text(text) for text in [one.to_json() for one in shown.leading]}
+    fields: Fields = {
+        "above": list(above),
+        "turns": [_turn(one, said) for one in shown.turns],
+        "asked": [one.to_json() for one in context.asked],
+        "recalls": [_named(one) for one in context.recalls],
+        "left_out": [[_named(one.recall), one.why] for one in left_out[:_MOST]],
+        "blocks": {name: info.kind for name, info in context.blocks.items()},
+        "role": context.memory_role,
+        "format": context.format,
+        "tokens": context.tokens,
+        "max_tokens": context.max_tokens,
+        "kept_tokens": context.kept_tokens,
+        "warnings": list(context.warnings),
+        "cost": context.cost,
+        "print": print_of(context),
+        "cut": sorted(shown.cut),
+    }
+    static = {name for name, info in context.blocks.items() if info.kind == "static"}
+    texts = {
+        name_of(one): _text(one) for one in context.recalls if one.sources or one.block in static
+    }
+    upto = max([turn, *shows(fields)])
+    return Kept(turn, len(context.asked), upto, question, fields, {**above, **texts})
+
+
+def sent_of(
+    session_id: str,
+    turn: int,
+    question: str,
+    at: datetime,
+    fields: Fields,
+    entries: Mapping[int, Entry],
+    text_of: Callable[[str], str | None],
+    said: Callable[[Recall], str],
+) -> SentContext:
+    """Restore a context from its stored form.
+
+    Args:
+        session_id: The session.
+        turn: See `SentContext`.
+        question: The query text of the recalls.
+        at: The time of the context.
+        fields: The stored fields.
+        entries: The log's entries of the messages that the context shows.
+        text_of: Returns the text that is stored under a name of `name_of`; None if there is none.
+        said: Returns the text of the source messages of a recall, if they still exist.
+    """
+    missing = 0
+
+    def recall_of(named: Sequence[Any], text: str | None) -> Recall:
+        _, block, record, score, tokens, time, sources, views, turns = named
+        places = tuple([(name, seq) for name, seq in sources])
+        return Recall(
+            block, record, text or "", score, tokens, time=time, sources=places, views=views,
+            turns=tuple(turns),
+        )  # fmt: skip
+
+    leading = [text_of(one) for one in fields["above"]]
+    messages = [Message.from_json(one, at) for one in leading if one is not None]
+    missing += len(leading) - len(messages)
+    for one in fields["turns"]:
+        seq, text = (one, None) if isinstance(one, int) else one
+        if seq not in entries and seq != _ELSEWHERE:
+            missing += 1
+        else:
+            message = entries[seq].message if text is None else Message.from_json(text, at)
+            messages.append(message)
+    recalls = [recall_of(one, text_of(one[0])) for one in fields["recalls"]]
+    missing += sum(not one.text for one in recalls)
+    left_out = [LeftOut(recall_of(one, None), why) for one, why in fields["left_out"]]
+    left_out = [replace(one, recall=_cut(one.recall, said(one.recall))) for one in left_out]
+    context = MemoryContext(
+        shown=messages,
+        recalls=[one for one in recalls if one.text],
+        tokens=fields["tokens"],
+        max_tokens=fields["max_tokens"],
+        warnings=fields["warnings"],
+        head=_head(session_id, at, messages[: len(leading)]),
+        blocks={name: BlockInfo(kind, None) for name, kind in fields["blocks"].items()},
+        memory_role=fields["role"],
+        format=fields["format"],
+        asked=[Message.from_json(one, at) for one in fields["asked"]],
+        kept_tokens=fields["kept_tokens"],
+    )
+    return SentContext(
+        session_id=session_id,
+        turn=turn,
+        question=question,
+        at=at,
+        context=replace(context, recalls=recalls),
+        window=tuple(shows(fields)),
+        shortened=tuple(fields["cut"]),
+        left_out=tuple(left_out),
+        cost=fields["cost"],
+        exact=print_of(context) == fields["print"],
+        missing=missing,
+    )
+
+
+def shows(fields: Fields) -> list[int]:
+    """Return the seqs of the log's messages that a context shows."""
+    seqs = [turn if isinstance(turn, int) else turn[0] for turn in fields["turns"]]
+    return [seq for seq in seqs if seq != _ELSEWHERE]
+
+
+def name_of(recall: Recall) -> str:
+    """Return the name of a recalled text. Equal texts of the same record have the same name."""
+    return _digest([recall.block, recall.id, recall.text])
+
+
+def print_of(context: MemoryContext) -> str:
+    """Return a digest of the bytes with which a context is sent."""
+    return _digest(as_json(context.to_arguments()))
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(compact_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _named(recall: Recall) -> list[Any]:
+    views = {name: round(value, _DIGITS) for name, value in recall.views.items()}
+    score, sources = round(recall.score, _DIGITS), [list(one) for one in recall.sources]
+    named = name_of(recall), recall.block, recall.id
+    return [*named, score, recall.tokens, recall.told_time, sources, views, list(recall.turns)]
+
+
+def _turn(shown: Entry, said: Mapping[int, Message]) -> int | list[Any]:
+    """Return a message of the window: its seq, and its text if it differs from the log."""
+    if shown.seq not in said:
+        return [_ELSEWHERE, shown.message.to_json()]
+    same = said[shown.seq] == shown.message
+    return shown.seq if same else [shown.seq, shown.message.to_json()]
+
+
+def _text(recall: Recall) -> Text:
+    if not recall.sources:
+        return Text(recall.text)
+    home = recall.sources[0][0]
+    return Text(recall.text, home, max(seq for name, seq in recall.sources if name == home))
+
+
+def _cut(recall: Recall, text: str) -> Recall:
+    return replace(recall, text=text[:_LONGEST])
+
+
+def _head(session_id: str, at: datetime, messages: Sequence[Message]) -> Head | None:
+    """Return a head from which `to_messages()` recognises the summary."""
+    for message in messages:
+        if message.metadata.get("kind") == "summary" and isinstance(message.content, str):
+            text = unescape(
+                message.content.removeprefix("<summary>\n").removesuffix("\n</summary>")
+            )
+            return replace(empty_head(session_id, None, at), summary=Summary(text, 0, 0, ""))
+    return None

@@ -1,0 +1,189 @@
+"""Contexts in a provider's format: its own items unchanged, all others converted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent_memory.core.formats.registry import Format
+from agent_memory.core.messages import STANDING, Message, compact_json
+from agent_memory.core.records import Entry, Head
+from agent_memory.core.render_cache import Recent
+from agent_memory.core.rendering import BEFORE
+from agent_memory.core.shapes import HIDDEN, Shape, role_of, shape_of
+from agent_memory.core.tokens.counter import TokenCounter
+
+_PRICED: Recent[int] = Recent(4_096)
+_INPUT_ROLES = ("user", "system", "developer", "tool")
+"""Roles of a model's input. The model's reasoning does not belong to these messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A window for a provider.
+
+    Attributes:
+        head: The head for these entries.
+        entries: The entries from the newest compaction on, if there is one. The provider's items
+            without a chat form are included.
+        compaction: Seq of that compaction.
+    """
+
+    head: Head | None
+    entries: list[Entry]
+    compaction: int | None = None
+
+
+def native(
+    head: Head | None,
+    entries: Sequence[Entry],
+    form: Format,
+    counter: TokenCounter,
+    *,
+    cut: bool = True,
+) -> Native:
+    """Return a session's window for the provider of a format.
+
+    Args:
+        head: The session's head.
+        entries: The session's window.
+        form: The format.
+        counter: The configured token counter.
+        cut: Whether a compaction may replace the entries before it.
+    """
+    begin, compaction = 0, None
+    name = form.name
+    own = [entry for entry in entries if entry.message.format == name]
+    special = [entry for entry in own if _is_special(shape_of(entry.message))]
+    if not special:
+        return Native(head, [*entries])
+    pairs = _pairs(special, form)
+    seqs = {entry.seq for entry in special}
+    shown: list[Entry] = []
+    pending: list[Entry] = []
+    for entry in entries:
+        if entry.seq not in seqs and not pending:  # the usual case
+            shown.append(entry)
+            continue
+        message = entry.message
+        raw = message.raw or {}
+        shape = shape_of(message)
+        is_own = message.raw is not None and message.format == form.name
+        is_compaction = is_own and shape.compacts
+        is_hidden = is_own and not shape.views and (cut or not is_compaction)
+        if is_hidden and not is_compaction:
+            if not form.items(raw):
+                continue
+            if entry.seq not in pairs:
+                if form.leads(raw) or form.pair(raw) is None:
+                    pending.append(entry)  # it belongs to the item after it
+                else:
+                    del pending[
+                        _led(pending, form) :
+                    ]  # a call without its output, and the items that led to it
+                continue
+        is_output = entry.seq in pairs and pairs[entry.seq][1]
+        is_given = is_output or role_of(message) in _INPUT_ROLES
+        goes_with = is_own and not is_compaction and not is_given
+        if not goes_with:
+            upto = _led(pending, form)
+            shown += [_standing(item, counter) for item in pending[:upto]]
+            del pending[:upto]
+        if is_compaction and cut:
+            begin, compaction = len(shown), entry.seq
+        if is_hidden or (pending and goes_with):
+            before = pending if goes_with else []
+            entry = _standing(entry, counter, pairs.get(entry.seq), before, is_hidden=is_hidden)
+            pending = [] if goes_with else pending
+        shown.append(entry)
+    shown += [_standing(item, counter) for item in pending[: _led(pending, form)]]
+    if compaction is None or head is None:
+        return Native(head, shown)
+    # The whole rest is shown: neither a summary nor a user's message has to come first.
+    return Native(replace(head, start=0, summary=None), shown[begin:], compaction)
+
+
+def _is_special(shape: Shape) -> bool:
+    """Return whether a provider's message has no chat form, or replaces earlier messages."""
+    return not shape.views or shape.compacts
+
+
+def _led(pending: Sequence[Entry], form: Format) -> int:
+    """Count the pending items before the last ones that lead to a missing item."""
+    upto = len(pending)
+    while upto and form.leads(pending[upto - 1].message.raw or {}):
+        upto -= 1
+    return upto
+
+
+def _pairs(special: Sequence[Entry], form: Format) -> dict[int, tuple[str, bool]]:
+    """Map the seqs of calls and outputs without a chat form to their key and whether it is the
+    output.
+    """
+    seqs_by_pair: dict[str, list[int]] = {}
+    for entry in special:
+        if not shape_of(entry.message).views:
+            pair = form.pair(entry.message.raw or {})
+            if pair is not None:
+                seqs_by_pair.setdefault(pair, []).append(entry.seq)
+    complete = {pair: seqs for pair, seqs in seqs_by_pair.items() if len(seqs) == 2}
+    return {seq: (pair, seq == seqs[1]) for pair, seqs in complete.items() for seq in seqs}
+
+
+def _priced(raw: Mapping[str, Any], counter: TokenCounter) -> int:
+    """Return the tokens of an item as JSON, counted once."""
+    text = compact_json(raw)
+    return _PRICED.get((counter.encoding, text), lambda: counter.item(raw))
+
+
+def _standing(
+    entry: Entry,
+    counter: TokenCounter,
+    pair: tuple[str, bool] | None = None,
+    before: Sequence[Entry] = (),
+    *,
+    is_hidden: bool = True,
+) -> Entry:
+    """Return a shown entry for one without a chat form, or for one that other items belong to.
+
+    An unchanged result is cached.
+    """
+    message = entry.message
+    key = (counter.encoding, pair, is_hidden, [entry_before.message for entry_before in before])
+    cached: tuple[object, Entry, Entry] | None = vars(message).get(STANDING)
+    if cached is None or cached[0] != key or cached[1] is not entry:
+        cached = key, entry, _shown_entry(entry, counter, pair, before, is_hidden)
+        vars(message)[STANDING] = cached
+    return cached[2]
+
+
+def _shown_entry(
+    entry: Entry,
+    counter: TokenCounter,
+    pair: tuple[str, bool] | None,
+    before: Sequence[Entry],
+    is_hidden: bool,
+) -> Entry:
+    original = entry.message
+    raw = original.raw or {}
+    items_before = [entry_before.message.raw or {} for entry_before in before]
+    fields: dict[str, Any] = {
+        "raw": raw,
+        "format": original.format,
+        "created_at": original.created_at,
+    }
+    metadata = {**original.metadata, **({BEFORE: items_before} if items_before else {})}
+    if is_hidden:
+        metadata[HIDDEN] = True
+        fields["role"] = "assistant"
+    if pair is not None:
+        name, is_output = pair
+        fields |= {"role": "tool", "tool_call_id": name} if is_output else {
+            "tool_calls": [{"id": name, "type": "function"}]
+        }  # fmt: skip
+    own = entry.tokens if entry.encoding == counter.encoding else counter.message(original)
+    tokens = sum(_priced(item, counter) for item in items_before)
+    tokens += _priced(raw, counter) if is_hidden else own
+    message = Message(**fields, metadata=metadata)
+    return replace(entry, message=message, tokens=tokens, encoding=counter.encoding)

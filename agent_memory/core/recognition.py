@@ -1,0 +1,183 @@
+"""Recognition of callers' messages by their fields, in any provider's shape. Pure.
+
+A message of OpenAI's chat is stored by its fields. Any other is stored whole, as the raw item of
+its format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, tzinfo
+from typing import Any
+
+from agent_memory.core.formats.chat import role_in
+from agent_memory.core.formats.exact import MAX_DEPTH, is_plain, written
+from agent_memory.core.formats.registry import RESPONSES, Format, is_exact, recognised
+from agent_memory.core.formats.responses import COMPACTED
+from agent_memory.core.timestamps import TIMES, moment_said
+from agent_memory.errors import InvalidMessage
+
+Fields = Mapping[str, Any]
+
+_NESTED = ("content", "tool_calls", "function_call", "parts", "output", "candidates", "message")
+_SHAPED = frozenset({"parts", "type", "blocks", "contents", "kind"})
+"""Fields that no chat message has."""
+_OWN = ("created_at", "metadata")
+_MESSAGE = frozenset({"role", "raw", "type", "parts", "kind"})
+"""Fields of a message or an item that a reply around one does not have."""
+_HOLDERS = ("choices", "candidates", "output", "message", "content")
+"""Fields of replies that hold the message, or the holder of it."""
+_WITH_IDS = ("google.contents", "anthropic.messages", "bedrock.converse", "ai_sdk")
+"""Formats in which an `id` is the caller's and may be retried, except in a response."""
+_GOOGLE = "google.genai"
+_BY_JSON = ("openai", "anthropic")
+
+_WANTED = (
+    "Give text, an OpenAI chat dict with `role` and `content`, an item of OpenAI's Responses API, "
+    "a message of Anthropic's, Gemini's or Bedrock's API, a message of LangChain, an object of "
+    "their SDKs, or a Message."
+)
+
+
+def fields_in(value: object) -> list[Fields]:
+    """Return the fields of the messages in a value; several for a whole response.
+
+    Raises:
+        InvalidMessage: The shape is unknown.
+    """
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    given = _mapping(value)
+    if is_response(given):
+        return _items(given)
+    return [_fields(_unwrapped(given))]
+
+
+def is_response(value: Fields) -> bool:
+    """Return whether a value is a response of OpenAI's Responses API."""
+    is_list = isinstance(value.get("output"), list)
+    return is_list and not {"role", "raw", "choices", "type"} & value.keys()
+
+
+def _unwrapped(value: Fields) -> Fields:
+    """Return the message that a reply, or a choice of one, holds."""
+    while not _MESSAGE & value.keys():
+        values = (value.get(key) for key in _HOLDERS)
+        firsts = (item[0] if isinstance(item, list) and item else item for item in values)
+        inner = next((item for item in firsts if isinstance(item, Mapping)), None)
+        if inner is None:
+            return value
+        value = inner
+    return value
+
+
+def _fields(fields: Fields) -> Fields:
+    if fields.get("created_at", ...) is None:
+        fields = {key: value for key, value in fields.items() if key != "created_at"}
+    raw = fields.get("raw")
+    if raw is not None:
+        return _of_raw(fields, raw)
+    if _SHAPED & fields.keys() or isinstance(fields.get("content"), list) or "tool_calls" in fields:
+        fields = {key: plain(value) if key in _NESTED else value for key, value in fields.items()}
+        form = recognised(fields)
+        if form is not None:
+            return _stored(fields, form)
+    elif type(fields.get("content", "")) is not str:
+        fields = {key: plain(value) if key in _NESTED else value for key, value in fields.items()}
+    role = fields.get("role")
+    if role is None:
+        raise InvalidMessage(f"A message needs a role, or another known shape. {_WANTED}")
+    return {**fields, "role": role_in(role)} if isinstance(role, str) else fields
+
+
+def _of_raw(fields: Fields, raw: Any) -> Fields:
+    name = fields.get("format")
+    if name is None and isinstance(raw, Mapping) and (form := recognised(raw)) is not None:
+        return {**fields, **_stored(raw, form)}
+    return {**fields, "raw": written(raw)} if is_exact(name) and not is_plain(raw) else fields
+
+
+def _stored(fields: Fields, form: Format) -> Fields:
+    """Return an item with its caller's fields."""
+    is_callers = form.name in _WITH_IDS and fields.get("type") != "message"
+    ours = (*_OWN, "id") if is_callers else _OWN
+    callers_fields = {
+        key: fields[key] for key in ours if key in fields and (key != "id" or fields[key])
+    }
+    item = form.to_message(
+        {key: value for key, value in fields.items() if key not in callers_fields}
+    )
+    raw = written(item) if form.is_exact and not is_plain(item) else item
+    return {"raw": raw, "format": form.name, **callers_fields}
+
+
+def _items(response: Fields) -> list[Fields]:
+    output = response["output"]
+    if not output or not all(isinstance(one, dict) for one in output):
+        raise InvalidMessage(
+            "This response of the Responses API has no output items to store. Pass "
+            "a completed response."
+        )
+    at = moment_said(response.get("created_at"))
+    dated: dict[str, Any] = {} if at is None else {"created_at": at}
+    if response.get("object") == COMPACTED:  # its items stay together
+        output = [dict(response)]
+    return [{"raw": one, "format": RESPONSES, **dated} for one in output]
+
+
+def _mapping(value: object) -> Fields:
+    """Return a mapping, or an object that can be dumped, as a mapping."""
+    if isinstance(value, Mapping):
+        return value
+    fields = plain(value)
+    if isinstance(fields, Mapping):
+        return fields
+    raise InvalidMessage(f"Cannot take a {type(value).__name__} as a message. {_WANTED}")
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """Convert objects with `model_dump()` to dicts, recursively."""
+    if depth > MAX_DEPTH:
+        return value
+    if type(value) is dict:
+        return {key: plain(item, depth + 1) for key, item in value.items()}
+    if type(value) is list:
+        return [plain(item, depth + 1) for item in value]
+    dump = getattr(value, "model_dump", None)
+    if not callable(dump):
+        return value
+    package = type(value).__module__
+    if package.startswith(_GOOGLE):
+        return dump(exclude_none=True)  # bytes stay bytes
+    if package.partition(".")[0] in _BY_JSON:
+        return dump(mode="json", exclude_unset=True)  # as the API sent it
+    return dump()
+
+
+def dated(fields: Fields, zone: tzinfo) -> Fields:
+    """Return the fields of a message with a time in a zone, unless they have one with an offset."""
+    at = fields.get("created_at")
+    if at is None:
+        has_time = any(moment_said(fields.get(key)) for key in TIMES)
+        return fields if has_time else {**fields, "created_at": datetime.now(zone)}
+    if isinstance(at, str):
+        try:
+            at = datetime.fromisoformat(at)
+        except ValueError:  # the message's validation refuses it
+            return fields
+    is_bare = isinstance(at, datetime) and at.tzinfo is None
+    return {**fields, "created_at": at.replace(tzinfo=zone)} if is_bare else fields
+
+
+def check_count(messages: Sequence[object]) -> None:
+    """Refuse a response of several messages if one message is required.
+
+    Raises:
+        InvalidMessage: There are several messages.
+    """
+    if len(messages) != 1:
+        raise InvalidMessage(
+            f"This response of the Responses API holds {len(messages)} messages, but one is "
+            'required. Pass the whole response to `update`, or here {"raw": item, "format": '
+            f'"{RESPONSES}"}} with one of its output items.'
+        )

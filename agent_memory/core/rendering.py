@@ -1,0 +1,315 @@
+"""Contexts as they are sent: messages in order, in a provider's format, and the system text. Pure.
+
+A provider's own items are sent unchanged. All other messages are converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import is_
+from pickle import dumps, loads
+from typing import Any, Literal, NamedTuple
+
+from agent_memory.core.formats.chat import converted, says_something, with_refusal
+from agent_memory.core.formats.exact import read
+from agent_memory.core.formats.parts import calls_of, is_text, text_of, text_part
+from agent_memory.core.formats.registry import CHAT, Format, format_of
+from agent_memory.core.messages import SYSTEM_ROLES, Message, copied
+from agent_memory.core.order import Arranging, Shown
+from agent_memory.core.render_cache import Recent
+from agent_memory.core.shapes import Shape, View, shapes_of
+
+MemoryRole = Literal["system", "user", "leading"]
+"""The place of recalls and the summary.
+
+They are system messages, part of a user's message, or part of the one system message at the top.
+"""
+
+OPENING = "(The conversation begins.)"
+"""The first user message for a provider that requires one at the beginning."""
+
+BEFORE = "agent_memory:before"
+"""The metadata key of a message for the items that are sent before it, such as reasoning."""
+
+_IDS = ("id", "call_id", "tool_use_id", "toolUseId", "tool_call_id")
+
+
+class Rendered(NamedTuple):
+    """A context as it is sent.
+
+    Attributes:
+        system: The system texts, if the provider takes them separately.
+        messages: The messages.
+    """
+
+    system: list[Any]
+    messages: list[Any]
+
+
+def rendered(
+    messages: Sequence[Message],
+    form: Format,
+    leading: int = 0,
+    memory: str = "",
+    memory_role: MemoryRole = "system",
+) -> Rendered:
+    """Render messages in a format."""
+    above = [view for message in messages[:leading] for view in message.views()]
+    raws = [
+        message.raw if message.format == form.name else None
+        for message in messages[:leading]
+        for _ in message.views()
+    ]
+    if memory and memory_role == "leading":
+        above, memory = led(above, memory), ""
+        raws[:1] = [None]
+    system: list[Any] = []
+    front: list[Any] = []
+    for view, raw in zip(above, raws, strict=True):
+        if not says_something(view):
+            continue
+        if form.arguments.system and view["role"] in SYSTEM_ROLES:
+            system.append(view.get("content"))
+        elif raw is not None:
+            front += form.items(raw)
+        else:
+            front += _converted(view, form)
+    front = _own(front, form)
+    settled, newest = _body(messages[leading:], form, memory, memory_role)
+    if len(settled.items) > 2:
+        first, last = copied([settled.items[0], settled.items[-1]])
+        begin, end = form.merged([*front, first]), form.merged([last, *newest])
+        items = [*begin, *loads(settled.packed), *end]
+    else:
+        items = form.merged([*front, *copied(settled.items), *newest])
+    if form.arguments.user_first and items and items[0].get("role") != "user":
+        items = [*_converted({"role": "user", "content": OPENING}, form), *items]
+    if settled.is_counted or any(map(form.is_counted, [*system, *front, *newest])):
+        limited_context = form.limited([*system, *items])
+        system, items = limited_context[: len(system)], limited_context[len(system) :]
+    return Rendered(system, items)
+
+
+def _own(items: Sequence[Any], form: Format) -> list[Any]:
+    """Return copies of items, which the caller may change."""
+    return [*map(read if form.is_exact else copied, items)]
+
+
+class _Settled(NamedTuple):
+    """The cached turns before the newest one, in a format.
+
+    Attributes:
+        shapes: The messages.
+        items: The merged items of the messages. They are shared: do not change them.
+        arranging: The state from which the next messages are arranged.
+        is_counted: Whether `Format.limited` may have to change an item.
+        packed: The pickled items without the first and the last one, for copying.
+    """
+
+    shapes: list[Shape]
+    items: list[Any]
+    arranging: Arranging
+    is_counted: bool = False
+    packed: bytes = b""
+
+
+_SETTLED: Recent[_Settled] = Recent(64)
+
+
+def _body(
+    messages: Sequence[Message], form: Format, memory: str, memory_role: MemoryRole
+) -> tuple[_Settled, list[Any]]:
+    """Return the turns in a format: the cached turns before the newest one, and the newest one."""
+    shapes = shapes_of(messages)
+    newest = next(
+        (at for at in reversed(range(len(shapes))) if shapes[at].is_plain and _is_user(shapes[at])),
+        0,
+    )
+    settled = _settled(messages, shapes, newest, form) if newest else None
+    shown: list[Shown] | None = None
+    if settled is not None:
+        shown = settled.arranging.copy().shown(shapes[newest:], newest)
+    if settled is None or shown is None:
+        settled = _nothing(form)
+        shown = settled.arranging.shown(shapes) or []
+    if memory:
+        shown = _placed(shown, memory, memory_role)
+    return settled, _own(_items(shown, messages, shapes, form), form)
+
+
+def _nothing(form: Format) -> _Settled:
+    return _Settled([], [], Arranging(form.ids, in_runs=form.in_runs))
+
+
+def _settled(
+    messages: Sequence[Message], shapes: list[Shape], upto: int, form: Format
+) -> _Settled | None:
+    """Return the first `upto` messages as cached turns; None if later results answer their
+    calls."""
+    key = (form.name, id(shapes[0]))
+    cached = _SETTLED.find(key)
+    since = len(cached.shapes) if cached is not None else 0
+    if cached is None or since > upto or not all(map(is_, cached.shapes, shapes)):
+        cached, since = _nothing(form), 0
+    if since < upto:
+        arranging = cached.arranging.copy()
+        shown = arranging.shown(shapes[since:upto], since)
+        if shown is None:
+            return None
+        new = _own(_items(shown, messages, shapes, form), form)
+        is_counted = cached.is_counted or any(map(form.is_counted, new))
+        run = _last_run(cached.items)
+        items = [*cached.items[:run], *form.merged([*cached.items[run:], *new])]
+        packed = dumps(items[1:-1], protocol=5)
+        settled = _Settled(shapes[:upto], items, arranging, is_counted, packed)
+        cached = _SETTLED.put(key, settled)
+    return cached
+
+
+def _last_run(items: Sequence[Any]) -> int:
+    """Return the start of the last run of items with the same role. Later items may be merged with
+    it.
+    """
+    begin = max(len(items) - 1, 0)
+    while begin and items[begin - 1].get("role") == items[begin].get("role") is not None:
+        begin -= 1
+    return begin
+
+
+def items_of(message: Message, name: str) -> list[Any]:
+    """Return one message in a format: its own items unchanged, any other message converted."""
+    if message.format == name and message.raw is not None:
+        return [read(message.raw)]
+    form = format_of(name)
+    return [item for view in message.views() for item in _converted(view, form)]
+
+
+def arguments_of(sent: Rendered, form: Format) -> dict[str, Any]:
+    """Return a context as the arguments of the provider's SDK."""
+    names = form.arguments
+    arguments: dict[str, Any] = {names.messages: sent.messages}
+    if names.system and sent.system:
+        value: Any = "\n\n".join(map(text_of, sent.system))
+        if names.system_parts:
+            value = [{"text": text_of(text)} for text in sent.system]
+        elif len(names.system) == 1 and any(isinstance(text, list) for text in sent.system):
+            value = [
+                part if is_text(part) else text_part(text_of([part]))
+                for text in sent.system
+                for part in (text if isinstance(text, list) else [text])
+            ]
+        for name in reversed(names.system[1:]):
+            value = {name: value}
+        arguments[names.system[0]] = value
+    return arguments
+
+
+def led(above: list[View], memory: str) -> list[View]:
+    """Append the recalls to the first of the messages before the turns."""
+    if not above:
+        return [{"role": "system", "content": memory}]
+    return [{**above[0], "content": joined(above[0].get("content"), memory)}, *above[1:]]
+
+
+def joined(content: Any, text: str) -> Any:
+    """Append a text to a message's content."""
+    if isinstance(content, list):
+        return [*content, text_part(text)]
+    return f"{content}\n\n{text}" if content else text
+
+
+def with_memory(view: View, memory: str) -> View:
+    """Insert the recalls at the beginning of a user's message."""
+    content = view.get("content")
+    if isinstance(content, list):
+        return {**view, "content": [text_part(memory), *content]}
+    return {**view, "content": f"{memory}\n\n{content or ''}"}
+
+
+def _placed(shown: list[Shown], memory: str, role: MemoryRole) -> list[Shown]:
+    """Insert the recalls at the newest user's message, or first if there is none."""
+    newest = next(
+        (at for at in reversed(range(len(shown))) if shown[at].view["role"] == "user"), None
+    )
+    own = Shown({"role": role, "content": memory}, -1)
+    if newest is None:
+        return [own, *shown]
+    if role == "system":
+        return [*shown[:newest], own, *shown[newest:]]
+    user_message = shown[newest]
+    user_message = user_message._replace(view=with_memory(user_message.view, memory), is_same=False)
+    return [*shown[:newest], user_message, *shown[newest + 1 :]]
+
+
+def _is_user(shape: Shape) -> bool:
+    return shape.role == "user"
+
+
+def _items(
+    shown: Sequence[Shown], messages: Sequence[Message], shapes: Sequence[Shape], form: Format
+) -> list[Any]:
+    items: list[Any] = []
+    at = 0
+    while at < len(shown):
+        first = shown[at]
+        at += 1
+        message = messages[first.place] if first.place >= 0 else None
+        if message is None or message.raw is None or message.format != form.name:
+            is_other_format = message is not None and message.format not in (None, CHAT)
+            is_chat = is_other_format and form.name == CHAT  # even if it is shortened
+            items += _converted(converted(first.view) if is_chat else first.view, form)
+            continue
+        count = len(shapes[first.place].views)
+        run = shown[at - 1 : at - 1 + count]
+        raw = message.raw if _is_whole(run, first.place, count) else None
+        if raw is not None and not all(view.is_same for view in run):
+            raw = _renamed(raw, run, shapes[first.place])
+        if raw is None:
+            items += _converted(first.view, form)
+            continue
+        at += count - 1
+        for item in (*message.metadata.get(BEFORE, ()), raw):
+            items += form.items(item)
+    return items
+
+
+def _is_whole(run: Sequence[Shown], place: int, count: int) -> bool:
+    """Return whether all views of a message follow one another."""
+    return len(run) == count and all(
+        view.place == place and view.number == number for number, view in enumerate(run)
+    )
+
+
+def _renamed(raw: Mapping[str, Any], run: Sequence[Shown], shape: Shape) -> Any:
+    """Return an item with other call ids; None if it differs in more than these ids."""
+    new: dict[str, str] = {}
+    for shown_view, was in zip(run, shape.views, strict=True):
+        pairs = list(zip(calls_of(was), calls_of(shown_view.view), strict=False))
+        same = all(was.get(key) == shown_view.view.get(key) for key in ("content", "name"))
+        if not same or len(pairs) != len(calls_of(was)):
+            return None
+        ids = [(old.get("id"), call.get("id")) for old, call in pairs]
+        if shown_view.view.get("role") in ("tool", "function"):
+            ids.append((was.get("tool_call_id"), shown_view.view.get("tool_call_id")))
+        for old, new_id in ids:
+            if not isinstance(old, str) or new.setdefault(old, str(new_id)) != new_id:
+                return None
+    return _with_ids(raw, new)
+
+
+def _with_ids(value: Any, new: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: new.get(inner, inner)
+            if key in _IDS and isinstance(inner, str)
+            else _with_ids(inner, new)
+            for key, inner in value.items()
+        }
+    return [_with_ids(item, new) for item in value] if isinstance(value, list) else value
+
+
+def _converted(view: View, form: Format) -> Sequence[Any]:
+    assert form.from_chat is not None, "`format_of` returns only formats with `from_chat`"
+    if form.arguments.system and view["role"] in SYSTEM_ROLES:
+        view = {**view, "role": "user"}
+    return form.from_chat(view if form.name == CHAT else with_refusal(view))

@@ -1,0 +1,219 @@
+"""Summaries without a model, answers that hold no summary, and the importance of turns. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from agent_memory.core.records import Entry
+from agent_memory.core.shapes import role_of
+from agent_memory.core.text import codes, identifiers, names, pieces, sentences, terms
+from agent_memory.core.transcript import Count, clip, speaker, told
+from agent_memory.core.window import turns
+
+_LONGEST = 60
+"""The most words of an answer that may be a refusal. A longer answer has content."""
+_NOTHING = re.compile(
+    r"none|n/?a|nil|null|nothing|empty|unknown|keine?|nichts|aucune?|rien|ning[uú]n[oa]?|nada"
+    r"|(there (is|was) )?(no|nothing)( (new|further|more))?( (to|summary|messages?|information|"
+    r"content|updates?|changes?|conversation|provided|available|given|yet|was|is|needed|needs|be|"
+    r"summari[sz]ed?|report|add))*",
+    re.IGNORECASE,
+)
+_REFUSAL = re.compile(
+    r"(i('m| am) (very |so )?sorry|sorry|apologies|my apologies|i apologi[sz]e|unfortunately"
+    r"|i (can't|cannot|can not|won't|could not|couldn't|am unable|'m unable)|i'm (unable|not able)"
+    r"|as an ai|es tut mir leid|d[ée]sol[ée]e?|lo siento)\b",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(r"[\s#*_>-]*\w+( \w+){0,2}\s*[*_]*:[\s*_]*")
+_FRAME = " \t\n\r.,;:!?-\u2013\u2014*_#>\"'`()[]{}<>/\u2026"
+
+
+def is_no_summary(answer: str) -> bool:
+    """Return whether an answer is empty, says "none", or refuses."""
+    text = answer.replace("\u2019", "'")
+    lines = [_LABEL.sub("", line, count=1).strip(_FRAME) for line in text.splitlines()]
+    if all(not line or _NOTHING.fullmatch(line) for line in lines):
+        return True
+    plain = text.strip(_FRAME)
+    return len(plain.split()) <= _LONGEST and _REFUSAL.match(plain) is not None
+
+
+_NAME_WEIGHT = 2.0
+_IDENTIFIER_WEIGHT = 3.0
+_LEAST_TOKENS = 5
+"""The fewest tokens of a sentence that is worth including ("Lovely." is not)."""
+_SENTENCE_CHARS = 400
+_TRIES = 4
+HEADINGS = ("Open", "People", "Earlier")
+"""The headings of a summary. Text under the first is dropped last."""
+_HEADING = re.compile(
+    rf"[\s#*_-]*(?P<name>{'|'.join(HEADINGS)})[\s*_]*(?::[\s*_]*(?P<rest>.*))?", re.IGNORECASE
+)
+_HEADING_TOKENS = 4
+
+
+def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -> str:
+    """Return the most important sentences of the last summary and the entries, in order."""
+    before = (sentence for sentence in sentences(previous) if not _bare(sentence))
+    lines = list(dict.fromkeys([*before, *_lines(entries, count)]))
+    signals = [_signals(text) for text in lines]
+    frequency = Counter(signal for each in signals for signal in each)
+    covered: set[str] = set()
+    costs = [count(text) + 1 for text in lines]
+    chosen: set[int] = set()
+    room = limit
+    while True:
+        best, gain = -1, 0.0
+        for i, each in enumerate(signals):
+            if i in chosen or costs[i] > room:
+                continue
+            fresh = sum(w * frequency[s] ** 0.5 for s, w in each.items() if s not in covered)
+            if fresh / (costs[i] + 5) > gain:
+                best, gain = i, fresh / (costs[i] + 5)
+        if best < 0:
+            break
+        chosen.add(best)
+        covered |= signals[best].keys()
+        room -= costs[best]
+    if (
+        not chosen and lines
+    ):  # no line is short enough: take the beginning of the most important one
+        chosen.add(max(range(len(lines)), key=lambda i: sum(signals[i].values()) / (costs[i] + 5)))
+    return clip("\n".join(lines[i] for i in sorted(chosen)), count, limit)
+
+
+def keep_codes(summary: str, sources: Sequence[str], count: Count, limit: int) -> str:
+    """Return the summary within `limit`, with lost codes of the sources added verbatim.
+
+    The codes take at most a quarter of the room. Newer sources come last and have priority. A
+    summary that is too long is shortened.
+    """
+    wanted = dict.fromkeys(code for text in reversed(sources) for code in codes(text))
+    room = limit
+    for _ in range(_TRIES):
+        shortened = shorten(summary, count, room)
+        note = _note(
+            shortened, wanted, count, limit // 4
+        )  # includes the codes that the shorter summary loses
+        if count(shortened + note) <= limit:
+            return shortened + note
+        room = min(room, limit - count(note)) - 2
+    return shorten(summary, count, limit)
+
+
+def shorten(summary: str, count: Count, limit: int) -> str:
+    """Return the summary within `limit`, without its least important sentences.
+
+    The first, oldest sentences under "Earlier" are dropped first. After that, only the most
+    important sentences under "People" stay, and last those under "Open". A summary without
+    headings keeps its most important sentences.
+    """
+    if count(summary) <= limit:
+        return summary
+    *better, least = HEADINGS
+    sections = _sections(summary)
+    while (lines := sections.get(least)) and count(_joined(sections)) > limit:
+        rest = " ".join(sentences(lines[0])[1:])
+        sections[least] = [rest, *lines[1:]] if rest else lines[1:]
+    for name in reversed(better):
+        if count(_joined(sections)) > limit and (lines := sections.pop(name, None)):
+            room = limit - count(_joined(sections)) - _HEADING_TOKENS
+            if room >= _LEAST_TOKENS:
+                sections[name] = extract("\n".join(lines), (), count, room).splitlines()
+    shortened = _joined(sections)
+    return (
+        shortened if shortened and count(shortened) <= limit else extract(summary, (), count, limit)
+    )
+
+
+def _bare(text: str) -> bool:
+    heading = _HEADING.fullmatch(text)
+    return heading is not None and not heading["rest"]
+
+
+def _sections(summary: str) -> dict[str, list[str]]:
+    """Return a summary's lines by heading; lines before the first have an empty heading."""
+    sections: dict[str, list[str]] = {"": []}
+    current = ""
+    for text in summary.splitlines():
+        heading = _HEADING.fullmatch(text)
+        if heading:
+            current, text = heading["name"].capitalize(), heading["rest"] or ""
+        if text.strip():
+            sections.setdefault(current, []).append(text.rstrip())
+    return sections
+
+
+def _joined(sections: Mapping[str, Sequence[str]]) -> str:
+    lines: list[str] = []
+    for name in ("", *HEADINGS):
+        lines_below = sections.get(name, ())
+        lines += [f"{name}:", *lines_below] if name and lines_below else lines_below
+    return "\n".join(lines)
+
+
+def _note(summary: str, wanted: Iterable[str], count: Count, limit: int) -> str:
+    included = set(identifiers(summary))
+    note = ""
+    for code in wanted:
+        longer = f"{note}; {code}" if note else f"\nVerbatim: {code}"
+        if code not in included and count(longer) <= limit:
+            note = longer
+    return note
+
+
+def _lines(entries: Sequence[Entry], count: Count) -> list[str]:
+    return [
+        f"{speaker(entry.message)}: {piece}"
+        for entry in entries
+        for sentence in sentences(told(entry.message))
+        for piece in pieces(sentence, _SENTENCE_CHARS)
+        if count(piece) >= _LEAST_TOKENS
+    ]
+
+
+def _signals(text: str) -> dict[str, float]:
+    weights = dict.fromkeys(terms(text), 1.0)
+    weights |= dict.fromkeys(names(text), _NAME_WEIGHT)
+    weights |= dict.fromkeys(identifiers(text), _IDENTIFIER_WEIGHT)
+    return weights
+
+
+_USER_FACTOR = 1.5
+
+
+def importance(turn: Sequence[Entry]) -> float:
+    """Return the importance of a turn per token. A user's words count 1.5 times.
+
+    An identifier counts 3, a name 2, another term 0.2.
+    """
+    score = 0.0
+    for entry in turn:
+        text = told(entry.message)
+        weight = _USER_FACTOR if role_of(entry.message) == "user" else 1.0
+        score += weight * (
+            3 * len(identifiers(text)) + 2 * len(names(text)) + 0.2 * len(set(terms(text)))
+        )
+    return score / (sum(entry.tokens for entry in turn) + 10)
+
+
+def most_important(
+    entries: Sequence[Entry], tokens: int, messages: int | None = None
+) -> tuple[int, ...]:
+    """Return the seqs of the most important whole turns within the bounds, in order.
+
+    Turns that do not begin with a user message are skipped, because a window must not begin with
+    them.
+    """
+    opened = [turn for turn in turns(entries) if role_of(turn[0].message) == "user"]
+    chosen: list[int] = []
+    for turn in sorted(opened, key=importance, reverse=True):
+        cost = sum(entry.tokens for entry in turn)
+        if cost <= tokens and (messages is None or len(turn) <= messages):
+            chosen += (entry.seq for entry in turn)
+            tokens -= cost
+            messages = None if messages is None else messages - len(turn)
+    return tuple(sorted(chosen))

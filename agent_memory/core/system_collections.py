@@ -1,0 +1,109 @@
+"""The collections of records that the library itself stores, beside those of blocks. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A collection of the library itself.
+
+    Records that belong neither to a session nor to a user belong to the deployment.
+
+    Attributes:
+        name: The name; for an open number of collections, the prefix of their names.
+        holds: The content.
+        goes_with_session: Whether each record names its session, and is erased with it.
+        goes_with_user: Whether a user's records are erased with the user, independently of
+            sessions.
+        is_exported: Whether the snapshot of a session includes its records.
+        is_facts: Whether its records are facts of the store that holds the log. System messages
+            may have their own store, which erases them itself. Indexes hold vectors.
+    """
+
+    name: str
+    holds: str
+    goes_with_session: bool = False
+    goes_with_user: bool = False
+    is_exported: bool = False
+    is_facts: bool = True
+
+
+NOTES = Reserved("_notes", "state of the engine: jobs, replays, unfinished deletions")
+FAILED = Reserved(
+    "_failed",
+    "attempts of blocks that failed, and dead letters",
+    goes_with_session=True,
+    is_exported=True,
+)
+FORGOTTEN = Reserved(
+    "_forgotten",
+    "facts that blocks must not learn again",
+    goes_with_session=True,
+    goes_with_user=True,
+    is_exported=True,
+)
+AUTHORS = Reserved(
+    "_authors",
+    "the seqs of shared sessions at which an agent began to write",
+    goes_with_session=True,
+    goes_with_user=True,
+)
+GRANTS = Reserved("_grants", "the access of agents to shared namespaces", goes_with_user=True)
+REGISTRY = Reserved("_registry", "the blocks and indexes with data in this store")
+DELETED = Reserved("_deleted", "deleted sessions and users with the time: ids as hashes, no text")
+VALUES = Reserved(
+    "_values",
+    "values by namespace and key, and the names of sessions",
+    goes_with_session=True,
+    goes_with_user=True,
+    is_exported=True,
+)
+KEYS = Reserved(
+    "_keys",
+    "API keys of the service: hashes and owners; keys of a single user are erased with the user",
+    goes_with_user=True,
+)
+SYSTEM = Reserved(
+    "_system",
+    "system messages, if they have their own store",
+    goes_with_session=True,
+    is_exported=True,
+    is_facts=False,
+)
+INDEXES = Reserved(
+    "_index_", "the vectors of an index, one collection each", goes_with_user=True, is_facts=False
+)
+
+SPENDING = Reserved(
+    "_spending", "today's spending on model calls, in total and by user: users as hashes, no text"
+)
+FIGURES = Reserved(
+    "_figures", "counters of the service's processes: model calls, tokens, recalls, no text"
+)
+SENT = Reserved("_sent", "the contexts that were sent to a model", goes_with_session=True)
+SENT_TEXTS = Reserved(
+    "_sent_texts",
+    "texts of these contexts, each erased with its source session",
+    goes_with_session=True,
+)
+WORDS = Reserved(
+    "_words",
+    "the words of a session's messages, for the hooks of coding agents",
+    goes_with_session=True,
+)
+
+RESERVED = (
+    *(NOTES, FAILED, FORGOTTEN, AUTHORS, GRANTS, REGISTRY, DELETED),
+    *(VALUES, KEYS, SYSTEM, INDEXES, SPENDING, FIGURES, SENT, SENT_TEXTS, WORDS),
+)
+"""All system collections. Deletion, export and migration handle exactly these."""
+
+
+def reserved(name: str) -> Reserved | None:
+    """Return the system collection of this name; None if there is none."""
+    for collection in RESERVED:
+        if name == collection.name or (collection is INDEXES and name.startswith(collection.name)):
+            return collection
+    return None

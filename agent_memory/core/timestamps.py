@@ -1,0 +1,105 @@
+"""Timestamps and durations that calls accept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from math import inf
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import TypeAdapter, ValidationError
+
+from agent_memory.core.limits import quoted
+from agent_memory.errors import InvalidInput
+
+TIMES = ("create_time", "timestamp")
+"""Fields that date a message without `created_at`; never sent to a model."""
+
+Timezone = str | Mapping[str, str] | Callable[[str | None], str | None] | None
+
+_MOST_SECONDS = timedelta.max.total_seconds() // 2
+_DATETIME = TypeAdapter(datetime)
+BEGINNING = datetime.min.replace(tzinfo=UTC)
+"""The earliest time."""
+
+_FIRST = datetime(1973, 3, 3, tzinfo=UTC)
+"""Smaller numbers are not timestamps, but places in a recording."""
+
+
+def check_moment(name: str, value: datetime | date | None) -> datetime | None:
+    """Validate a time with a time zone. A date becomes its beginning (UTC).
+
+    Raises:
+        InvalidInput: The value has no time zone, or is neither a datetime nor a date.
+    """
+    if value is None or (isinstance(value, datetime) and value.tzinfo is not None):
+        return value
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    raise InvalidInput(
+        f"{name} is {quoted(value)}. Give a datetime with a time zone, such as "
+        "datetime(2026, 3, 1, tzinfo=UTC), or a date."
+    )
+
+
+def moment_said(value: object) -> datetime | None:
+    """Parse epoch seconds or milliseconds, or a text in ISO 8601.
+
+    Return None for other values, and for numbers that are too small to be timestamps.
+    """
+    if type(value) not in (int, float, str):
+        return None
+    try:
+        time = _DATETIME.validate_python(value)
+        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
+        time.astimezone(UTC)  # fails outside the years 1 to 9999
+    except (ValidationError, OverflowError):
+        return None
+    return time if time >= _FIRST or (type(value) is str and value[4:5] == "-") else None
+
+
+def duration_of(name: str, value: float | timedelta) -> timedelta:
+    """Convert seconds or a timedelta to a duration.
+
+    Raises:
+        InvalidInput: The value is neither, or not above 0.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < inf:
+        return timedelta(seconds=min(value, _MOST_SECONDS))
+    if not isinstance(value, timedelta) or value <= timedelta():
+        raise InvalidInput(f"{name} is {quoted(value)}. Give seconds above 0, or a timedelta.")
+    return value
+
+
+class Zones:
+    """The time zone of each user, from the setting `timezone`.
+
+    Args:
+        given: The name of a zone for all users, names by user id with "*" for all others, or a
+            function from a user id to a name. The id is None for a session without a user. None
+            means UTC.
+    """
+
+    def __init__(self, given: Timezone = None) -> None:
+        self.by_user = not isinstance(given, str | None)
+        self._given = given
+
+    def of(self, user_id: str | None) -> ZoneInfo | None:
+        """Return the zone of a user; None for UTC."""
+        given = self._given
+        if given is None or isinstance(given, str):
+            return zone_of(given)
+        if isinstance(given, Mapping):
+            return zone_of(given.get(user_id or "", given.get("*")))
+        return zone_of(given(user_id))
+
+
+IN_UTC = Zones()
+
+
+def zone_of(name: str | None) -> ZoneInfo | None:
+    """Return the time zone of an IANA name; None if there is none."""
+    try:
+        return None if name is None else ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None

@@ -1,0 +1,109 @@
+"""The queue of threads that append: one thread appends, and takes pending appends along."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from agent_memory.core.processes import begin_anew_in_child, is_own, known_lock
+from agent_memory.errors import StoreUnavailable
+
+J = TypeVar("J")
+T = TypeVar("T")
+
+_MOST = 32
+"""The maximum number of calls in one batch. The first of them waits for the last."""
+
+_CUT_OFF = (
+    "The thread that wrote this message in a batch was interrupted: the message may be stored. "
+    "Read the session's log, or retry with the same key."
+)
+
+
+class _Pending(Generic[J, T]):
+    """A pending call and its outcome."""
+
+    __slots__ = ("error", "is_made", "job", "result")
+
+    result: T
+
+    def __init__(self, job: J) -> None:
+        self.job = job
+        self.error: Exception | None = None
+        self.is_made = False
+
+    def finish(self, outcome: T | Exception) -> None:
+        """Set the outcome."""
+        if isinstance(outcome, Exception):
+            self.error = outcome
+        else:
+            self.result = outcome
+        self.is_made = True
+
+
+class AppendQueue(Generic[J, T]):
+    """Runs short calls one at a time, and batches those that are pending at the same time.
+
+    A signal handler may raise in the main thread between any two steps. The main thread therefore
+    runs only its own call: an interrupt neither loses another thread's call nor repeats its own.
+
+    Args:
+        make: Runs one call.
+        make_all: Runs several calls. Returns the result or the error of each.
+    """
+
+    def __init__(
+        self, make: Callable[[J], T], make_all: Callable[[Sequence[J]], Sequence[T | Exception]]
+    ) -> None:
+        self._make = make
+        self._make_all = make_all
+        self._begin_anew()
+        begin_anew_in_child(self, AppendQueue._begin_anew)
+
+    def _begin_anew(self) -> None:
+        self._main = threading.main_thread().ident
+        self._lock = known_lock()  # a signal handler may append while this is held
+        self._pending: list[_Pending[J, T]] = []
+
+    def run(self, job: J) -> T:
+        """Run a call, alone or in a batch, and return its result."""
+        lock = self._lock
+        if threading.get_ident() == self._main or is_own(lock):
+            with lock:
+                return self._make(job)
+        # The fast path: nobody waits. Otherwise the first thread runs the calls queued before it,
+        # so that the others wake up to a finished call.
+        if not self._pending and lock.acquire(blocking=False):
+            try:
+                return self._make(job)
+            finally:
+                lock.release()
+        mine = _Pending[J, T](job)
+        self._pending.append(mine)
+        with lock:
+            while not mine.is_made:
+                self._lead()
+        if mine.error is not None:
+            raise mine.error
+        return mine.result
+
+    def _lead(self) -> None:
+        """Run the oldest pending calls."""
+        calls = self._pending[:_MOST]
+        del self._pending[: len(calls)]
+        try:
+            for call, outcome in zip(calls, self._outcomes(calls), strict=True):
+                call.finish(outcome)
+        finally:
+            for call in calls:
+                if not call.is_made:
+                    call.finish(StoreUnavailable(_CUT_OFF))
+
+    def _outcomes(self, calls: Sequence[_Pending[J, T]]) -> Sequence[T | Exception]:
+        if len(calls) > 1:
+            return self._make_all([call.job for call in calls])
+        try:
+            return [self._make(call.job) for call in calls]
+        except Exception as error:  # noqa: BLE001 - raised in the thread of the call
+            return [error]

@@ -1,0 +1,359 @@
+"""The rounds of a turn: tools for a model, its calls and their results, its answer."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import threading
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic_core import PydanticSerializationError, to_json
+
+from agent_memory.core.limits import quoted
+from agent_memory.core.messages import Message
+from agent_memory.core.tools import bad_arguments, untitled
+from agent_memory.core.turns import (
+    EARLIER,
+    Turn,
+    answer_in,
+    check_so_far,
+    open_calls,
+    turn_of,
+)
+from agent_memory.engine.reading import readable
+from agent_memory.engine.recall.runner import resolve
+from agent_memory.errors import InvalidInput, ModelOutputInvalid, ToolRefused
+from agent_memory.models.usage import Account, Usage
+
+if TYPE_CHECKING:
+    from agent_memory.engine.recall.contexts import Pack
+    from agent_memory.models.llm import LLM
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+GivenTool = Any
+"""An OpenAI schema, or a function. For type checkers, a list of both is a list of objects."""
+
+
+class Offer:
+    """The tools of one turn.
+
+    Args:
+        tools: Schemas and functions.
+        known: Names of the memory's own tools.
+        call: Runs one of these, by its name and arguments.
+
+    Attributes:
+        schemas: All schemas, for the model.
+
+    Raises:
+        InvalidInput: A tool is neither a schema nor a function, a function has no valid schema, or
+            two tools have the same name.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[GivenTool] | None,
+        known: Collection[str],
+        call: Callable[[str, str], str],
+    ) -> None:
+        self.schemas: list[dict[str, Any]] = []
+        self._here: dict[str, Callable[[str], str]] = {}
+        self._named: set[str] = set()
+        if not isinstance(tools, Iterable | None):
+            raise InvalidInput(f"tools is {quoted(tools)}. Give a list of schemas or functions.")
+        for tool in tools or ():
+            if isinstance(tool, Mapping):
+                name = str((tool.get("function") or {}).get("name", ""))
+                self._new(name)
+                self.schemas.append(dict(tool))
+                if name in known:
+                    self._here[name] = partial(call, name)
+            elif callable(tool):
+                function = _Function(tool)
+                self._new(function.name)
+                self.schemas.append(function.schema)
+                self._here[function.name] = function.run
+            else:
+                raise InvalidInput(
+                    f"Cannot offer a {type(tool).__name__} as a tool. Give OpenAI schemas or "
+                    "Python functions."
+                )
+
+    @property
+    def run_here(self) -> Collection[str]:
+        """The names of the tools that run in this process."""
+        return self._here.keys()
+
+    def is_run_here(self, call: Mapping[str, Any]) -> bool:
+        """Return whether a call is for a tool of the memory or a function."""
+        return _asked(call)[0] in self._here
+
+    def hands_back(self, answer: Message) -> bool:
+        """Return whether the caller must run a tool call of a model's answer.
+
+        If the caller gave no own schemas, an unknown tool is the model's mistake.
+        """
+        if (answer.to_openai() or {}).get("function_call"):
+            return True
+        is_callers = len(self._here) < len(self.schemas)
+        return is_callers and not all(map(self.is_run_here, answer.tool_calls or ()))
+
+    def run(self, call: Mapping[str, Any]) -> str:
+        """Run a tool call and return its result, as text for the model."""
+        name, arguments = _asked(call)
+        run = self._here.get(name)
+        if run is None:
+            return f"There is no tool {quoted(name)}. Use those that you were offered, or answer."
+        try:
+            return run(arguments)
+        except ToolRefused as error:
+            return str(error)
+
+    def _new(self, name: str) -> None:
+        if name in self._named:
+            raise InvalidInput(f"Two tools are named {quoted(name)}. Give each a name of its own.")
+        if name:
+            self._named.add(name)
+
+
+class _Function:
+    """A Python function as a tool.
+
+    Args:
+        function: A sync or async function. Its docstring is the description for the model. Its
+            annotations give the schema of the arguments.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.name = str(getattr(function, "__name__", ""))
+        if not _NAME.fullmatch(self.name):
+            raise InvalidInput(
+                f"{function!r} has no name that a model could use. Give a function that was made "
+                "with `def`."
+            )
+        self._function = function
+
+        @wraps(function)
+        def taken(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            return args, kwargs
+
+        taken.__annotations__ = getattr(function, "__annotations__", {})  # absent on built-ins
+        try:
+            self._arguments: TypeAdapter[tuple[Any, Any]] = TypeAdapter(cast("Any", taken))
+            parameters = untitled(self._arguments.json_schema())
+        except (PydanticUserError, NameError, ValueError) as error:
+            raise InvalidInput(
+                f"The parameters of {self.name} have no JSON schema: {error}. Annotate its "
+                "parameters with types of JSON, or with pydantic models."
+            ) from error
+        if parameters.get("type") != "object":
+            raise InvalidInput(
+                f"{self.name} takes arguments without names, which models cannot give. Take the "
+                "`/` or the `*` out of its parameters."
+            )
+        described = {"name": self.name, "description": inspect.getdoc(function) or ""}
+        self.schema = {"type": "function", "function": {**described, "parameters": parameters}}
+
+    def run(self, arguments: str) -> str:
+        """Call the function with a model's arguments and return the result as text.
+
+        Raises:
+            ToolRefused: The arguments are not valid.
+        """
+        try:
+            args, kwargs = self._arguments.validate_json(arguments or "{}")
+        except ValidationError as error:
+            raise bad_arguments(self.name, error) from None
+        return _text(resolve(self._function(*args, **kwargs)))
+
+
+def _asked(call: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name and the arguments of a call."""
+    function = call.get("function") or {}
+    return str(function.get("name", "")), function.get("arguments") or ""
+
+
+def _text(value: Any) -> str:
+    """Return a function's result as text for the model."""
+    if isinstance(value, str):
+        return value
+    try:
+        return to_json(value, fallback=str).decode()
+    except PydanticSerializationError:  # it contains bytes or half a surrogate pair
+        return str(value)
+
+
+Chunks = Generator[Any, None, Any]
+
+
+class Conversation:
+    """Runs the rounds of one turn.
+
+    Args:
+        turn: The turn so far. It may have calls without results, if their tools run here.
+        pack: Packs the turn's context again after it has grown.
+        llm: The model.
+        offer: The tools.
+        max_rounds: The maximum number of tool rounds before the answer.
+        options: Further arguments for the model.
+        store: Stores a turn with its answer.
+
+    Raises:
+        InvalidMessage: The turn has calls without results that cannot run here.
+    """
+
+    def __init__(
+        self,
+        turn: Turn,
+        pack: Pack,
+        llm: LLM,
+        offer: Offer,
+        max_rounds: int,
+        options: Mapping[str, Any],
+        store: Callable[[Turn, Message], object],
+    ) -> None:
+        self._turn = turn
+        self._pack = pack
+        self._llm = llm
+        self._offer = offer
+        self._max_rounds = max_rounds
+        self._options = options
+        self._store = store
+        self._waiting = list(filter(offer.is_run_here, open_calls(turn.asked)))
+        check_so_far(turn.asked, self._waiting)
+
+    def rounds(self, *, stream: bool) -> Chunks:
+        """Call the model and its tools in turn, and store the turn with the answer.
+
+        Args:
+            stream: Whether to yield the model's chunks as they arrive.
+
+        Returns:
+            The last response: the answer, or calls that the caller must run.
+
+        Raises:
+            ModelError: The model failed, or calls tools after the last round.
+        """
+        first = len(self._turn.asked)
+        turn = self._done(self._turn, [], self._waiting)
+        for run in range(self._max_rounds + 1):
+            is_last = run == self._max_rounds
+            fields = self._fields(is_first=run == 0, is_last=is_last)
+            if stream:
+                response = yield from self._llm.chunks(turn.messages, **fields)
+            else:
+                response = self._llm.respond(turn.messages, **fields)
+            answer = answer_in(response)
+            if self._offer.hands_back(answer):
+                earlier = turn.asked[first:]
+                if earlier:
+                    setattr(response, EARLIER, [message.to_dict() for message in earlier])
+                return response
+            if not answer.tool_calls:
+                self._store(turn, answer)
+                return response
+            if not is_last:
+                turn = self._done(turn, [answer], answer.tool_calls)
+        raise ModelOutputInvalid(
+            f"{self._llm.model} calls more tools after max_rounds={self._max_rounds} rounds, "
+            "although it was told to answer. Nothing was stored. Raise max_rounds, or ask for "
+            "less at once."
+        )
+
+    def _fields(self, *, is_first: bool, is_last: bool) -> dict[str, Any]:
+        """Return the arguments of one request, without its messages.
+
+        `tool_choice` is for the first request: a forced call in each round would never end.
+        """
+        fields = dict(self._options)
+        if not is_first:
+            fields.pop("tool_choice", None)
+        if self._offer.schemas:
+            fields["tools"] = self._offer.schemas
+            if is_last:
+                fields["tool_choice"] = "none"
+        return fields
+
+    def _done(
+        self, turn: Turn, messages: Iterable[Message], calls: Iterable[Mapping[str, Any]]
+    ) -> Turn:
+        """Return the turn with new messages and the results of calls, in full.
+
+        Its context shows the part of them that fits.
+        """
+        asked, todo = [*turn.asked, *messages], list(calls)
+        for call in todo:
+            with readable(turn.session_id, turn.context.head, asked):
+                text = self._offer.run(call)
+            asked.append(Message(role="tool", tool_call_id=str(call.get("id")), content=text))
+        if len(asked) == len(turn.asked):
+            return turn
+        return turn_of(turn.session_id, turn.user_id, asked, self._pack(asked), turn.regenerates)
+
+
+class CompletionStream:
+    """litellm's chunks, as they arrive. The turn is stored after the last chunk was read.
+
+    A stream that was closed early or failed stores nothing. `close` may be called from any thread,
+    and does not wait for the model.
+
+    Args:
+        chunks: The generator of `Conversation.rounds`.
+        account: The account of the model calls.
+        usage_asked: Whether to yield a chunk that has no choices and reports only the usage.
+
+    Attributes:
+        response: At the end, the assembled chunks of the last round. Its `cost` is the turn's.
+    """
+
+    def __init__(self, chunks: Chunks, account: Account, *, usage_asked: bool = False) -> None:
+        self._chunks = chunks
+        self._account = account
+        self._usage_asked = usage_asked
+        self._reading = threading.Lock()
+        self._stopped = False
+        self.response: Any = None
+
+    @property
+    def usage(self) -> Usage:
+        """The model usage of this turn so far, by all rounds and by recall."""
+        return self._account.usage
+
+    @property
+    def cost(self) -> float | None:
+        """The cost so far in US dollars. None if the price of a model is unknown."""
+        return self.usage.cost
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        with self._reading:
+            try:
+                while not self._stopped:
+                    chunk = next(self._chunks)
+                    if chunk.choices or self._usage_asked:
+                        return chunk
+                raise StopIteration
+            except StopIteration as end:
+                if end.value is not None:
+                    self.response = end.value
+                    setattr(self.response, "cost", self.cost)  # noqa: B010 - litellm's own class
+                raise
+            finally:
+                if self._stopped:
+                    self._chunks.close()
+
+    def close(self) -> None:
+        """Stop. A step that runs on another thread ends with its chunk."""
+        self._stopped = True
+        if self._reading.acquire(blocking=False):
+            try:
+                self._chunks.close()
+            finally:
+                self._reading.release()

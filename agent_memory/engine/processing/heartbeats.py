@@ -1,0 +1,113 @@
+"""Heartbeats of workers and blocks, and the backlog that is absorbed ahead of time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from time import time
+from typing import NamedTuple
+
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.records import Head, Lag
+from agent_memory.engine.system_records import Kind, SystemRecords
+
+_WORKER = "worker"
+_BLOCK = "block "
+
+
+class Heartbeats:
+    """Writes and reads heartbeats."""
+
+    def __init__(self, records: SystemRecords) -> None:
+        self._records = records
+        self._absorbed: dict[str, float] = {}
+        self._written: dict[str, float] = {}
+
+    def absorbed(self, block: str) -> None:
+        """Record that a block absorbed a batch. The next `beat` stores it."""
+        self._absorbed[block] = time()
+
+    def beat(self) -> None:
+        """Store that a worker of this process looks for work, and the heartbeats of blocks."""
+        self._records.write(Kind.SIGNS, _WORKER, at=time())
+        for block, at in list(self._absorbed.items()):
+            if self._written.get(block) != at:
+                self._records.write(Kind.SIGNS, f"{_BLOCK}{block}", at=at)
+                self._written[block] = at
+
+    def read(self) -> LastSeen:
+        """Return the latest heartbeats."""
+        found = {name: float(note["at"]) for name, note in self._records.read(Kind.SIGNS).items()}
+        blocks = {
+            name.removeprefix(_BLOCK): at for name, at in found.items() if name.startswith(_BLOCK)
+        }
+        return LastSeen(found.get(_WORKER, 0.0), blocks)
+
+
+class LastSeen(NamedTuple):
+    """The last search for work by a worker, and the last absorption by each block.
+
+    Times are in seconds since the epoch; 0 for never.
+    """
+
+    worker: float
+    blocks: Mapping[str, float]
+
+    def absorbed(self, block: str) -> float:
+        """Return the time of a block's last absorption."""
+        return self.blocks.get(block, 0.0)
+
+
+_MOST = 1_000
+_INLINE = 64  # messages that an update absorbs itself
+
+
+class Backlog:
+    """Sessions with many pending messages, added by questions and processed by updates.
+
+    Its blocks recall pending messages, and call no language model.
+    """
+
+    def __init__(self, blocks: Collection[str]) -> None:
+        self._blocks = frozenset(blocks)
+        self._lock = fork_safe_lock()
+        self._sessions: OrderedDict[str, None] = OrderedDict()
+
+    def note(self, block: str, lags: Sequence[Lag]) -> None:
+        """Add sessions with many pending messages for a block, the newest of them first."""
+        if block not in self._blocks:
+            return
+        with self._lock:
+            for lag in reversed(lags):
+                if len(self._sessions) < _MOST:
+                    self._sessions.setdefault(lag.session_id)
+
+    def takes(self, head: Head, block: str, upto: int) -> bool:
+        """Add a session if a block has more to absorb than an update should wait for."""
+        if block not in self._blocks or upto - head.cursors.get(block, 0) <= _INLINE:
+            return False
+        with self._lock:
+            self._sessions.setdefault(head.session_id)
+        return True
+
+    def holds(self, session_id: str, block: str) -> bool:
+        """Return whether a block must absorb all of a session."""
+        return bool(self._sessions) and block in self._blocks and session_id in self._sessions
+
+    def next(self) -> str | None:
+        """Return the next session. It moves to the end until it is `done`."""
+        if not self._sessions:
+            return None
+        with self._lock:
+            name = next(iter(self._sessions), None)
+            if name is not None:
+                self._sessions.move_to_end(name)
+            return name
+
+    def done(self, session_id: str, head: Head | None) -> None:
+        """Remove a session if its blocks are up to date, or if its head is None."""
+        if session_id in self._sessions and (
+            head is None or not any(head.lag(block) for block in self._blocks)
+        ):
+            with self._lock:
+                self._sessions.pop(session_id, None)

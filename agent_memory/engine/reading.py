@@ -1,0 +1,309 @@
+"""Reads by a model: records as data, and long messages page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from agent_memory.core.ids import check_id
+from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.passages import PART, part_of
+from agent_memory.core.records import Entry, Head, Recall, Scope
+from agent_memory.core.text import last_break
+from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.tools import READ_MESSAGE, Arguments, Tool
+from agent_memory.core.transcript import clip, speaker, told
+from agent_memory.engine.guard import Guard
+from agent_memory.engine.paging import read_of
+from agent_memory.engine.recall.merged_search import Filter, Search
+from agent_memory.errors import InvalidId, ToolRefused
+from agent_memory.ltm_blocks.base import FactBlock, NoteBlock
+from agent_memory.stores.base import SessionStore
+from agent_memory.stores.pending import Pending
+
+if TYPE_CHECKING:
+    from agent_memory.ltm_blocks.base import Block
+
+_MOST_OF_A_PAGE = 2_000
+_LEAST = 32
+_SHARE = 6  # share of a budget, so that the window shows a page even beside a long question
+_CHARS = 8  # maximum number of characters per token in the text that is examined for a page
+_TOLD = ("role", "content", "name", "tool_call_id")
+_FARTHEST = 10**12
+
+
+_TURN: ContextVar[tuple[str, int, Sequence[Message]]] = ContextVar("turn")
+"""The session of a turn that is not stored yet, the end of its log, and the turn's messages."""
+
+
+@contextmanager
+def readable(session_id: str, head: Head | None, asked: Sequence[Message]) -> Iterator[None]:
+    """Make a turn readable in the body, as if it was stored already."""
+    messages = [message for message in asked if not message.is_system]
+    token = _TURN.set((session_id, head.end if head is not None else 0, messages))
+    try:
+        yield
+    finally:
+        _TURN.reset(token)
+
+
+class ReadMessage(Arguments):
+    """What `memory_read_message` takes."""
+
+    seq: int = Field(ge=1, le=_FARTHEST, description="The message's number.")
+    offset: int = Field(
+        default=0, ge=0, le=_FARTHEST, description="From which character on to read."
+    )
+    session_id: str | None = Field(
+        default=None,
+        description="The conversation, another one of the same user; without it the one at hand.",
+    )
+
+
+class MessagePages:
+    """Returns a message's text in pages that fit a context."""
+
+    def __init__(self, store: SessionStore, counter: TokenCounter, budget: int) -> None:
+        self._store = store
+        self._counter = counter
+        self._room = max(_LEAST, min(_MOST_OF_A_PAGE, budget // _SHARE))
+
+    def tool(self, arguments: type[ReadMessage] = ReadMessage) -> Tool:
+        """Return the tool that reads pages."""
+        return Tool(
+            READ_MESSAGE,
+            "Read one message of a conversation page by page. Use it where a message is marked as "
+            "cut, or a search gave a part of one (pass on its `read_on` as it is), and you need "
+            "the rest. Each page says where the next one begins. Read one page at a time, and with "
+            "each say all that you have found so far: by then the pages before it may be shown in "
+            "part.",
+            arguments,
+            self.read,
+            ("read",),
+        )
+
+    def read(self, scope: Scope, request: ReadMessage) -> str:
+        """Return a page as JSON, with the offset of the next page.
+
+        Raises:
+            ToolRefused: There is no such message, or it ends before the offset.
+        """
+        entry = self._entry(scope, request)
+        text = _text(entry.message)
+        if request.offset >= max(1, len(text)):
+            raise ToolRefused(
+                f"Message {request.seq} has {len(text)} characters. Give an offset below that."
+            )
+        shown = page(text, request.offset, self._cost, self._room)
+        end = request.offset + len(shown)
+        answer = {
+            "seq": entry.seq,
+            "from": speaker(entry.message),
+            "date": f"{entry.said_at:%Y-%m-%d}",
+            "offset": request.offset,
+            "of": len(text),
+            "next": end if end < len(text) else None,
+            "text": shown,
+        }
+        return compact_json(answer)
+
+    def _entry(self, scope: Scope, request: ReadMessage) -> Entry:
+        if (drafted := _of_turn(scope, request)) is not None:
+            return drafted
+        head = self._head(scope, request.session_id)
+        if head is None or head.end == 0:
+            raise ToolRefused(f"There is no message {request.seq}: this session has none yet.")
+        for entry in read_of(self._store, head, after=request.seq - 1, limit=1):
+            if entry.seq == request.seq:
+                return entry
+        raise ToolRefused(
+            f"There is no message {request.seq} in this session. It has {head.expired + 1} to "
+            f"{head.end}."
+        )
+
+    def _head(self, scope: Scope, named: str | None) -> Head | None:
+        """Return the head of the session to read: the current one, or another of the same user.
+
+        Raises:
+            ToolRefused: The user has no session with this id.
+        """
+        session_id = scope.session_id if named is None else named
+        if session_id is None:
+            raise ToolRefused("Say which session: give a session_id.")
+        try:
+            check_id("session_id", session_id)
+            head = self._store.head(session_id)
+        except InvalidId:
+            head = None
+        if head is not None and head.deleting:
+            head = None
+        theirs = head is not None and scope.user_id is not None and head.user_id == scope.user_id
+        if session_id != scope.session_id and not theirs:
+            raise ToolRefused(f"There is no session {session_id[:64]!r} of this user.")
+        return head
+
+    def _cost(self, text: str) -> int:
+        return self._counter.text(compact_json(text))
+
+
+def _of_turn(scope: Scope, request: ReadMessage) -> Entry | None:
+    """Return a message of the current turn, by the number that its context shows."""
+    session_id, end, messages = _TURN.get(("", 0, ()))
+    index = request.seq - end - 1
+    at_hand = scope.session_id == session_id and request.session_id in (None, session_id)
+    if not at_hand or not 0 <= index < len(messages):
+        return None
+    return Entry(session_id, request.seq, messages[index], 0, 0, "", messages[index].created_at)
+
+
+def read_on(recall: Recall) -> dict[str, Any] | None:
+    """Return the arguments of `memory_read_message` to continue after a passage, or None."""
+    if PART not in recall.metadata or not recall.sources:
+        return None
+    session_id, seq = recall.sources[0]
+    return {"session_id": session_id, "seq": seq, "offset": part_of(recall.metadata).offset}
+
+
+def _text(message: Message) -> str:
+    """Return the whole text of a message, content first, so that offsets in both agree."""
+    others = (message.to_openai() or {}).items()
+    more = [
+        f"({key}: {text})" for key, text in others if key not in _TOLD and isinstance(text, str)
+    ]
+    return "\n".join(text for text in (told(message), *more) if text)
+
+
+def page(text: str, offset: int, count: Callable[[str], int], room: int) -> str:
+    """Return about `room` tokens of a text from an offset on, and at least one character."""
+    rest = text[offset : offset + room * _CHARS]
+    return clip(rest, count, room) or rest[:room]
+
+
+Kind = Literal["note", "fact", "message", "other"]
+
+_NOBODY = "_"  # not a valid block name: the whole log is pending for it
+_MOST_PENDING = 5_000
+_SHOWN = 600  # maximum characters of a message in a list
+
+
+class Query(Arguments):
+    """What a search of a memory takes."""
+
+    query: str = Field(
+        default="",
+        max_length=2_000,
+        description="What to look for, in words. Empty: all notes and facts, the newest first; "
+        "with `since` or `until` all that was said then.",
+    )
+    since: date | None = Field(
+        default=None, description="Only what was said on this day or later, such as 2025-03-01."
+    )
+    until: date | None = Field(
+        default=None, description="Only what was said up to this day, such as 2025-03-31."
+    )
+
+    @property
+    def times(self) -> tuple[datetime | None, datetime | None]:
+        """The first moment, and the moment after the last."""
+        first = None if self.since is None else datetime.combine(self.since, time(), UTC)
+        if self.until in (None, date.max):
+            return first, None
+        return first, datetime.combine(self.until + timedelta(1), time(), UTC)
+
+
+class Finding:
+    """Runs a model's reads."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        search: Search,
+        pending: Pending,
+        blocks: Mapping[str, Block],
+        open_handle: Callable[[str, Scope], Any],
+    ) -> None:
+        self._guard = guard
+        self._search = search
+        self._pending = pending
+        self._blocks = blocks
+        self._open_handle = open_handle
+
+    def found(
+        self, scope: Scope, query: Query, limit: int
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return the best records for a query, and a warning for each block that failed."""
+        since, until = query.times
+        least = None if since is until is None else 0.0
+        session_id = None if scope.user_id is not None else scope.session_id
+        only = Filter(since=since, until=until, least=least)
+        recalls, warnings = self._search.run(query.query, scope.user_id, session_id, limit, only)
+        return [self._recalled(recall) for recall in recalls], warnings
+
+    def all_of(self, scope: Scope, query: Query) -> list[dict[str, Any]]:
+        """Return the list without a query: notes and facts, or the messages of a period."""
+        self._guard.check(scope.session_id, scope.user_id)
+        since, until = query.times
+        return (
+            self._listed(scope) if since is until is None else self._in_period(scope, since, until)
+        )
+
+    def _listed(self, scope: Scope) -> list[dict[str, Any]]:
+        """Return notes, then facts, each the newest first."""
+        notes = [
+            {"id": one.id, "kind": "note", "date": f"{one.created_at:%Y-%m-%d}", "text": one.text}
+            for one in reversed(self._open_handle("notes", scope).all())
+        ]
+        facts = [
+            {"id": fact.id, "kind": "fact", "date": fact.time or "unknown", "text": fact.text}
+            for block in self._blocks.values()
+            if isinstance(block, FactBlock)
+            for fact in reversed(block.facts(scope))
+        ]
+        return [*notes, *facts]
+
+    def _in_period(
+        self, scope: Scope, since: datetime | None, until: datetime | None
+    ) -> list[dict[str, Any]]:
+        """Return the messages of a period, oldest first, as far as they are among the newest."""
+        tails = self._pending.of(_NOBODY, scope, _MOST_PENDING).read
+        entries = (entry for tail in tails for entry in tail.entries[tail.since :])
+        matching = [
+            entry
+            for entry in entries
+            if (since is None or entry.created_at >= since)
+            and (until is None or entry.created_at < until)
+            and entry.message.role in ("user", "assistant")
+            and entry.message.text().strip()
+        ]
+        return [_entry(one) for one in sorted(matching, key=lambda one: one.created_at)]
+
+    def _recalled(self, recall: Recall) -> dict[str, Any]:
+        """Return a recall as data. A message has its place in the log in place of an id."""
+        block = self._blocks.get(recall.block)
+        kind: Kind = "other"
+        if block is None or isinstance(block, NoteBlock):  # notes and the log have no block
+            kind = "message" if recall.sources else "note"
+        elif isinstance(block, FactBlock):
+            kind = "fact"
+        elif recall.sources:
+            kind = "message"
+        identity: dict[str, Any] = {"id": recall.id}
+        if kind == "message":
+            identity = dict(zip(("session_id", "seq"), recall.sources[0], strict=True))
+        day = {"date": recall.told_time} if recall.told_time else {}
+        place = read_on(recall)
+        on = {"read_on": place} if place is not None else {}
+        return {**identity, "kind": kind, **day, "text": recall.text, **on}
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    text, place = told(entry.message), {"session_id": entry.session_id, "seq": entry.seq}
+    shown = text if len(text) <= _SHOWN else text[: last_break(text, _SHOWN)]
+    on = {"read_on": {**place, "offset": len(shown)}} if len(shown) < len(text) else {}
+    day, line = f"{entry.said_at:%Y-%m-%d}", f"{speaker(entry.message)}: {shown}"
+    return {**place, "kind": "message", "date": day, "text": line, **on}

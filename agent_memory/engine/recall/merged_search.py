@@ -1,0 +1,351 @@
+"""Search over all blocks and the log, with filters."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import PrivateAttr
+
+from agent_memory.core.filters import Where, check_where, matches
+from agent_memory.core.fusion import folded, merge
+from agent_memory.core.limits import how_many, quoted, score_of, text_of
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.core.shapes import role_of
+from agent_memory.core.threads import apart
+from agent_memory.core.timestamps import check_moment
+from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.engine.guard import Guard, scope_of
+from agent_memory.engine.paging import picked_of
+from agent_memory.engine.recall.contexts import Found, existing
+from agent_memory.engine.recall.fan_out import FanOut
+from agent_memory.engine.recall.prompt_log import Recalls
+from agent_memory.errors import InvalidInput
+from agent_memory.ltm_blocks.base import ManualBlock, Resources
+from agent_memory.ltm_blocks.pending_index import Made, Waiting
+from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.stores.base import SessionStore
+from agent_memory.stores.pending import Tails
+
+if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The conditions on the results of a search.
+
+    A record of several messages matches if one of them meets all conditions on messages. A record
+    without messages has its own time, and neither role nor metadata.
+
+    Attributes:
+        blocks: Only records of these blocks. None for all.
+        roles: Only records from messages of these roles.
+        since: Only messages of this time or later.
+        until: Only messages before this time.
+        where: Conditions on the messages' metadata. See `filters.matches`.
+        least: The minimum score. If it is set, the relevance floor is off.
+        entries: Whether each recall includes its source messages.
+    """
+
+    blocks: frozenset[str] | None = None
+    roles: frozenset[str] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    where: Where | None = None
+    least: float | None = None
+    entries: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        blocks: Iterable[str] | None = None,
+        roles: Iterable[str] | None = None,
+        since: datetime | date | None = None,
+        until: datetime | date | None = None,
+        where: Where | None = None,
+        least: float | None = None,
+        entries: bool = False,
+    ) -> Filter:
+        """Return a checked filter.
+
+        Raises:
+            InvalidInput: A condition is not valid.
+        """
+        return cls(
+            _names("blocks", blocks), _names("roles", roles),
+            check_moment("since", since), check_moment("until", until),
+            None if where is None else check_where(where), score_of("least", least), bool(entries),
+        )  # fmt: skip
+
+    @property
+    def is_of_messages(self) -> bool:
+        """Whether conditions on messages are set."""
+        return self.roles is not None or bool(self.where) or self.is_of_times
+
+    @property
+    def is_of_times(self) -> bool:
+        """Whether a time is set."""
+        return self.since is not None or self.until is not None
+
+    @property
+    def narrows(self) -> bool:
+        """Whether the filter may drop some of the recalls."""
+        return self.is_of_messages or bool(self.least)
+
+    def matching(
+        self, recalls: Iterable[Recall], store: SessionStore, user_id: str | None
+    ) -> list[Recall]:
+        """Return the recalls that match, with their messages if these are requested.
+
+        Only messages of the user's sessions are read."""
+        candidates = [recall for recall in recalls if not self.least or recall.score >= self.least]
+        if not (self.is_of_messages or self.entries):
+            return candidates
+        entries = _entries(candidates, store, user_id)
+        matching = []
+        for recall in candidates:
+            messages = tuple(entries[source] for source in recall.sources if source in entries)
+            if self._meets(recall, messages):
+                matching.append(replace(recall, entries=messages) if self.entries else recall)
+        return matching
+
+    def _meets(self, recall: Recall, messages: Sequence[Entry]) -> bool:
+        if not self.is_of_messages:
+            return True
+        if messages:
+            return any(self._is_met_by(entry) for entry in messages)
+        bare = self.roles is None and not self.where
+        return bare and recall.created_at is not None and self._holds(recall.created_at)
+
+    def _is_met_by(self, entry: Entry) -> bool:
+        message = entry.message
+        return (
+            (self.roles is None or role_of(message) in self.roles)
+            and self._holds(entry.created_at)
+            and matches(message.metadata, self.where or {})
+        )
+
+    def _holds(self, at: datetime) -> bool:
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+
+def _entries(
+    recalls: Sequence[Recall], store: SessionStore, user_id: str | None
+) -> Mapping[tuple[str, int], Entry]:
+    wanted: dict[str, set[int]] = defaultdict(set)
+    for recall in recalls:
+        for session, seq in recall.sources:
+            wanted[session].add(seq)
+    return {
+        (session, entry.seq): entry
+        for session, seqs in wanted.items()
+        if (head := store.head(session)) is not None and head.user_id == user_id
+        for entry in picked_of(store, head, sorted(seqs))
+    }
+
+
+def _names(what: str, value: Iterable[str] | None) -> frozenset[str] | None:
+    if value is None:
+        return None
+    names = (
+        [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else None
+    )
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise InvalidInput(f"{what} is {quoted(value)}. Give names, such as ['user'].")
+    return frozenset(names)
+
+
+LOG = "log"
+"""The block name of recalls from the log itself."""
+
+_MOST = 5_000
+_ROLES = ("user", "assistant")
+_NOBODY = "_"  # not a valid block name: the whole log is pending for it
+
+
+class LogBlock(ManualBlock):
+    """The engine's search in the words of the log, used if no block recalls messages.
+
+    It covers the user and assistant messages that are not absorbed yet. If no block absorbs, it
+    covers the newest 5,000.
+
+    Attributes:
+        behind: The blocks that absorb. Messages that one of them has not absorbed are searched.
+    """
+
+    kind: Literal["log"] = "log"
+    behind: tuple[str, ...] = ()
+
+    _waiting: dict[str, Waiting] = PrivateAttr()
+
+    @property
+    def selective(self) -> bool:
+        return True
+
+    def bind(self, resources: Resources) -> Self:
+        """Bind the block and create an index of pending messages per absorbing block."""
+        bound = super().bind(resources)
+        bound._waiting = {name: Waiting(_ROLES) for name in self.behind or (_NOBODY,)}
+        return bound
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        """Return the messages whose words match best."""
+        if message is None or not scope.is_somebodys:
+            return []
+        if not (question := message.text().strip()):
+            return []
+        today = self.resources.today(scope, message)
+        found: dict[str, Recall] = {}
+        for block, waiting in self._waiting.items():
+            tails = self.resources.pending.of(block, scope, _MOST)
+            for recall in self._ranked(scope, question, today, tails, waiting):
+                found.setdefault(recall.id, recall)
+        best = sorted(found.values(), key=lambda recall: -recall.score)
+        return folded(best, limit)
+
+    def delete(self, scope: Scope) -> None:
+        """Do nothing: the block stores nothing."""
+
+    def _ranked(
+        self, scope: Scope, question: str, today: date, tails: Tails, waiting: Waiting
+    ) -> Iterable[Recall]:
+        known = waiting.index(tails, scope.owner, question, _made)
+        if known is None:
+            return []
+        from agent_memory.retrieval.answers import answers
+        from agent_memory.retrieval.query import Query
+        from agent_memory.retrieval.turns import recalls
+        from agent_memory.stores.indexes import hits
+
+        query = Query.asked(question, NoEmbedder(), today)
+        found = hits(known.traits.search(query, len(known.records)), known.records)
+        least = scope.floor * self.resources.min_relevance
+        best = answers(
+            question,
+            found,
+            least,
+            lambda stated: [],
+            corrects=query.period is None,
+            in_context=scope.in_context,
+        )
+        return recalls(best, self.name, scope)
+
+
+def _made(turns: Sequence[tuple[Entry, Turn]]) -> Made:
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.turns import record_of_turn
+
+    records = [record_of_turn(*one, _id(*one), "") for one in turns]
+    return records, Features.of_turns([turn for _, turn in turns], NoEmbedder().encode)
+
+
+def _id(entry: Entry, turn: Turn) -> str:
+    return f"{entry.session_id}#{entry.seq}.{turn.part.number}"
+
+
+SPARE = 2
+"""Factor of results requested from each of several blocks: their results may be near-duplicates."""
+
+ELSEWHERE = 20
+"""Factor of results requested if results are filtered, for example by session: how many of them
+match is unknown."""
+
+SEARCHED = 0.05
+"""Share of `min_relevance` that a search requires. A list of results may be less precise."""
+
+logger = logging.getLogger(__name__)
+
+_ALL = Filter()
+
+
+class Search:
+    """Searches the blocks and merges their results.
+
+    Attributes:
+        blocks: The blocks that are queried.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        store: SessionStore,
+        counter: TokenCounter,
+        searcher: FanOut,
+        recalls: Recalls,
+    ) -> None:
+        self._recalls = recalls
+        self._guard = guard
+        self._store = store
+        self._counter = counter
+        self._searcher = searcher
+        self.blocks = searcher.blocks
+
+    @apart
+    def run(
+        self,
+        query: str,
+        user_id: str | None,
+        session_id: str | None,
+        limit: int,
+        only: Filter = _ALL,
+    ) -> tuple[list[Recall], list[str]]:
+        """Search like `AgentMemory.search`, and return a warning for each block that failed.
+
+        Warnings are also logged.
+        """
+        self._guard.check(session_id, user_id)
+        query, limit = text_of("query", query), how_many("limit", limit)
+        head = self._guard.owned(session_id, user_id) if session_id is not None else None
+        scope = replace(
+            scope_of(head, user_id, session_id),
+            only_session=session_id is not None,
+            floor=SEARCHED if only.least is None else 0.0,
+        )
+        message = Message(role="user", content=query)
+        most = limit * ELSEWHERE if only.narrows else most_of(limit, scope, len(self.blocks))
+        found, warnings = self._searcher.recall(scope, message, most, only.blocks)
+        current = self._searcher.marked(scope, wanted(existing(self._store, found), scope))
+        matching = {
+            block: only.matching(recalls, self._store, scope.user_id)
+            for block, recalls in current.items()
+        }
+        best = merge(matching)[:limit]
+        self._recalls.note(found=bool(best))
+        warnings += self._unknown(only)
+        for warning in warnings:
+            logger.warning("search: %s", warning)
+        return self.priced(best), warnings
+
+    def _unknown(self, only: Filter) -> list[str]:
+        """Return a warning for each requested block that does not exist. "log" is always valid."""
+        known = [block.name for block in self.blocks]
+        requested = only.blocks or frozenset()
+        return [
+            f"No block that can be searched is named {quoted(name)}. There are: {', '.join(known)}."
+            for name in sorted(requested.difference(known, [LOG]))
+        ]
+
+    def priced(self, recalls: list[Recall]) -> list[Recall]:
+        """Return the recalls with their size in tokens."""
+        return [replace(recall, tokens=self._counter.text(recall.text)) for recall in recalls]
+
+
+def most_of(limit: int, scope: Scope, blocks: int) -> int:
+    """Return how many results to request from each block, since some are near-duplicates."""
+    if scope.only_session:
+        return limit * ELSEWHERE
+    return limit * SPARE if blocks > 1 else limit
+
+
+def wanted(found: Found, scope: Scope) -> Found:
+    """Return the recalls that the scope allows. Call this before near-duplicates are folded."""
+    return {
+        block: [recall for recall in recalls if scope.wants(recall.sources)]
+        for block, recalls in found.items()
+    }

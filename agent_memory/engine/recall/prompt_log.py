@@ -1,0 +1,294 @@
+"""The prompt log in the store, and how much of each prompt repeats the one before."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from agent_memory.core.context import MemoryContext
+from agent_memory.core.messages import Message
+from agent_memory.core.packing import Shown
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.prompt_log import (
+    Kept,
+    Piece,
+    SentContext,
+    name_of,
+    new_of,
+    pieces,
+    same,
+    sent_of,
+    shows,
+)
+from agent_memory.core.records import Entry, Head, Lease, Recall, Record, Scope
+from agent_memory.core.system_collections import SENT, SENT_TEXTS, WORDS, Reserved
+from agent_memory.engine.paging import is_there, picked_of
+from agent_memory.engine.stats import PromptStats, RecallStats
+from agent_memory.errors import AgentMemoryError
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.stores.base import Store
+from agent_memory.stores.coding import to_micros
+
+_MOST = 1_000
+"""Maximum number of sessions whose last context is compared with the next."""
+_MOST_CONTEXTS = 100
+"""Maximum number of sessions whose last context is cached in full."""
+
+
+class Prompts:
+    """The last contexts of this process, and statistics on their stable prefixes. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._last: OrderedDict[tuple[str | None, str | None], list[Piece]] = OrderedDict()
+        self._contexts: OrderedDict[str, tuple[MemoryContext, Sequence[Message]]] = OrderedDict()
+        self._stats = PromptStats()
+
+    def noted(self, scope: Scope, context: MemoryContext, shown: Shown) -> MemoryContext:
+        """Return a context with the number of tokens it shares with the last one of its session."""
+        owner = scope.session_id, scope.user_id
+        now = pieces(
+            list(zip(shown.leading, shown.leading_tokens, strict=True)),
+            [*shown.turns, *shown.drafts],
+            context.recalls,
+            context.tokens - shown.tokens,
+            leads=context.memory_role == "leading",
+        )
+        with self._lock:
+            before = self._last.pop(owner, None)
+            self._last[owner] = now
+            while len(self._last) > _MOST:
+                self._last.popitem(last=False)
+            if before is None:
+                return context
+            kept = same(before, now)
+            was = self._stats
+            self._stats = PromptStats(
+                was.contexts + 1, was.tokens + context.tokens, was.kept_tokens + kept
+            )
+        return replace(context, kept_tokens=kept)
+
+    def keep(self, session_id: str, context: MemoryContext, asked: Sequence[Message]) -> None:
+        """Cache the last context of a session, with the question that it adds to the log."""
+        with self._lock:
+            self._contexts.pop(session_id, None)
+            self._contexts[session_id] = context, asked
+            if len(self._contexts) > _MOST_CONTEXTS:
+                self._contexts.popitem(last=False)
+
+    def without_context(
+        self, session_id: str, messages: Sequence[Any], is_stored: Callable[[Head], bool]
+    ) -> Sequence[Any]:
+        """Return the messages without those of the session's last context. See `new_of`."""
+        context, asked = self._contexts.get(session_id, (None, ()))
+        new = new_of(messages, context, asked)
+        head = context.head if context is not None else None
+        if new is messages or head is None or is_stored(head):
+            return new
+        return new_of(messages, None, ())
+
+    def snapshot(self) -> PromptStats:
+        """Return the current totals."""
+        with self._lock:
+            return self._stats
+
+
+class Recalls:
+    """Counts the searches of this process, and those without results. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._stats = RecallStats()
+
+    def note(self, *, found: bool) -> None:
+        """Count a search."""
+        with self._lock:
+            was = self._stats
+            self._stats = RecallStats(was.asked + 1, was.empty + (not found))
+
+    def snapshot(self) -> RecallStats:
+        """Return the current totals."""
+        return self._stats
+
+
+logger = logging.getLogger(__name__)
+
+_MOST_PENDING = 1_000
+"""Maximum number of pending contexts, whose sessions do not exist yet or have no user. A context is
+stored when its session belongs to its user."""
+
+_BEGUN = "begun"
+"""The start of the session of a context: its id may belong to another session later."""
+
+RecallNow = Callable[[str], Sequence[Recall]]
+"""Returns the current recalls for a question."""
+
+
+class _Pending(NamedTuple):
+    kept: Kept
+    at: datetime
+
+
+class SentContexts:
+    """Stores and reads contexts. Thread-safe.
+
+    Args:
+        store: The log, and the store of the contexts.
+        deleted_since: Returns when a session, or its user, was deleted after it began.
+        on: Whether new contexts are stored.
+    """
+
+    def __init__(
+        self, store: Store, deleted_since: Callable[[Head], datetime | None], *, on: bool
+    ) -> None:
+        self._store, self._deleted_since, self.on = store, deleted_since, on
+        self._lock = fork_safe_lock()
+        self._pending: OrderedDict[tuple[str, str | None], _Pending] = OrderedDict()
+
+    def keep(self, session_id: str, kept: Kept, user_id: str | None, head: Head | None) -> None:
+        """Store a context, in place of one of the same turn so far. A failure is only logged.
+
+        Args:
+            session_id: The conversation.
+            kept: The context to store.
+            user_id: The user whose memory it contains.
+            head: The session of the context. None if it does not exist yet. If the session does not
+                belong to the user yet, the context stays pending: another user may get it.
+        """
+        if head is not None and head.user_id == user_id:
+            try:
+                self._write(head, kept)
+            except AgentMemoryError as error:
+                logger.warning("a context was not stored: %s", type(error).__name__)
+            return
+        owner = session_id, user_id
+        with self._lock:
+            self._pending[owner] = _Pending(kept, datetime.now(UTC))
+            self._pending.move_to_end(owner)
+            while len(self._pending) > _MOST_PENDING:
+                self._pending.popitem(last=False)
+
+    def begun(self, head: Head) -> None:
+        """Store a session's pending context when the session begins or gets a user.
+
+        A context of another user, or from before a deletion, is not stored.
+        """
+        if not self._pending:
+            return
+        with self._lock:
+            owners = (head.user_id, None)
+            found = [self._pending.pop((head.session_id, owner), None) for owner in owners]
+        pending = next(filter(None, found), None)
+        if pending is None or self._deleted_since(replace(head, created_at=pending.at)):
+            return
+        self.keep(head.session_id, pending.kept, head.user_id, head)
+
+    def cut(self, session_id: str, end: int, lease: Lease | None = None) -> None:
+        """Delete contexts that depend on messages after a seq, which were changed or deleted."""
+        for place in (SENT, SENT_TEXTS, WORDS):
+            self._store.delete_records(place.name, session_id=session_id, after=end, lease=lease)
+
+    def expire(self, session_id: str, upto: int) -> None:
+        """Delete the contexts and words of turns up to a seq, which the log no longer has."""
+        for place in (SENT, WORDS):
+            for one in self._of(session_id, place):
+                if one.first <= upto:
+                    self._store.delete_records(place.name, record_id=one.id)
+
+    def read(
+        self, head: Head, after: int, limit: int | None, recall_now: RecallNow
+    ) -> list[SentContext]:
+        """Return the contexts of a session's turns after a seq, oldest first.
+
+        Args:
+            head: The session. Contexts of an earlier session with the same id are left out.
+            after: Only turns that begin after this seq.
+            limit: The maximum number of turns.
+            recall_now: Returns the current recalls for a question. A record stored without a
+                source session is shown if its text is unchanged.
+        """
+        session_id, begun = head.session_id, to_micros(head.created_at)
+        every = [one for one in self._of(session_id) if one.first > after]
+        records = [record for record in every if record.metadata.get(_BEGUN, begun) == begun]
+        turns = set(sorted({record.first for record in records})[:limit])
+        records = [record for record in records if record.first in turns]
+        wanted = {seq for record in records for seq in shows(record.metadata)}
+        entries = {one.seq: one for one in picked_of(self._store, head, sorted(wanted))}
+        return [self._context(record, head.user_id, entries, recall_now) for record in records]
+
+    def _context(
+        self, record: Record, user_id: str | None, entries: dict[int, Entry], recall_now: RecallNow
+    ) -> SentContext:
+        now: dict[str, str] | None = None
+        fields = record.metadata
+
+        def text_of(name: str) -> str | None:
+            nonlocal now
+            place = _place(record.session_id, fields.get(_BEGUN), name)
+            kept = self._store.record(SENT_TEXTS.name, place)
+            if kept is not None:
+                return kept.text
+            if now is None:
+                now = {name_of(one): one.text for one in recall_now(record.text)}
+            return now.get(name)
+
+        return sent_of(
+            record.session_id,
+            record.first,
+            record.text,
+            record.created_at,
+            fields,
+            entries,
+            text_of,
+            lambda recall: self._source_text(recall, record.created_at, user_id),
+        )
+
+    def _source_text(self, recall: Recall, at: datetime, user_id: str | None) -> str:
+        """Return the source text of a recall, if it was the user's at that time.
+
+        A session that began later is another one, and perhaps another user's.
+        """
+        for session_id, seq in recall.sources[:1]:
+            head = self._store.head(session_id)
+            if head is not None and head.user_id == user_id and head.created_at <= at:
+                found = picked_of(self._store, head, [seq])
+                return "".join(one.message.text() for one in found)
+        return ""
+
+    def _of(self, session_id: str, place: Reserved = SENT) -> list[Record]:
+        records = self._store.records(place.name, Scope(None, session_id).owner)
+        return sorted(records, key=lambda one: (one.first, one.created_at))
+
+    def _write(self, head: Head, kept: Kept) -> None:
+        session_id, begun = head.session_id, to_micros(head.created_at)
+        now, owner = datetime.now(UTC), Scope(None, session_id).owner
+        name = record_id("sent", session_id, begun, kept.turn, kept.step)
+        fields = {**kept.fields, _BEGUN: begun}
+        record = Record(
+            name, owner, session_id, kept.turn, kept.upto, kept.question, (), now, fields
+        )
+        texts = []
+        for name_, shown in kept.texts.items():
+            home, upto = shown.session_id or session_id, shown.upto
+            # bound to the showing session, so that it is visible exactly where that one is
+            place = _place(session_id, begun, name_)
+            texts.append(Record(place, owner, home, upto, upto, shown.text, (), now))
+        self._store.put_records(SENT_TEXTS.name, texts)
+        self._store.put_records(SENT.name, [record])
+        homes = {text.session_id for text in texts} | {session_id}
+        gone = homes - self._store.existing(homes)  # deleted meanwhile
+        for home in gone:
+            self.cut(home, 0)
+        if session_id not in gone and not is_there(self._store, head):  # the id is another's now
+            for block, some in ((SENT, [record]), (SENT_TEXTS, texts)):
+                for written in some:
+                    self._store.delete_records(block.name, record_id=written.id)
+
+
+def _place(session_id: str, begun: int | None, name: str) -> str:
+    """Return the record id of a text; `begun` is None for records without a session start."""
+    return record_id(session_id, name) if begun is None else record_id(session_id, begun, name)

@@ -1,0 +1,237 @@
+"""Versions and change logs of an owner's records, for caches and incremental readers."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
+from uuid import uuid4
+
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.records import Record
+from agent_memory.errors import Damaged
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.stores.base import RecordStore
+
+T = TypeVar("T")
+
+_MOST_REMEMBERED = 20_000
+
+
+class Remembering(Generic[T]):
+    """A cache by owner, valid for one version of the owner's records. Thread-safe.
+
+    Args:
+        size: Returns the number of records behind a value.
+    """
+
+    def __init__(self, size: Callable[[T], int]) -> None:
+        self._size = size
+        self._lock = fork_safe_lock()
+        self._kept: OrderedDict[str, tuple[str, T]] = OrderedDict()
+
+    def get(self, owner: str, version: str | None) -> T | None:
+        """Return an owner's value if it has this version."""
+        with self._lock:
+            kept = self._kept.get(owner)
+            if kept is None or kept[0] != version:
+                return None
+            self._kept.move_to_end(owner)
+            return kept[1]
+
+    def last(self, owner: str) -> T | None:
+        """Return an owner's last value, whatever its version."""
+        with self._lock:
+            kept = self._kept.get(owner)
+            if kept is None:
+                return None
+            self._kept.move_to_end(owner)
+            return kept[1]
+
+    def keep(self, owner: str, version: str | None, read: T) -> None:
+        """Store an owner's value, evicting those that were not used lately."""
+        with self._lock:
+            self._kept.pop(owner, None)
+            if version is not None:
+                self._kept[owner] = (version, read)
+            while sum(self._size(one) for _, one in self._kept.values()) > _MOST_REMEMBERED:
+                self._kept.popitem(last=False)
+
+    def drop(self, owner: str) -> None:
+        """Remove an owner's value."""
+        with self._lock:
+            self._kept.pop(owner, None)
+
+
+def version_of(store: RecordStore, block: str, owner: str) -> str | None:
+    """Return the version of an owner's records; None where there are none."""
+    of = version_owner(owner)  # the id of a change log may be beside it
+    return next((one.text for one in store.records(block, of) if one.id == of), None)
+
+
+def new_version(owner: str) -> Record:
+    """Return the record of a new version, to be stored with a change."""
+    of = version_owner(owner)
+    return Record(of, of, "", 0, 0, uuid4().hex, (), datetime.now(UTC))
+
+
+def version_owner(owner: str) -> str:
+    """Return the owner and id of a version's record.
+
+    No owner of other records has this prefix, and it contains no user's id.
+    """
+    return f"version:{record_id(owner)}"
+
+
+_MOST_TOLD = 100  # ids in the log: readers read each one, and every change rewrites all
+
+Key = tuple[str, str]
+"""A version: the id of the change log, and that of its last change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The change log of an owner's records.
+
+    Erasures and imports do not take the writers' lock. One may fall between a writer's reading of
+    the log and its change, which would then hide the erasure. The id of the log is therefore a
+    record of its own. An erasure or import deletes or replaces it, and a writer leaves the one that
+    it found.
+
+    Attributes:
+        began: Id of the log; empty if nothing is logged.
+        last: Id of the last change.
+        changes: The last changes, oldest first: the version before, and the ids that changed.
+    """
+
+    began: str
+    last: str
+    changes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """The current version."""
+        return self.began, self.last
+
+    def since(self, key: Key) -> set[str] | None:
+        """Return the ids that changed since a version; None where that is unknown."""
+        began, last = key
+        if not began or began != self.began:
+            return None
+        for at, (before, _) in enumerate(self.changes):
+            if before == last:
+                return {one for _, ids in self.changes[at:] for one in ids}
+        return None
+
+
+def trail_of(store: RecordStore, block: str, owner: str) -> Trail | None:
+    """Return an owner's change log; None where there are no records."""
+    of = version_owner(owner)
+    found = {record.id: record for record in store.records(block, of)}
+    if of not in found:
+        return None
+    began = found[_began(of)].text if _began(of) in found else ""
+    told = found[of].metadata.get("changes", ())
+    changes = tuple((before, tuple(ids)) for before, ids in told)
+    return Trail(began, found[of].text, changes)
+
+
+def went_on(
+    owner: str, trail: Trail | None, changed: Collection[str]
+) -> tuple[Trail, list[Record]]:
+    """Return the log with one more change, and the records to store with it.
+
+    Args:
+        owner: The owner.
+        trail: The log, read under the writers' lock.
+        changed: Ids of the records that are written or deleted.
+    """
+    renewed = new_version(owner)
+    began = begun_anew(owner)
+    changes = [] if trail is None else [*trail.changes, (trail.last, tuple(changed))]
+    while sum(len(ids) for _, ids in changes) > _MOST_TOLD:
+        del changes[0]
+    told = {"changes": [[before, list(ids)] for before, ids in changes]}
+    records = [replace(renewed, metadata=told)]
+    if trail is None or not trail.began:
+        records.append(began)
+        return Trail(began.text, renewed.text, tuple(changes)), records
+    return Trail(trail.began, renewed.text, tuple(changes)), records
+
+
+def begun_anew(owner: str) -> Record:
+    """Return the record of a new log, which makes all readers read everything."""
+    one = new_version(owner)
+    return replace(one, id=_began(one.owner))
+
+
+def _began(of: str) -> str:
+    """Return the id of the record that holds a log's id."""
+    return f"{of}:began"
+
+
+def changed_since(
+    store: RecordStore, block: str, owner: str, ids: Collection[str]
+) -> dict[str, Record | None] | None:
+    """Return the owner's current records by these ids, None for deleted ones.
+
+    Returns None if a record is damaged; a full read leaves such records out.
+    """
+    try:
+        found = {one: store.record(block, one) for one in sorted(ids)}
+    except Damaged:
+        return None
+    return {
+        one: record if record is not None and record.owner == owner else None
+        for one, record in found.items()
+    }
+
+
+class Following(Generic[T]):
+    """A cache of owners' decoded records: each record is read and decoded once. Thread-safe.
+
+    Args:
+        decode: Decodes a record.
+    """
+
+    def __init__(self, decode: Callable[[Record], T]) -> None:
+        self._decode = decode
+        self._kept: Remembering[_Seen[T]] = Remembering(lambda one: len(one.said))
+
+    def read(self, store: RecordStore, block: str, owner: str) -> list[T]:
+        """Return an owner's decoded records, oldest first. Unchanged ones are the same objects."""
+        trail = trail_of(store, block, owner)  # read before the records, which may be newer
+        if trail is None:
+            self._kept.drop(owner)
+            return [self._decode(record) for record in store.records(block, owner)]
+        seen = self._kept.last(owner)
+        if seen is None or seen.key != trail.key:
+            seen = self._followed(store, block, owner, trail, seen) or _Seen(
+                trail.key, {one.id: self._entry(one) for one in store.records(block, owner)}
+            )
+            self._kept.keep(owner, "", seen)
+        return [said for _, said in seen.said.values()]
+
+    def _followed(
+        self, store: RecordStore, block: str, owner: str, trail: Trail, seen: _Seen[T] | None
+    ) -> _Seen[T] | None:
+        ids = None if seen is None else trail.since(seen.key)
+        changed = None if ids is None else changed_since(store, block, owner, ids)
+        if seen is None or changed is None:
+            return None
+        said = {name: one for name, one in seen.said.items() if name not in changed}
+        said |= {name: self._entry(one) for name, one in changed.items() if one is not None}
+        return _Seen(trail.key, dict(sorted(said.items(), key=lambda one: (one[1][0], one[0]))))
+
+    def _entry(self, record: Record) -> tuple[datetime, T]:
+        return record.created_at, self._decode(record)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen(Generic[T]):
+    """An owner's decoded records at one version: by id, with their times, oldest first."""
+
+    key: Key
+    said: Mapping[str, tuple[datetime, T]]

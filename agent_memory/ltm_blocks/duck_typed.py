@@ -1,0 +1,87 @@
+"""Duck-typed blocks: objects with the three methods that are not a `Block`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import BeforeValidator
+
+from agent_memory.core.messages import Message
+from agent_memory.core.plugins import ByKind, offers
+from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.core.turns import Turn
+from agent_memory.ltm_blocks.base import Block
+
+
+class BlockLike(Protocol):
+    """The three methods of a block; each may be async.
+
+    `name`, `turn_began` and `turn_ended` are optional.
+    """
+
+    def get(
+        self, scope: Scope, message: Message | None, limit: int
+    ) -> list[Recall] | Awaitable[list[Recall]]:
+        """Return recalls; see `Block.get`."""
+        ...
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> Awaitable[None] | None:
+        """Absorb entries; see `Block.update`."""
+        ...
+
+    def delete(self, scope: Scope) -> Awaitable[None] | None:
+        """Forget; see `Block.delete`."""
+        ...
+
+
+class ForeignBlock(Block):
+    """Runs a duck-typed object as a block.
+
+    Attributes:
+        block: The object.
+    """
+
+    kind: Literal["foreign"] = "foreign"
+    block: Any
+
+    def get(
+        self, scope: Scope, message: Message | None, limit: int
+    ) -> list[Recall] | Awaitable[list[Recall]]:
+        found: list[Recall] | Awaitable[list[Recall]] = self.block.get(scope, message, limit)
+        return found
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> Awaitable[None] | None:
+        done: Awaitable[None] | None = self.block.update(scope, entries)
+        return done
+
+    def turn_began(self, scope: Scope, turn: Turn) -> Awaitable[None] | None:
+        return self._told("turn_began", scope, turn)
+
+    def turn_ended(
+        self, scope: Scope, turn: Turn, said: Sequence[Message]
+    ) -> Awaitable[None] | None:
+        return self._told("turn_ended", scope, turn, said)
+
+    def _told(self, name: str, *given: object) -> Awaitable[None] | None:
+        """Call an optional method of the object, if it has it."""
+        call: Callable[..., Awaitable[None] | None] | None = getattr(self.block, name, None)
+        return None if call is None else call(*given)
+
+    def delete(self, scope: Scope) -> Awaitable[None] | None:
+        done: Awaitable[None] | None = self.block.delete(scope)
+        return done
+
+
+def adopt(value: object) -> object:
+    """Return a duck-typed object as a block, named by its `name` or class; others unchanged."""
+    if isinstance(value, Block | type) or not offers(value, BlockLike):
+        return value
+    given = getattr(value, "name", None)
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(value).__name__).lower().strip("_")
+    return ForeignBlock(name=given if isinstance(given, str) else words, block=value)
+
+
+BlockField = Annotated[Block, ByKind("agent_memory.ltm_blocks"), BeforeValidator(adopt)]
+"""A block, a duck-typed object, or in configuration files a mapping with its `kind`."""

@@ -1,0 +1,196 @@
+"""The model call that finds facts in a batch, and its findings as claims."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from agent_memory.core.text import escape
+from agent_memory.core.transcript import Count, split
+from agent_memory.errors import ContextTooLong
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.ltm_blocks.extractive.forms import Form
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, Journal
+from agent_memory.ltm_blocks.extractive.history.fact import Fact, listed, unmarked
+from agent_memory.ltm_blocks.extractive.history.findings import Candidate, Draft, Rules, drafts
+from agent_memory.ltm_blocks.extractive.history.likeness import most_alike
+from agent_memory.ltm_blocks.extractive.history.sources import Said, helpful
+from agent_memory.ltm_blocks.extractive.profiles import ProfileForm, settle_fields
+from agent_memory.ltm_blocks.extractive.settling import Known, reconcile, settle
+from agent_memory.ltm_blocks.extractive.storage import Meanings
+
+if TYPE_CHECKING:
+    from agent_memory.models.llm import LLM
+
+_LEAST_TOKENS = 200
+_MOST_TOKENS = 9_000
+"""Maximum tokens of one call; an ordinary batch fits. In long documents models overlook facts."""
+_MOST_NAME = 80  # characters
+_MOST_KNOWN = 15  # known facts that a model is shown
+_DAY_TOKENS = 12  # maximum tokens of a line with the day
+_SHARE = 0.6  # of the window: the model's tokenizer may differ, and the answer needs room
+
+
+def ask(
+    llm: LLM, form: Form, shown: Sequence[Said], count: Count, known: Sequence[Fact] = ()
+) -> list[Candidate]:
+    """Return a model's findings in messages.
+
+    Args:
+        llm: The model.
+        form: The extraction form.
+        shown: The messages.
+        count: Counts tokens.
+        known: Known facts that the messages may repeat or change.
+
+    Raises:
+        ModelError: The model failed, or answered twice in a wrong form.
+    """
+    if not any(said.number is not None for said in shown):
+        return []
+    head = _head(shown, known)
+    names = {number: fact.id for number, fact in enumerate(known, 1)}
+    room = int(llm.context_window() * _SHARE) - count(form.prompt) - count(head)
+    limit = max(_LEAST_TOKENS, min(_MOST_TOKENS, room))
+    said = helpful(shown)
+    while True:
+        try:
+            asked = (_messages(form, head, part) for part in parts(said, count, limit))
+            answers = [llm.structured(messages, form.schema) for messages in asked]
+            return [found for answer in answers for found in form.found(answer, names)]
+        except ContextTooLong:
+            if limit <= _LEAST_TOKENS:
+                raise
+            limit = max(_LEAST_TOKENS, limit // 2)
+
+
+def parts(shown: Sequence[Said], count: Count, limit: int) -> Iterator[str]:
+    """Yield the messages as lines below their days, in parts of at most `limit` tokens.
+
+    Each part contains a message to extract from. A message longer than the limit is split, and each
+    part has its number.
+    """
+    lines: list[str] = []
+    day, size, numbered = "", 0, False
+    for said in shown:
+        head, _, text = said.line().partition(": ")
+        for piece in split(text, count, max(1, limit - count(head) - _DAY_TOKENS)):
+            one = f"{head}: {piece}"
+            cost = count(one) + (1 if said.day == day else _DAY_TOKENS)
+            if lines and size + cost > limit:
+                if numbered:
+                    yield "\n".join(lines)
+                lines, day, size, numbered = [], "", 0, False
+            lines += [one] if said.day == day else [f"{said.day}:", one]
+            day = said.day
+            size += cost
+            numbered = numbered or said.number is not None
+    if numbered:
+        yield "\n".join(lines)
+
+
+def bearing(facts: Sequence[Fact], shown: Sequence[Said]) -> list[Fact]:
+    """Return the known facts to show to a model: those that messages may repeat or change."""
+    said = [one.text for one in shown if one.number is not None]
+    return [facts[at] for at in most_alike([fact.text for fact in facts], said, _MOST_KNOWN)]
+
+
+def _head(shown: Sequence[Said], known: Sequence[Fact]) -> str:
+    """Return the text before the messages: the user's name and the known facts."""
+    lines = []
+    who = {said.who for said in shown if said.number is not None and said.role == "user"}
+    if len(who) == 1 and (name := who.pop()) != "user":
+        lines.append(escape(f"The user is {name[:_MOST_NAME]}."))
+    if known:
+        told = (f"{number}. {listed(fact)}" for number, fact in enumerate(known, 1))
+        lines += ["<known>", *map(escape, told), "</known>"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _messages(form: Form, head: str, part: str) -> list[dict[str, str]]:
+    return [
+        {"role": "system", "content": form.prompt},
+        {"role": "user", "content": f"{head}<messages>\n{part}\n</messages>"},
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Absorbing:
+    """Converts findings into claims.
+
+    Attributes:
+        llm: The model.
+        form: The extraction form.
+        rules: The acceptance rules.
+        meanings: Makes vectors.
+        place: The first parts of claim ids: block and owner.
+        facts_of: Computes all facts from claims.
+        seen: Ids of the facts that the model was shown.
+    """
+
+    llm: LLM
+    form: Form
+    rules: Rules
+    meanings: Meanings
+    place: tuple[str, str]
+    facts_of: Callable[[Sequence[Claim]], Sequence[Fact]]
+    seen: Collection[str] = ()
+
+    def claims(
+        self, found: Sequence[Candidate], shown: Sequence[Said], journal: Journal
+    ) -> tuple[list[Claim], Counter[str]]:
+        """Return the claims of a batch, and the number of refused findings by reason.
+
+        Args:
+            found: The model's findings.
+            shown: The messages.
+            journal: The known claims, without those of these messages.
+        """
+        found = [replace(one, text=unmarked(one.text)) for one in found]
+        drafted, refused = drafts(found, shown, journal.forgotten, self.rules, self._id)
+        settled, echoes = self._settled(drafted, journal)
+        kept = self._news(settled, journal)
+        refused["echo"] += echoes + len(settled) - len(kept)
+        return kept, +refused
+
+    def _settled(self, drafted: Sequence[Draft], journal: Journal) -> tuple[list[Claim], int]:
+        if not drafted:
+            return [], 0
+        weights, now = self.rules.weights, datetime.now(UTC)
+        facts = [fact for fact in self.facts_of(journal.claims) if fact.why != "contradicted"]
+        current = {fact.id for fact in facts if fact.is_current(now)}
+        marked, vectors = self.meanings.marked([draft.claim for draft in drafted])
+        drafted = [replace(one, claim=claim) for one, claim in zip(drafted, marked, strict=True)]
+        if isinstance(self.form, ProfileForm):
+            return settle_fields(drafted, facts, current, weights)
+        of_known = self.meanings.of_facts(facts, journal.claims)
+        if of_known.shape[1] != vectors.shape[1]:  # one side has no vectors
+            of_known, vectors = np.zeros((len(facts), 0)), vectors[:, :0]
+        known = Known(facts, current, journal.claims, of_known, self.seen)
+        return settle(drafted, vectors, known, weights, partial(reconcile, self.llm))
+
+    def _news(self, settled: Sequence[Claim], journal: Journal) -> list[Claim]:
+        """Drop claims in which an assistant or a tool repeats known facts.
+
+        Memory may have given them the facts, and would become its own evidence.
+        """
+        weights = self.rules.weights
+        known: dict[str, int] = {}
+        for one in journal.claims:
+            known[one.fact] = max(known.get(one.fact, 0), weights.get(one.role, 0))
+        return [
+            one
+            for one in settled
+            if one.role == "user" or weights.get(one.role, 0) > known.get(one.fact, -1)
+        ]
+
+    def _id(self, said: Said, one: Candidate) -> str:
+        entry = said.entry
+        told = (one.subject, one.text, one.since, one.until)  # one sentence may report two journeys
+        return record_id(*self.place, entry.session_id, entry.seq, *told)

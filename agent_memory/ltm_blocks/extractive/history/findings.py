@@ -1,0 +1,390 @@
+"""A model's findings: validation against the messages, and their form and times as claims. Pure."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from agent_memory.core.text import identifiers, names
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, Kind, Relation, covers
+from agent_memory.ltm_blocks.extractive.history.periods import Period, day_of, meant, parse
+from agent_memory.ltm_blocks.extractive.history.sources import Said
+from agent_memory.ltm_blocks.registry import Tombstone
+from agent_memory.retrieval.words import words
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One finding, in any extraction form.
+
+    Attributes:
+        text: A self-contained sentence.
+        subject: The person or thing it is about.
+        category: One word.
+        number: The number of its message, as claimed.
+        quote: The quote from that message, as claimed.
+        since: First day, as the model gave it.
+        until: Last day, as the model gave it.
+        confidence: 0 to 1.
+        field: The field of a profile.
+        value: The field's value, as JSON.
+        alone: Whether the field has one value at a time.
+        corrects: Whether it says that the field's former value was never true.
+        fits: Whether the profile accepts the value.
+        kind: "event", "state" or "plan"; empty if not requested.
+        when: The words that give its time; None if not requested.
+        relation: Its relation to facts that the model was shown; empty for none.
+        known: The ids of these facts.
+    """
+
+    text: str
+    subject: str
+    category: str
+    number: int
+    quote: str
+    since: str | None
+    until: str | None
+    confidence: float
+    field: str | None = None
+    value: Any = None
+    alone: bool = False
+    corrects: bool = False
+    fits: bool = True
+    kind: Kind = ""
+    when: str | None = None
+    relation: Relation | Literal[""] = ""
+    known: tuple[str, ...] = ()
+
+
+_REACTS = re.compile(
+    r"\b(?:agrees?d?|appreciates?d?|thanks|thanked|thankful|grateful|glad|happy|pleased|excited"
+    r"|proud|impressed|amazed|inspired|sorry|touched|delighted|thrilled|honored|admires?|supports?"
+    r"|congratulated?s?|wishes|hopes|feels|felt|finds|thinks|believes|says|said|enjoys|enjoyed"
+    r"|values|looks? forward|encourages?|offers?|greets?)\b"
+)
+_GENERAL = frozenset(words(
+    "agrees appreciates appreciated thanks thanked thankful grateful glad happy pleased excited "
+    "proud impressed amazed inspired sorry touched delighted thrilled honored admires support "
+    "congratulates wishes hopes feels felt finds thinks believes says enjoys enjoyed values look "
+    "forward encourages offers greets user assistant other others person people friend friends "
+    "someone everyone family conversation talk talking chat chatting message messages word words "
+    "thing things something anything everything life day time moment news story idea journey "
+    "experience kindness kind encouragement help advice understanding love lovely great good nice "
+    "amazing awesome wonderful beautiful important relaxing relaxed fun cool inspiring positive "
+    "strong better best well much very really so more always never also hear hearing see seeing "
+    "know knowing share sharing make making get getting give giving way lot key be being"
+))  # fmt: skip
+
+
+def is_chatter(one: Candidate, shown: Sequence[Said]) -> bool:
+    """Return whether a finding only expresses a reaction: no other name, number, time or thing.
+
+    Args:
+        one: The finding.
+        shown: The messages; their speakers' names do not count.
+    """
+    text = one.text
+    if one.kind == "plan" or one.relation or not _REACTS.search(text.casefold()):
+        return False
+    speakers = frozenset(word for said in shown for word in words(said.who))
+    if identifiers(text) or any(not speakers.issuperset(words(name)) for name in names(text)):
+        return False
+    return speakers.union(_GENERAL).issuperset(words(text))
+
+
+_LEAST = 6  # letters and digits of a code; shorter ones are written in several ways
+_MOST_QUOTED = 500  # words
+_WORD = re.compile(r"[^\W_]+")
+_MARKS = re.compile(r"[\W_]+")
+_DATE = re.compile(
+    r"(?<![\w-])(?:\d{4}-\d{2}(?:-\d{2}(?:T[\d:.]+Z?)?)?|(?:19|20)\d{2}-(?:19|20)\d{2}"
+    r"|\d{1,2}([./])\d{1,2}\1\d{2,4})(?![\w-])"
+)
+_GROUPS = re.compile(
+    r"\d+(?:[ ().-]{1,2}\d+)+"
+)  # phone, account and card numbers; "12 2024" is too short
+_OWNER = frozenset({"user"})  # facts say "user", messages do not
+
+
+@dataclass(frozen=True, slots=True)
+class Grounded:
+    """A finding that is grounded in a message.
+
+    Attributes:
+        said: The message.
+        quote: The quote as the message has it.
+        span: Its place in the message's text.
+        role: The role that the finding comes from.
+    """
+
+    said: Said
+    quote: str
+    span: tuple[int, int]
+    role: str
+
+
+def grounded(
+    number: int,
+    quote: str,
+    text: str,
+    shown: Sequence[Said],
+    weights: Mapping[str, int] | None = None,
+) -> Grounded | str:
+    """Return the source of a finding, or the reason for refusal: "message", "quote" or "invented".
+
+    Its role is usually that of the quoted message. If a name, a code or the whole content is only
+    in a message of a role of less weight, that role counts: a user who says "yes" to a text has not
+    said what is in it. A code that is in no message is invented.
+
+    Args:
+        number: The number of its message, as claimed.
+        quote: The quote, as claimed.
+        text: The fact.
+        shown: The messages that the model was shown.
+        weights: The weight of each role.
+    """
+    said = next((one for one in shown if one.number == number), None)
+    if said is None:
+        return "message"
+    place = find(quote, said.text)
+    if place is None:
+        return "quote"
+    role = _origin(said, text, shown, weights or {})
+    if role is None:
+        return "invented"
+    return Grounded(said, said.text[slice(*place)], place, role)
+
+
+def find(quote: str, text: str) -> tuple[int, int] | None:
+    """Return the place of a quote in a text; case is ignored.
+
+    Models vary quotation marks, dashes, blanks and the marks at the ends. These are ignored too.
+    """
+    for form in dict.fromkeys((quote, html.unescape(quote))):
+        wanted = " ".join(form.split())
+        at = text.find(wanted) if wanted else -1
+        if at >= 0:
+            return at, at + len(wanted)
+    loose = _WORD.findall(html.unescape(quote))
+    if not 0 < len(loose) <= _MOST_QUOTED:
+        return None
+    pattern = r"[\W_]*?".join(map(re.escape, loose))
+    found = re.search(rf"(?<![^\W_]){pattern}(?![^\W_])", text, re.IGNORECASE)
+    return found.span() if found else None
+
+
+def _origin(said: Said, text: str, shown: Sequence[Said], weights: Mapping[str, int]) -> str | None:
+    """Return the role that a finding comes from; None if it contains a code that nobody said."""
+    by_weight = sorted(shown, key=lambda one: -weights.get(one.role, 0))
+    roles = [said.role]
+    for code in _codes(text):
+        bare = _bare(code)
+        if not (holders := [one.role for one in by_weight if bare in _bare(one.text)]):
+            return None
+        roles.append(holders[0])
+    for name in names(text):
+        spelt = _spelt(name)
+        roles += [one.role for one in by_weight if spelt.search(one.text.casefold())][:1]
+    told = frozenset(words(text)) - _OWNER
+    if not told.intersection(words(said.text)):
+        roles += [one.role for one in shown if told.intersection(words(one.text))]
+    return min(roles, key=lambda role: weights.get(role, 0))
+
+
+def _codes(text: str) -> Collection[str]:
+    """Return numbers, addresses and the like, which must occur literally in a message."""
+    bare = _DATE.sub(" ", text)
+    grouped = [one for one in _GROUPS.findall(bare) if len(_bare(one)) > _LEAST]
+    return [*grouped, *(one for one in identifiers(bare) if len(_bare(one)) >= _LEAST)]
+
+
+def _bare(text: str) -> str:
+    return _MARKS.sub("", text.casefold())
+
+
+def _spelt(name: str) -> re.Pattern[str]:
+    """Return a pattern of a name, with any marks, at the start of
+    a word: no "Rome" in "from email".
+    """
+    letters = r"[\W_]*".join(map(re.escape, _bare(name)))
+    return re.compile(rf"(?<![^\W_]){letters}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The acceptance rules.
+
+    Attributes:
+        weights: The weight of each role.
+        categories: The categories to store; empty for all.
+        refused: The categories to refuse.
+        least: Minimum confidence.
+        model: The model that found them.
+        prompt: The version of the prompt.
+    """
+
+    weights: Mapping[str, int]
+    categories: Collection[str]
+    refused: Collection[str]
+    least: float
+    model: str
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A claim that is not related to older facts yet.
+
+    Attributes:
+        claim: The claim.
+        corrects: Whether it says that the field's former value was never true.
+        relation: The model's relation to known facts; empty for none.
+        known: The ids of these facts.
+    """
+
+    claim: Claim
+    corrects: bool
+    relation: Relation | Literal[""] = ""
+    known: tuple[str, ...] = ()
+
+
+def drafts(
+    found: Sequence[Candidate],
+    shown: Sequence[Said],
+    forgotten: Collection[Tombstone],
+    rules: Rules,
+    id_of: Callable[[Said, Candidate], str],
+) -> tuple[list[Draft], Counter[str]]:
+    """Return the valid findings in the order of messages, and the
+    number of invalid ones by reason.
+    """
+    refused: Counter[str] = Counter()
+    kept: dict[str, Draft] = {}
+    for place, one in enumerate(found):
+        stands = _judged(one, shown, rules)
+        if isinstance(stands, str):
+            refused[stands] += 1
+            continue
+        told = times(one, stands.said, shown)
+        draft = _draft(one, stands, told, id_of(stands.said, one), rules, place)
+        if any(covers(one, draft.claim) for one in forgotten):
+            refused["forgotten"] += 1
+            continue
+        kept.setdefault(draft.claim.id, draft)
+    return sorted(kept.values(), key=lambda draft: draft.claim.seq), refused
+
+
+def _judged(one: Candidate, shown: Sequence[Said], rules: Rules) -> Grounded | str:
+    if not one.fits:
+        return "value"
+    if one.field is None:
+        if one.category in rules.refused:
+            return "category"
+        if rules.categories and one.category not in rules.categories:
+            return "category"
+    if one.confidence < rules.least:
+        return "confidence"
+    stands = grounded(one.number, one.quote, one.text, shown, rules.weights)
+    if isinstance(stands, Grounded) and one.field is None and is_chatter(one, shown):
+        return "chatter"
+    return stands
+
+
+def _draft(
+    one: Candidate, stands: Grounded, told: Times, name: str, rules: Rules, place: int
+) -> Draft:
+    entry = stands.said.entry
+    begin, end, when = told
+    claim = Claim(
+        id=name,
+        fact=name,
+        text=one.text,
+        subject=one.subject,
+        category=one.category,
+        confidence=one.confidence,
+        role=stands.role,
+        valid_from=begin,
+        valid_to=end,
+        recorded_at=entry.said_at,
+        session_id=entry.session_id,
+        seq=entry.seq,
+        quote=stands.quote,
+        span=stands.span,
+        model=rules.model,
+        prompt=rules.prompt,
+        place=place,
+        field=one.field,
+        value=one.value,
+        alone=one.alone,
+        kind=one.kind,
+        when=when,
+    )
+    return Draft(claim, one.corrects, one.relation, one.known)
+
+
+_VAGUE = re.compile(
+    r"\b(?:few|couple|several|some|recent(?:ly)?|lately|soon|while|ages|once|some ?day|one day"
+    r"|these days|nowadays|in the past|long|in the future|eventually|later|before)\b"
+)
+
+
+_TIME = re.compile(
+    r"\b(?:(?:19|20)\d\d|\d{1,2}(?:st|nd|rd|th)|\d{1,2}[./-]\d{1,2}|ago|last|next|since|yesterday"
+    r"|today|tonight|tomorrow|this|(?:week|month|year|day)(?:s|end|ends)?|morning|evening"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|jan(?:uary)?|feb(?:ruary)?|march|april|may|june"
+    r"|july|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b"
+)
+
+
+_TODAY = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening)|just|now|earlier)\b")
+
+
+Times = tuple[datetime | None, datetime | None, str]
+
+
+def times(one: Candidate, said: Said, shown: Sequence[Said]) -> Times:
+    """Return a finding's start, its exclusive end, and its words if too vague for both.
+
+    The calendar meaning of the words overrides the model's arithmetic. Without words for a time
+    there is none. An event has both start and end, or neither. An end before the start, and invalid
+    dates, are ignored.
+
+    Args:
+        one: The finding. If the words were not requested, its dates are used as given.
+        said: The quoted message.
+        shown: All messages; the words may be in another one.
+    """
+    first, last = parse(one.since), parse(one.until)
+    words = one.when
+    if words is not None:
+        told = next((by for by in (said, *shown) if words.strip() and find(words, by.text)), None)
+        spoken = meant(words, told.entry.said_at) if told is not None else None
+        if spoken is not None:
+            goes_on = spoken.is_beginning or one.kind in ("state", "")
+            first, last = spoken.period, last if goes_on else spoken.period
+        elif not (_is_exact(words) if told is not None else _may_be_dated(said, first)):
+            first = last = None
+        words = words if told is not None and first is last is None else ""
+    if one.kind == "event":
+        first, last = first or last, last or first
+    begin, end = (first[0] if first else None), (last[1] if last else None)
+    if begin is not None and end is not None and end <= begin:
+        end = first[1] if one.kind == "event" and first else None
+    return begin, end, words or ""
+
+
+def _is_exact(words: str) -> bool:
+    return _VAGUE.search(words.casefold()) is None
+
+
+def _may_be_dated(said: Said, first: Period | None) -> bool:
+    """Return whether a message names a time; its own day counts only if it says so."""
+    text = said.text.casefold()
+    if first is not None and first[0] == day_of(said.entry.said_at):
+        return bool(_TODAY.search(text))
+    return bool(_TIME.search(text))

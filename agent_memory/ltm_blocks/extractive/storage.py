@@ -1,0 +1,336 @@
+"""Storage of claims and their vectors, and validation of imported ones."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from agent_memory.core.forms import Count, Form, Name, Share
+from agent_memory.core.records import Lease, Record, Scope, Span
+from agent_memory.core.system_collections import SENT_TEXTS
+from agent_memory.errors import ConfigError, InvalidInput, ModelError
+from agent_memory.ltm_blocks.base import Resources, batch_id, record_id
+from agent_memory.ltm_blocks.change_log import (
+    Following,
+    begun_anew,
+    new_version,
+    trail_of,
+    version_of,
+    version_owner,
+    went_on,
+)
+from agent_memory.ltm_blocks.extractive.history.claims import (
+    RECALLED,
+    Batch,
+    Claim,
+    Journal,
+    Kind,
+    LinkKind,
+    Recorded,
+    journal_of,
+    record_of_batch,
+    record_of_claim,
+    recorded,
+)
+from agent_memory.ltm_blocks.extractive.history.fact import Fact
+from agent_memory.ltm_blocks.registry import Tombstone, bury, overlap, tombstones
+from agent_memory.stores.base import RecordStore
+
+if TYPE_CHECKING:
+    from agent_memory.models.embedders.best_effort import BestEffort
+    from agent_memory.retrieval.query import Query
+
+_TRIES = 5
+
+
+class Keeper:
+    """Reads and writes one block's journal.
+
+    Args:
+        store: The store.
+        block: The block's name.
+        following: A cache of decoded records; None to read everything.
+    """
+
+    def __init__(
+        self, store: RecordStore, block: str, following: Following[Recorded] | None = None
+    ) -> None:
+        self._store = store
+        self._block = block
+        self._following = following or Following(recorded)
+
+    def read(self, owner: str, without: Span | None = None) -> Journal:
+        """Return an owner's journal, without the claims of a part of a session."""
+        gone = tombstones(self._store, self._block, owner)
+        journal = journal_of(self._following.read(self._store, self._block, owner), gone)
+        if without is None:
+            return journal
+        claims = [one for one in journal.claims if not without.holds(one.session_id, one.seq)]
+        return replace(journal, claims=claims)
+
+    def version(self, owner: str) -> str | None:
+        """Return the version of an owner's claims; None where there are none."""
+        return version_of(self._store, self._block, owner)
+
+    def recalled(self, owner: str) -> dict[str, int]:
+        """Return the number of contexts that had each of an owner's facts."""
+        kept = self._store.record(self._block, _counts_id(self._block, owner))
+        return {} if kept is None else dict(kept.metadata[RECALLED])
+
+    def count(self, owner: str, ids: Sequence[str], known: Collection[str]) -> None:
+        """Count one more context for these facts; drop the counts of facts that no longer exist."""
+        name = _counts_id(self._block, owner)
+        for _ in range(_TRIES):
+            before = self._store.record(self._block, name)
+            counts = {} if before is None else before.metadata[RECALLED]
+            counts = {one: n for one, n in counts.items() if one in known}
+            counts |= {one: counts.get(one, 0) + 1 for one in ids}
+            last = None if before is None else before.last
+            metadata = {RECALLED: counts}
+            now = datetime.now(UTC)
+            record = Record(name, owner, "", 0, (last or 0) + 1, RECALLED, (), now, metadata)
+            if self._store.swap_record(self._block, record, last):
+                return
+
+    def write(
+        self, owner: str, span: Span, claims: Sequence[Claim], batch: Batch, lease: Lease | None
+    ) -> None:
+        """Replace a batch's claims. One writer at a time for an owner."""
+        name = batch_id(self._block, owner, *span)
+        records = [record_of_claim(claim, owner) for claim in claims]
+        records.append(record_of_batch(batch, name, owner))
+        trail = trail_of(self._store, self._block, owner)
+        replaced = [
+            one.id
+            if isinstance(one, Claim)
+            else batch_id(self._block, owner, one.session_id, one.first, one.last)
+            for one in self._following.read(self._store, self._block, owner)
+            if one is not None and _derives(one, span)
+        ]
+        changed = {*replaced, *(one.id for one in records)}
+        records += went_on(owner, trail, changed)[1]
+        self._store.put_records(self._block, records, replacing=span, lease=lease)
+
+    def forget(self, owner: str, claims: Sequence[Claim], left: Sequence[Claim], why: str) -> None:
+        """Write tombstones for claims, but not for those in `left`. Call `erase` afterwards."""
+        bury(self._store, self._block, owner, [_buried(one, left, why) for one in claims])
+
+    def forget_source(self, owner: str, span: Span, why: str) -> None:
+        """Write a tombstone for a part of a session. Call `erase` afterwards."""
+        gone = Tombstone(None, *span, None, datetime.now(UTC), why)
+        bury(self._store, self._block, owner, [gone])
+
+    def erase(self, owner: str, claims: Sequence[Claim]) -> None:
+        """Delete claims."""
+        for claim in claims:
+            self._store.delete_records(self._block, record_id=claim.id)
+        for session_id in {claim.session_id for claim in claims}:  # also from the prompt log
+            self._store.delete_records(SENT_TEXTS.name, session_id=session_id)
+        self._renew(owner)
+
+    def delete(self, scope: Scope) -> None:
+        """Delete the claims of a session, of its messages after a seq, or of a user."""
+        if scope.session_id is None:
+            self._store.delete_records(self._block, owner=scope.owner)
+        else:
+            self._store.delete_records(
+                self._block, session_id=scope.session_id, after=scope.after, lease=scope.lease
+            )
+            if scope.user_id is not None:  # the session may have had no user before
+                self._renew(Scope(None, scope.session_id).owner, scope.lease)
+        self._renew(scope.owner, scope.lease)
+
+    def _renew(self, owner: str, lease: Lease | None = None) -> None:
+        """Invalidate caches of an owner's claims."""
+        if self._store.records(self._block, owner):
+            renewed = [new_version(owner), begun_anew(owner)]
+            self._store.put_records(self._block, renewed, lease=lease)
+        else:
+            self._store.delete_records(self._block, owner=version_owner(owner), lease=lease)
+
+
+def _derives(one: Claim | Batch, span: Span) -> bool:
+    """Return whether it may come from a part of a session."""
+    first, last = (one.seq, one.seq) if isinstance(one, Claim) else (one.first, one.last)
+    return one.session_id == span.session_id and first <= span.last and span.first <= last
+
+
+def _counts_id(block: str, owner: str) -> str:
+    return record_id(block, owner, RECALLED)
+
+
+def _buried(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:
+    """Return the tombstone of one claim that spares other claims on the same words."""
+    spared = tuple(
+        one.id
+        for one in left
+        if (one.session_id, one.seq) == (claim.session_id, claim.seq)
+        and overlap(one.span, claim.span)
+    )
+    place = (claim.session_id, claim.seq, claim.seq, claim.span)
+    return Tombstone(claim.fact, *place, datetime.now(UTC), why, spared)
+
+
+class Meanings:
+    """Unit vectors of facts; empty while the embedder is down.
+
+    Facts are then compared by words alone: an outage does not stop absorbing or recalling them.
+
+    Args:
+        embedder: The embedder.
+    """
+
+    def __init__(self, embedder: BestEffort) -> None:
+        self._embedder = embedder
+
+    def of_facts(self, facts: Sequence[Fact], claims: Sequence[Claim]) -> np.ndarray:
+        """(n, dimension) vectors of facts; (n, 0) without an embedder."""
+        by_text = {(claim.fact, claim.text): claim for claim in claims}
+        return self._of([by_text[fact.id, fact.text] for fact in facts])
+
+    def are_whole(self, vectors: np.ndarray) -> bool:
+        """Return whether vectors are final, rather than missing because the embedder is down."""
+        if not len(vectors) or vectors.shape[1]:
+            return True
+        return self._embedder.has_vectors() is False
+
+    def query(self, question: str) -> Query:
+        """Return the query of a question."""
+        return self._embedder.query(question)
+
+    def marked(self, claims: Sequence[Claim]) -> tuple[list[Claim], np.ndarray]:
+        """Return claims with their vectors added, and the vectors."""
+        vectors = self._embedder.embed([claim.text for claim in claims])
+        if not vectors.shape[1]:
+            return list(claims), vectors
+        name = self._embedder.name
+        rows = vectors.astype(np.float16)
+        return [
+            replace(claim, embedder=name, vector=row.tobytes())
+            for claim, row in zip(claims, rows, strict=True)
+        ], vectors
+
+    def _of(self, claims: Sequence[Claim]) -> np.ndarray:
+        if not claims:
+            return np.zeros((0, 0), np.float32)
+        name = self._embedder.name
+        missing = [claim for claim in claims if not claim.vector or claim.embedder != name]
+        made = self._embedder.embed([claim.text for claim in missing])
+        if missing and not made.shape[1]:
+            return np.zeros((len(claims), 0), np.float32)
+        fresh = dict(zip([claim.id for claim in missing], made, strict=True))
+        return np.stack([
+            fresh[claim.id] if claim.id in fresh
+            else np.frombuffer(claim.vector, np.float16).astype(np.float32)
+            for claim in claims
+        ])  # fmt: skip
+
+
+_BATCH = "batch"
+
+
+def _aware(text: str) -> str:
+    if datetime.fromisoformat(text).utcoffset() is None:
+        raise ValueError("a time without its offset")
+    return text
+
+
+def _vector(text: str) -> str:
+    try:
+        size = len(base64.b64decode(text, validate=True))
+    except binascii.Error:
+        raise ValueError("not base64") from None
+    if size % 2:
+        raise ValueError("not float16")
+    return text
+
+
+_Time = Annotated[str, AfterValidator(_aware)] | None
+_Link = Annotated[list[str], Field(min_length=2, max_length=2)]
+
+
+class _Claim(Form):
+    """The metadata of a claim; see `history.claims.Claim`."""
+
+    fact: Name
+    subject: str
+    category: str
+    confidence: Share
+    role: str
+    valid_from: _Time
+    valid_to: _Time
+    quote: str
+    span: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    model: str
+    prompt: str
+    links: list[_Link]
+    field: str | None = None
+    value: Any = None
+    alone: bool = False
+    embedder: str = ""
+    vector: Annotated[str, AfterValidator(_vector)]
+    place: Count = 0
+    kind: Kind = ""
+    when: str = ""
+
+
+class _Answer(Form):
+    model: str
+    prompt: str
+    found: Count
+    refused: dict[str, Count]
+
+
+class _Batch(Form):
+    """The metadata of a batch; see `history.claims.Batch`."""
+
+    batch: _Answer
+
+
+def check_record(record: Record) -> None:
+    """Refuse a record that is neither a claim nor a batch.
+
+    Raises:
+        InvalidInput: Its sources do not fit such a record.
+        ValidationError: Its metadata has another form.
+    """
+    if _BATCH in record.metadata:
+        _Batch.model_validate(record.metadata)
+        if not record.first:
+            raise InvalidInput("it has no source message")
+        return
+    claim = _Claim.model_validate(record.metadata)
+    if any(kind not in get_args(LinkKind) for kind, _ in claim.links):
+        raise InvalidInput("it has a link of an unknown kind")
+    if record.first != record.last or record.sources != (record.first,):
+        raise InvalidInput("a fact must come from one message")
+
+
+def with_own_vector(record: Record, resources: Resources) -> Record:
+    """Return a record without its vector if that does not fit
+    the embedder; it is then recomputed.
+    """
+    kept = record.metadata
+    if not kept.get("vector") or "embedder" not in kept:
+        return record
+    try:
+        embedder = resources.embedders(None)
+        if kept["embedder"] != embedder.name or _is_finite(kept["vector"], embedder.dimension):
+            return record
+    except (ModelError, ConfigError):
+        pass
+    return replace(record, metadata={**kept, "vector": "", "embedder": ""})
+
+
+def _is_finite(text: str, dimension: int) -> bool:
+    import numpy as np
+
+    vector = np.frombuffer(base64.b64decode(text), np.float16)
+    return len(vector) == dimension and bool(np.isfinite(vector).all())

@@ -1,0 +1,314 @@
+"""An index of pending entries for merged search, and their encoding in the background."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from math import log1p
+from time import sleep
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
+
+from agent_memory.core import threads
+from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
+from agent_memory.core.records import Entry, Lag, Record
+from agent_memory.errors import AgentMemoryError
+from agent_memory.stores.pending import MOST, Tail, Tails
+
+if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Features, Turn
+    from agent_memory.retrieval.index import SegmentIndex
+    from agent_memory.retrieval.vectors import Encoding
+
+logger = logging.getLogger(__name__)
+
+Encode = Callable[[Sequence[str]], "Sequence[Encoding]"]
+"""See `Encoder.encode`."""
+
+_MOST_OWNERS = 10_000
+_LATER_SECONDS = 0.2  # a process that stores a message and exits does not load the encoder
+
+
+class EncodeAhead:
+    """Encodes stored messages on one background thread, so that questions find them encoded.
+
+    Stopping loses nothing: questions encode what is missing.
+    """
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._begin()
+        begin_anew_in_child(self, EncodeAhead._begin)
+
+    def _begin(self) -> None:
+        self._waiting: OrderedDict[str, Callable[[], bool]] = OrderedDict()
+        self._runs = self._stopped = False
+
+    def add(self, owner: str, encode: Callable[[], bool]) -> None:
+        """Schedule a call that repeats while it returns True; one for each owner."""
+        with self._lock:
+            if self._stopped or len(self._waiting) >= _MOST_OWNERS:
+                return
+            self._waiting[owner] = encode
+            runs, self._runs = self._runs, True
+        if not runs:
+            threads.start("memory-encoder", self._run)
+
+    def stop(self) -> None:
+        """Start no further call."""
+        with self._lock:
+            self._stopped = True
+            self._waiting.clear()
+
+    def _run(self) -> None:
+        sleep(_LATER_SECONDS)
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._runs = False
+                    return
+                owner, encode = self._waiting.popitem(last=False)
+            try:
+                more = encode()
+            except AgentMemoryError as error:  # a question raises it again
+                logger.info("new messages are not encoded yet: %s", error)
+                more = False
+            except Exception:  # the thread continues with other owners
+                logger.exception("new messages are not encoded yet")
+                more = False
+            with self._lock:
+                if more and not self._stopped:
+                    self._waiting.setdefault(owner, encode)
+
+
+WHOLE = 500
+"""With more pending entries, only those that share a word with the question are indexed."""
+
+WHOLE_TOKENS = 50_000
+"""The same limit in tokens: a megabyte of new words takes seconds to index."""
+
+_NEWEST = 50  # of many entries, the newest are always indexed
+_SHARING = 150  # and those that share most words
+_LONGEST = 100_000  # characters of each of the two
+
+Made = tuple[list[Record], "Features"]
+"""Records with their features."""
+
+Make = Callable[[Sequence[tuple[Entry, "Turn"]]], Made]
+"""Makes records of turns, as the block will store them."""
+
+
+class Index(NamedTuple):
+    """The index of pending entries, and their records by id."""
+
+    traits: SegmentIndex
+    records: dict[str, Record]
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    tail: Tail
+    parts: tuple[Made, ...]
+    whole: bool = True
+
+    def stands(self, lag: Lag | None) -> bool:
+        """Return whether the session is unchanged apart from appends."""
+        if lag is None:
+            return False
+        was, last = self.tail.lag, self.tail.entries[-1]
+        if (was.version, was.created_at) != (lag.version, lag.created_at):
+            return False
+        return last.seq < lag.end or (last.seq == lag.end and last.total == lag.total)
+
+    def is_begun_by(self, tail: Tail) -> bool:
+        """Return whether a tail continues this one."""
+        own = self.tail.entries
+        longer = tail.entries[len(own) - 1 : len(own)]
+        return bool(longer) and longer[0] is own[-1] and tail.lag.after == self.tail.lag.after
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    sessions: dict[str, _Session]
+    index: Index
+
+
+class _Turn:
+    """Lets one thread at a time build the index of an owner."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+class Waiting:
+    """Indexes of pending entries, for recently used owners. Thread-safe.
+
+    Args:
+        roles: Roles of the messages to index.
+    """
+
+    def __init__(self, roles: Sequence[str]) -> None:
+        self._roles = roles
+        self._lock = fork_safe_lock()
+        self._kept: OrderedDict[str, _Built] = OrderedDict()
+        self._begin()
+        begin_anew_in_child(self, Waiting._begin)
+
+    def _begin(self) -> None:
+        self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
+
+    def index(
+        self,
+        tails: Tails,
+        owner: str,
+        question: str,
+        make: Make,
+        is_whole: Callable[[], bool] = lambda: True,
+        make_known: Make | None = None,
+    ) -> Index | None:
+        """Return the index of an owner's pending entries; None if there are none.
+
+        Args:
+            tails: The pending entries.
+            owner: The owner.
+            question: The question.
+            make: Makes records of turns.
+            is_whole: Returns whether these had all their features; if not, they are made again next
+                time.
+            make_known: Makes records of many turns without encoding.
+        """
+        if not tails.read:
+            return None
+        count = sum(tail.count for tail in tails.read)
+        if count > WHOLE or sum(tail.tokens for tail in tails.read) > WHOLE_TOKENS:
+            newest, sharing = _chosen(tails.read, question, self._roles)
+            return _index([make(newest), (make_known or make)(sharing)])
+        with self._lock:
+            turn = self._turns.setdefault(owner, _Turn())
+        # a long document takes seconds: concurrent and repeated questions share one build
+        with turn.lock:
+            with self._lock:
+                built = self._kept.get(owner)
+            after = _built(built, tails, make, self._roles, is_whole)
+            if after is not built:
+                self._keep(owner, after)
+        return after.index if after.index.records else None
+
+    def _keep(self, owner: str, built: _Built) -> None:
+        with self._lock:
+            self._kept[owner] = built
+            self._kept.move_to_end(owner)
+            size = sum(len(one.index.records) for one in self._kept.values())
+            while size > MOST and len(self._kept) > 1:
+                _, gone = self._kept.popitem(last=False)
+                size -= len(gone.index.records)
+
+
+def _built(
+    before: _Built | None,
+    tails: Tails,
+    make: Make,
+    roles: Sequence[str],
+    is_whole: Callable[[], bool],
+) -> _Built:
+    """Return the cache entry for now: the same object if nothing changed."""
+    from agent_memory.retrieval.turns import spoken
+
+    lags = {lag.session_id: lag for lag in tails.lags}
+    known = before.sessions if before is not None else {}
+    sessions = {name: one for name, one in known.items() if one.stands(lags.get(name))}
+    grown = before is not None and len(sessions) == len(known)
+    made: list[Made] = []
+    for tail in tails.read:
+        name = tail.lag.session_id
+        was = sessions.get(name)
+        if not tail.entries or (was is not None and was.tail is tail and was.whole):
+            continue
+        if was is not None and not (was.whole and was.is_begun_by(tail)):
+            was, grown = None, False
+        first = len(was.tail.entries) if was is not None else tail.since
+        if was is None or first < len(tail.entries):
+            part = make(spoken(tail.entries[first:], roles))
+            made.append(part)
+            grown = grown and (was is not None or name not in known)
+            sessions[name] = _Session(tail, (*(was.parts if was else ()), part), is_whole())
+    if before is not None and grown:
+        return _Built(sessions, _extended(before.index, made)) if made else before
+    return _Built(sessions, _index([part for one in sessions.values() for part in one.parts]))
+
+
+def _index(parts: Sequence[Made]) -> Index:
+    from agent_memory.retrieval.index import SegmentIndex
+
+    return _extended(Index(SegmentIndex(0), {}), parts)
+
+
+def _extended(index: Index, parts: Sequence[Made]) -> Index:
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.index import SegmentIndex
+
+    some = [part for part in parts if part[0]]
+    if not some:
+        return index
+    records = {record.id: record for part, _ in some for record in part}
+    features = Features.joined([part for _, part in some])
+    # the former index may be empty, as after system messages alone, with an unknown dimension
+    known = index.traits if index.records else SegmentIndex(features.dimension)
+    return Index(
+        known.extended(list(records), features, compact=True), {**index.records, **records}
+    )
+
+
+def _chosen(
+    tails: Sequence[Tail], question: str, roles: Sequence[str]
+) -> tuple[list[tuple[Entry, Turn]], list[tuple[Entry, Turn]]]:
+    """Return the newest of many turns, and others that share the rarest words with a question.
+
+    Their neighbours are not indexed, which would take too long.
+    """
+    from agent_memory.retrieval.languages import languages_of
+    from agent_memory.retrieval.turns import spoken
+    from agent_memory.retrieval.words import roots
+
+    entries = sorted(
+        (entry for tail in tails for entry in tail.entries[tail.since :]),
+        key=lambda entry: entry.created_at,
+        reverse=True,
+    )
+    wanted = [(root, list[int]()) for root in set(roots(question, languages_of(question)).values())]
+    for place, entry in enumerate(entries if wanted else ()):
+        text = entry.message.text().casefold()
+        for root, places in wanted:
+            if root in text:
+                places.append(place)
+    worth = {root: log1p(len(entries) / len(places)) for root, places in wanted if places}
+
+    def shared(text: str) -> float:
+        folded = text.casefold()
+        return sum(value for root, value in worth.items() if root in folded)
+
+    holding = {place for _, places in wanted for place in places}
+    best = nlargest(_SHARING, holding, key=lambda at: (shared(entries[at].message.text()), -at))
+    sharing = spoken([entries[place] for place in best], roles)
+    newest = _not_too_long(spoken(entries[:_NEWEST], roles)[::-1])
+    there = {(entry.session_id, entry.seq, turn.part.number) for entry, turn in newest}
+    return newest, [
+        (entry, turn)
+        for entry, turn in _not_too_long(sorted(sharing, key=lambda one: -shared(one[1].text)))
+        if (entry.session_id, entry.seq, turn.part.number) not in there
+    ]
+
+
+def _not_too_long(turns: Iterable[tuple[Entry, Turn]]) -> list[tuple[Entry, Turn]]:
+    """Return the first turns within the size limit, at least one."""
+    room, kept = _LONGEST, list[tuple[Entry, "Turn"]]()
+    for entry, turn in turns:
+        if room <= 0:
+            break
+        kept.append((entry, turn))
+        room -= len(turn.text)
+    return kept

@@ -1,0 +1,360 @@
+"""Hits ordered as an answer, without repetitions and with corrections. Pure.
+
+The best match of a question is often its own repetition, or a reply that repeats the user's words.
+Both would hide the statement itself, and its correction most of all: "Which city do I live in?"
+has little in common with "I moved on to Porto today." But "I moved to Lisbon." has, and a newer
+statement near to both is taken as its correction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+from agent_memory.core.query_text import asks, asks_assistant, asks_for_all
+from agent_memory.core.records import Hit, Record
+from agent_memory.core.text import names as names_in
+from agent_memory.retrieval.dates import NUMBERS, WEEKDAYS
+from agent_memory.retrieval.informativeness import FULL, asking, repeats, said_in, tells_nothing
+from agent_memory.retrieval.languages import languages_of
+
+
+class Near(NamedTuple):
+    """A hit and its similarities.
+
+    Attributes:
+        hit: The hit.
+        asked: Its cosine with the question.
+        stated: Its cosine with a statement among the hits.
+    """
+
+    hit: Hit
+    asked: float
+    stated: float
+
+
+Newer = Callable[[Hit], Sequence[Near]]
+"""Finds the hits nearest to the question and to a statement together."""
+
+_REPEATED = 0.6  # share of an answer's words that the user said before it
+_SAME_QUESTION = 0.6  # cosine
+_FAINT = 0.4  # factor on the score of a message that already asked the question
+_ALL = 100  # percent of a text that asks
+_SURE = 0.5
+_SENTENCE = 3  # words; a shorter query is a keyword search
+_MOST_KNOWN = 100
+_FIRST = 12  # hits among which contradictions are looked for
+_LIKELY = 0.1
+_CORRECTIONS = 2
+_SAMPLES = 3  # statements for which similar ones are looked up
+_SIMILAR = 0.45
+_LEANS = 4  # seqs after a statement within which a short correction may refer to it
+_SAME_FORM = 0.6  # share of a statement's words that a contradiction repeats
+_NEAR, _NEAR_MARKED = 0.65, 0.45  # sum of the cosines with question and statement
+_IN_CONTEXT = 0.08  # lowers the threshold in a context, where an extra line does little harm
+
+_CHANGES = re.compile(
+    r"\b(?:now|no longer|any ?more|instead|new|from (?:now|today)|these days|as of|rather|after all"
+    r"|turns out|back to|used to|since|recently|lately|finally|just|already|today|actually|meant"
+    r"|switch\w*|chang\w*|cancel\w*|mov(?:ed?|ing)|dropped|drop|retired|quit|g(?:a|i)ve(?:n)? up"
+    r"|replac\w*|started|joined|sold|bought|got|began|became|postpon\w*|resched\w*|pushed|rebook\w*"
+    r"|updated?|swapp?\w*|assigned|put me|ended|over|finished|left|lost|split|broke up|married"
+    r"|promoted|transferred|upgraded|exchanged|traded|hired|signed|extended|shifted|delayed|stopped"
+    r"|migrated|renamed|relocated|settled|decided|went with|raised|lowered|cut|doubled|took over"
+    r"|jetzt|nicht mehr|stattdessen|statt|gewechselt|umgezogen|ab heute|neue[rsnm]?|seit"
+    r"|ahora|ya no|en vez|cambi\w+|nuev[oa]s?|maintenant|désormais|plus de|nouve\w+|adesso|ora"
+    r"|non più|nuov[oa]|agora|mais)\b",
+    re.IGNORECASE,
+)
+_VALUES = (*NUMBERS, "half", "quarter", *WEEKDAYS)
+_VALUE = re.compile(rf"\d|\b(?:{'|'.join(_VALUES)})\b", re.IGNORECASE)
+_REFERS = re.compile(
+    r"\b(?:he|she|they|it|his|hers?|their|er|sie|il|elle|lui|lei)\b", re.IGNORECASE
+)
+_TAKES_BACK = re.compile(
+    r"^\W*(?:no|nope|nah|not|wait|oops|sorry|actually|correction|scratch|make (?:that|it)|i meant"
+    r"|i misread|rather|better|hmm|nein|doch|falsch|moment|perd[oó]n|non|en fait|anzi)\b"
+    r"|\b(?:i meant|make (?:that|it)|scratch that|instead|after all|i misread|changed to)\b",
+    re.IGNORECASE,
+)
+
+
+def answers(
+    question: str,
+    hits: Sequence[Hit],
+    least: float,
+    newer: Newer,
+    *,
+    corrects: bool,
+    in_context: bool,
+) -> list[Hit]:
+    """Return the hits that answer a question, best first.
+
+    Args:
+        question: The question.
+        hits: The hits, best first, relevant or not.
+        least: The minimum relevance, except for corrections.
+        newer: See `Newer`.
+        corrects: Whether the current state is asked for, rather than the state at some time.
+        in_context: Whether the hits are for a context. There, corrections stand before the
+            statements that they correct; in a search, the nearest hit stands first.
+    """
+    told = telling(question, [hit for hit in hits if hit.relevance >= least])
+    if corrects:
+        told = _newest_of_a_form(told, question)
+    sure = [hit for hit in told if _states(hit) and hit.relevance >= _SURE]
+    if asks_assistant(question):
+        return _with_replies(told, hits)
+    if asks_for_all(question):
+        return _with_similar(told, sure[:_SAMPLES], newer)
+    if sure and least and not asks(question) and len(question.split()) < _SENTENCE:
+        return [hit for hit in told if hit.words or not told[0].words]
+    if not sure or not corrects:
+        return told
+    about = [name for name in names_in(question) if any(name in one.record.text for one in sure)]
+    stated = next((hit for hit in sure if _is_about(hit, about)), sure[0])
+    if stated is not sure[0]:
+        told = _beside(told, sure[0], stated, True)
+    known = {hit.record.id: hit.relevance for hit in hits}
+    since = partial(
+        _newer,
+        newer=newer,
+        known=known,
+        about=about,
+        question=question,
+        less=_IN_CONTEXT if in_context else 0.0,
+    )
+    found = []
+    if not any(_replaces(stated, one, question) for one in told):
+        found = since(stated)
+    for hit, first in found[-1:]:  # a correction may have been corrected
+        if first or _changes(hit):
+            found += since(hit)
+    if any(first for _, first in found):
+        found = [one for one in found if one[1]]
+    found += [(hit, False) for hit in _leaning(stated, hits, about)]
+    unique = {hit.record.id: (hit, first) for hit, first in reversed(found)}
+    newest = sorted(unique.values(), key=lambda one: _place(one[0].record))[-_CORRECTIONS:]
+    before = stated
+    for hit, first in newest:
+        # several statements of the same form are not corrections of another statement
+        alone = not any(
+            _replaces(one, hit, question) or _replaces(hit, one, question) for one, _ in newest
+        )
+        likely = _changes(hit) or (alone and hit.relevance >= _SURE)
+        if first or (in_context and likely):
+            told = _beside(told, before, hit, True)
+            before = hit
+        else:
+            told = _beside(told, stated, hit, False)
+    return told
+
+
+def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits that carry information beyond the question."""
+    languages, asked = _asked(question)
+    told = [
+        hit
+        for hit in hits
+        if not tells_nothing(asked, languages, *_turn(hit))
+        and not (hit.cosine >= _SAME_QUESTION and asking(_turn(hit)[0]) == _ALL and _turn(hit)[1])
+    ]
+    if asks_assistant(question):
+        return told
+    told = [_fainter(hit) if _repeats(hit, asked, languages) else hit for hit in told]
+    told.sort(key=lambda hit: -hit.score)
+    return _without_echoes(told, asked, languages)
+
+
+def _repeats(hit: Hit, asked: frozenset[str], languages: frozenset[str]) -> bool:
+    text, is_user = _turn(hit)
+    return is_user and repeats(asked, languages, text)
+
+
+def _fainter(hit: Hit) -> Hit:
+    """Lower score and relevance, so that the hit neither precedes nor hides an answer."""
+    return replace(hit, score=hit.score * _FAINT, relevance=hit.relevance * _FAINT)
+
+
+def _without_echoes(
+    hits: Sequence[Hit], asked: frozenset[str], languages: frozenset[str]
+) -> list[Hit]:
+    """Drop assistant turns that repeat an earlier user message among the hits."""
+    said = [
+        (_place(hit.record), said_in(text, languages))
+        for hit in hits
+        for text, is_user in [_turn(hit)]
+        if is_user
+    ]
+
+    def is_echo(hit: Hit) -> bool:
+        text, is_user = _turn(hit)
+        if is_user:
+            return False
+        own = said_in(text, languages)
+        news = own - asked
+        if not news or len(own) > 2 * FULL:
+            return False
+        least, place = _REPEATED * len(news), _place(hit.record)
+        return any(len(news & theirs) >= least and at < place for at, theirs in said)
+
+    return [hit for hit in hits if not is_echo(hit)]
+
+
+def _leaning(stated: Hit, hits: Sequence[Hit], about: Sequence[str]) -> list[Hit]:
+    """Return the first short message after a statement that refers to it, as "No, the 6th!" does.
+
+    It takes something back, reports a change, or gives another number or name.
+    """
+    after = [
+        hit
+        for hit in hits
+        if _follows(hit.record, stated.record)
+        and hit.record.session_id == stated.record.session_id
+        and hit.record.first - stated.record.first <= _LEANS
+        and _leans(_text(hit.record), about)
+    ]
+    return sorted(after, key=lambda hit: hit.record.first)[:1]
+
+
+def _leans(text: str, about: Sequence[str]) -> bool:
+    if len(text.split()) > FULL:
+        return False
+    if _TAKES_BACK.search(text):
+        return True
+    named = names_in(f". {text}")
+    if about and named and not any(name in text for name in about):
+        return False
+    return any(pattern.search(text) for pattern in (_CHANGES, _VALUE))
+
+
+@lru_cache(_MOST_KNOWN)
+def _asked(question: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the languages of a question, and its words in them."""
+    languages = languages_of(question)
+    return languages, said_in(question, languages)
+
+
+def _newest_of_a_form(told: list[Hit], question: str) -> list[Hit]:
+    """Move each statement before the one among the first hits that it contradicts."""
+    first = [hit for hit in told[:_FIRST] if _states(hit)]
+    names = {hit.record.id for hit in first}
+    for hit in first:
+        place = [one.record.id for one in told].index(hit.record.id)
+        stated = (one for one in told[:place] if one.record.id in names)
+        old = next((one for one in stated if _replaces(hit, one, question)), None)
+        if old is not None:
+            told = _beside(told, old, hit, True)
+    return told
+
+
+def _replaces(hit: Hit, stated: Hit, question: str) -> bool:
+    """Return whether a newer statement has the same form as another.
+
+    It has all words that the other shares with the question, and most of the other's words.
+    """
+    if not _follows(hit.record, stated.record):
+        return False
+    languages, asked = _asked(question)
+    old, new = (said_in(_text(one.record), languages) for one in (stated, hit))
+    return old & asked <= new and len(old & new) >= _SAME_FORM * len(old)
+
+
+def _newer(
+    stated: Hit,
+    newer: Newer,
+    known: Mapping[str, float],
+    about: Sequence[str],
+    question: str,
+    less: float,
+) -> list[tuple[Hit, bool]]:
+    """Return the nearest newer statements, each with whether it replaces the old one.
+
+    Args:
+        stated: A statement.
+        newer: See `Newer`.
+        known: The relevance of each hit, by id.
+        about: The names in the question.
+        question: The question.
+        less: By how much to lower the similarity threshold.
+    """
+    found: list[tuple[Hit, bool]] = []
+    for hit, asked, near in newer(stated):
+        text, own = _text(hit.record), known.get(hit.record.id, 0.0)
+        if len(found) == _CORRECTIONS or not _follows(hit.record, stated.record):
+            continue
+        if not (_is_about(hit, about) or _REFERS.search(text)):
+            continue
+        least = _NEAR_MARKED if _changes(hit) or own >= _SURE else _NEAR
+        if asked + near >= least - less:
+            found.append((replace(hit, relevance=own), _replaces(hit, stated, question)))
+    return found
+
+
+def _changes(hit: Hit) -> bool:
+    """Return whether a statement reports a change."""
+    return _CHANGES.search(_text(hit.record)) is not None
+
+
+def _beside(told: list[Hit], stated: Hit, hit: Hit, first: bool) -> list[Hit]:
+    """Move a hit before or behind the statement that it belongs to."""
+    others = [one for one in told if one.record.id != hit.record.id]
+    at = next((at for at, one in enumerate(others) if one.record.id == stated.record.id), 0)
+    relevance = max(hit.relevance, stated.relevance)
+    others.insert(at + (not first), replace(hit, score=others[at].score, relevance=relevance))
+    return others
+
+
+def _with_replies(told: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
+    """Add the assistant's replies to the user's statements."""
+    for stated in [hit for hit in told if _turn(hit)[1] and hit.relevance >= _LIKELY]:
+        place = (stated.record.session_id, stated.record.last + 1)
+        reply = next(
+            (hit for hit in hits if place == (hit.record.session_id, hit.record.first)), None
+        )
+        if reply is not None and not _turn(reply)[1]:
+            told = _beside(told, stated, reply, True)
+    return told
+
+
+def _with_similar(told: list[Hit], samples: Sequence[Hit], newer: Newer) -> list[Hit]:
+    """Add statements similar to the surest hits."""
+    there = {hit.record.id for hit in told}
+    for sample in samples:
+        for hit, asked, near in newer(sample):
+            if asked + near >= _SIMILAR and hit.record.id not in there and _states(hit):
+                there.add(hit.record.id)
+                told = _beside(told, sample, hit, False)
+    return told
+
+
+def _follows(record: Record, stated: Record) -> bool:
+    """Return whether a record is a later statement of the same speaker."""
+    same = record.metadata.get("speaker") == stated.metadata.get("speaker")
+    return same and _place(record) > _place(stated) and asking(_text(record)) < _ALL
+
+
+def _is_about(hit: Hit, names: Sequence[str]) -> bool:
+    """Return whether a hit contains one of the names; True without names."""
+    return not names or any(name in hit.record.text for name in names)
+
+
+def _states(hit: Hit) -> bool:
+    text, is_user = _turn(hit)
+    return is_user and asking(text) < _ALL
+
+
+def _turn(hit: Hit) -> tuple[str, bool]:
+    """Return the text of a hit's turn, and whether a user said it."""
+    return _text(hit.record), hit.record.metadata.get("role") == "user"
+
+
+def _text(record: Record) -> str:
+    return record.text.removeprefix(f"{record.metadata.get('speaker', '')}: ")
+
+
+def _place(record: Record) -> tuple[object, ...]:
+    return record.created_at, record.session_id, record.first

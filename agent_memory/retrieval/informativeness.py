@@ -1,0 +1,104 @@
+"""Informativeness of turns: detect turns that only ask or only say "I don't know". Pure."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from agent_memory.core.query_text import asks, ends_asking
+from agent_memory.core.text import sentences
+from agent_memory.retrieval.words import words, words_up_to
+
+FULL = 12
+"""Words in a turn that is long enough to be an answer."""
+
+_NOT_KNOWING_TEXT = """
+know known sure sorry unfortunately afraid information info detail details idea clue access
+remember recall tell told mention mentioned say said share shared find found memory record
+records yet far anything nothing haven't hasn't don't doesn't didn't can't cannot couldn't
+unable able ask asked answer question apologize apologies currently not provide provided
+let want would could help unsure
+weiß weiss leider keine kein nicht nichts ahnung tut mir leid das ich dir dazu noch du hast gesagt
+erzählt
+sais pas je ne désolé désolée aucune information ça me tu l'as dit sait encore
+no lo sé se siento tengo información aún todavía me has dicho
+não nao sei desculpe desculpa informação ainda eu disse infelizmente
+non so mi dispiace ancora purtroppo lo hai detto informazioni
+weet niet helaas sorry geen informatie verteld nog
+bilmiyorum üzgünüm maalesef bilgim bilgi yok henüz söylemedin
+tiedä valitettavasti anteeksi pahoillani kertonut vielä tietoa
+vet inte tyvärr förlåt ved ikke desværre beklager dessverre
+не знаю извини извините к сожалению пока нет информации я вам тебе
+पता नहीं माफ़ माफ कीजिए जानता जानती जानकारी बताया अभी
+لا أعرف أعلم آسف عذرا للأسف معلومات
+我不知道 抱歉 对不起 很抱歉 不清楚
+知りません 分かりません わかりません ごめんなさい すみません 申し訳ありません
+모르겠습니다 모르겠어요 죄송합니다 미안해요
+"""
+_MOST_KNOWN = 4_000
+_SAME = 0.8  # minimum share of a question's words in a repetition of it
+
+
+@lru_cache(_MOST_KNOWN)
+def only_asks(text: str) -> bool:
+    """Return whether a text is a question, too short to state anything besides."""
+    return ends_asking(text) and words_up_to(FULL, text) < FULL
+
+
+def asking(text: str) -> int:
+    """Return the percentage of words in questions, for a text too short to be an answer; else 0."""
+    if not only_asks(text):
+        return 0
+    said = sentences(text)
+    sizes = [len(one.split()) for one in said]
+    return 100 * sum(n for n, one in zip(sizes, said, strict=True) if asks(one)) // sum(sizes)
+
+
+def tells_nothing(
+    asked: frozenset[str], languages: frozenset[str], text: str, is_user: bool
+) -> bool:
+    """Return whether a turn only repeats the question, or says that the answer is unknown.
+
+    Args:
+        asked: The question's words, in its own languages.
+        languages: The question's languages.
+        text: The turn's text.
+        is_user: Whether a user said it.
+    """
+    said = said_in(text, languages)
+    if not said or len(said) > 2 * FULL:
+        return False
+    if only_asks(text):
+        return said <= asked
+    if is_user:
+        return False
+    not_knowing = said_in(_NOT_KNOWING_TEXT, languages)
+    return not said.isdisjoint(not_knowing) and said - asked <= not_knowing
+
+
+@lru_cache(_MOST_KNOWN)
+def repeats(asked: frozenset[str], languages: frozenset[str], text: str) -> bool:
+    """Return whether a sentence of a text repeats the question, and the others say little about it.
+
+    Args:
+        asked: The question's words, in its own languages.
+        languages: The question's languages.
+        text: A user's message.
+    """
+    if not asked:
+        return False
+    told = sentences(text)
+    same = [
+        one
+        for one in told
+        if asks(one) and len(said_in(one, languages) & asked) >= _SAME * len(asked)
+    ]
+    if not same:  # most often, and before the words of the others are looked at
+        return False
+    others = frozenset().union(*(said_in(one, languages) for one in told if one not in same))
+    return 2 * len(others & asked) < len(asked)
+
+
+@lru_cache(_MOST_KNOWN)
+def said_in(text: str, languages: frozenset[str]) -> frozenset[str]:
+    """Return the distinct words of a text."""
+    return frozenset(words(text, languages))

@@ -1,0 +1,248 @@
+"""Encodings of texts and word pieces, in eight-bit rows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+
+TOKEN = 64
+"""Numbers in a word piece's vector, eight bits each; see `benchmarks/projection.py`."""
+
+
+class Encoding(NamedTuple):
+    """The encoding of a text. Immutable.
+
+    Attributes:
+        vector: (dimension,) float32 of unit length; zeros for a blank text, (0,) without an
+            embedder.
+        tokens: (pieces, TOKEN) int8: unit vectors times 127 of the word pieces except punctuation,
+            in order; no rows if the encoder gives none.
+        starts: (pieces,) int32: the character of the text at which each piece begins.
+    """
+
+    vector: np.ndarray
+    tokens: np.ndarray
+    starts: np.ndarray
+
+
+NO_TOKENS = np.empty((0, TOKEN), np.int8)
+NO_STARTS = np.empty(0, np.int32)
+
+
+def encoding_of(vector: np.ndarray) -> Encoding:
+    """Return an encoding that has only a text vector."""
+    return Encoding(vector, NO_TOKENS, NO_STARTS)
+
+
+LEAST_LENGTH = 64
+"""Shorter vectors are not rounded: there is little to save."""
+
+_MOST = 127
+_ROWS = 512  # rows converted at a time, so that they stay in the processor's cache
+_LEAST = np.finfo(np.float16).tiny  # the smallest number with full half precision
+
+
+class Vectors(NamedTuple):
+    """A matrix whose rows may be rounded. Immutable.
+
+    Attributes:
+        rows: (n, length) float32 or int8; (n, 0) if all numbers are 0.
+        scales: (n,) float32, the factor of each int8 row; None for float32 rows.
+        length: Numbers in a row.
+    """
+
+    rows: np.ndarray
+    scales: np.ndarray | None
+    length: int
+
+    @classmethod
+    def of(cls, matrix: np.ndarray, compact: bool) -> Self:
+        """Build from a float32 matrix.
+
+        Args:
+            matrix: (n, length).
+            compact: Whether to round the rows. Applies only if all rows can be rounded.
+        """
+        count, length = matrix.shape
+        if not matrix.any():
+            return cls(np.empty((count, 0), np.float32), None, length)
+        if compact and length >= LEAST_LENGTH:
+            scales, fit = _scales(matrix)
+            if fit.all():
+                by = np.where(scales > 0, scales, 1)[:, None]
+                rows = np.clip(np.rint(matrix / by), -_MOST, _MOST).astype(np.int8)
+                return cls(rows, scales, length)
+        return cls(np.ascontiguousarray(matrix, np.float32), None, length)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Concatenate several."""
+        full = [part for part in parts if part.rows.shape[1]]
+        length = max(part.length for part in parts)
+        if not full:
+            return cls(np.concatenate([part.rows for part in parts]), None, length)
+        if any(part.scales is None for part in full):
+            return cls(np.concatenate([part.floats() for part in parts]), None, length)
+        given = [part if part.scales is not None else part._zeros() for part in parts]
+        scales = np.concatenate([part.scales for part in given if part.scales is not None])
+        return cls(np.concatenate([part.rows for part in given]), scales, length)
+
+    def _zeros(self) -> Self:
+        count = len(self.rows)
+        rows, scales = np.zeros((count, self.length), np.int8), np.zeros(count, np.float32)
+        return self._replace(rows=rows, scales=scales)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory used, in bytes."""
+        return self.rows.nbytes + (0 if self.scales is None else self.scales.nbytes)
+
+    def filled(self) -> np.ndarray:
+        """(n,) whether each row has a number other than 0."""
+        if not self.rows.shape[1]:
+            return np.zeros(len(self.rows), np.bool_)
+        return np.asarray(self.rows.any(axis=1) if self.scales is None else self.scales > 0)
+
+    def only(self, keep: np.ndarray) -> Self:
+        """Return the rows that `keep` selects."""
+        scales = None if self.scales is None else self.scales[keep]
+        return self._replace(rows=self.rows[keep], scales=scales)
+
+    def floats(self) -> np.ndarray:
+        """Return all rows as (n, length) float32."""
+        if not self.rows.shape[1]:
+            return np.zeros((len(self.rows), self.length), np.float32)
+        return self.rows if self.scales is None else self.rows * self.scales[:, None]
+
+    def floats_at(self, place: int) -> np.ndarray:
+        """Return one row as (length,) float32."""
+        if not self.rows.shape[1]:
+            return np.zeros(self.length, np.float32)
+        row = np.asarray(self.rows[place], np.float32)
+        return row if self.scales is None else row * self.scales[place]
+
+    def products(self, vector: np.ndarray) -> np.ndarray:
+        """(n,) the dot product of each row with a float32 vector."""
+        count = len(self.rows)
+        if not self.rows.shape[1]:
+            return np.zeros(count, np.float32)
+        if self.scales is None:
+            return np.asarray(self.rows @ vector)
+        found = np.empty(count, np.float32)
+        converted = np.empty((min(_ROWS, count), self.length), np.float32)
+        for at in range(0, count, _ROWS):
+            some = converted[: min(_ROWS, count - at)]
+            some[:] = self.rows[at : at + _ROWS]
+            np.dot(some, vector, out=found[at : at + _ROWS])
+        found *= self.scales
+        return found
+
+
+def rounded_rows(matrix: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Return a copy in which the selected rows are rounded, where they can be."""
+    if matrix.shape[1] < LEAST_LENGTH:
+        return matrix
+    some = which & _scales(matrix)[1]
+    found = matrix.copy()
+    found[some] = Vectors.of(matrix[some], True).floats()
+    return found
+
+
+def _scales(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the scale of each row, and which rows can be rounded.
+
+    A row cannot be rounded if its largest number is too large or too small for half precision.
+    The scale derives from that number in half precision, so rounding twice changes nothing.
+    """
+    largest = np.abs(matrix).max(axis=1, initial=0.0)
+    with np.errstate(over="ignore"):
+        halved = largest.astype(np.float16)
+    fit = np.isfinite(halved) & ((halved >= _LEAST) | (largest == 0))
+    return halved.astype(np.float32) / np.float32(_MOST), fit
+
+
+_MOST_PRODUCTS = 2**18
+"""The largest product that OpenBLAS computes on the caller's thread, in multiplications."""
+
+
+class Tokens(NamedTuple):
+    """Word-piece vectors of several records, concatenated. Immutable.
+
+    Attributes:
+        rows: (pieces, TOKEN) int8; see `Encoding.tokens`.
+        starts: (records + 1,) the first row of each record, followed by the total number of rows.
+    """
+
+    rows: np.ndarray
+    starts: np.ndarray
+
+    @classmethod
+    def of(cls, records: Sequence[np.ndarray]) -> Self:
+        """Concatenate the pieces of each record."""
+        starts = np.zeros(len(records) + 1, np.uint32)
+        np.cumsum([len(rows) for rows in records], out=starts[1:])
+        return cls(np.concatenate([NO_TOKENS, *records]), starts)
+
+    @classmethod
+    def none(cls, count: int) -> Self:
+        """Return `count` records without pieces."""
+        return cls(NO_TOKENS, np.zeros(count + 1, np.uint32))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Concatenate several."""
+        sizes = np.concatenate([np.diff(part.starts) for part in parts])
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)
+        return cls(np.concatenate([part.rows for part in parts]), starts)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory used, in bytes."""
+        return self.rows.nbytes + self.starts.nbytes
+
+    def of_record(self, place: int) -> np.ndarray:
+        """Return the pieces of one record."""
+        rows: np.ndarray = self.rows[self.starts[place] : self.starts[place + 1]]
+        return rows
+
+    def at(self, places: Sequence[int] | np.ndarray) -> Self:
+        """Return the pieces of the records at these places."""
+        chosen = np.asarray(places, np.intp)
+        first = self.starts[chosen].astype(np.intp)
+        sizes = self.starts[chosen + 1] - first
+        starts = np.zeros(len(chosen) + 1, np.uint32)
+        np.cumsum(sizes, out=starts[1:])
+        # the offset between each piece's new row and its old one
+        moved = first - starts[:-1]
+        rows = np.arange(starts[-1]) + np.repeat(moved, sizes)
+        return type(self)(self.rows[rows], starts)
+
+    def best(self, questions: np.ndarray) -> np.ndarray:
+        """Return the highest cosine of each record's pieces with each piece of the question.
+
+        Args:
+            questions: (pieces, TOKEN) int8.
+
+        Returns:
+            (records, pieces of the question); 0 for a record without pieces.
+        """
+        found = np.zeros((len(self.starts) - 1, len(questions)), np.float32)
+        filled = np.flatnonzero(np.diff(self.starts))
+        if len(filled) and len(questions):
+            products = _products(self.rows, questions.astype(np.float32).T)
+            first = self.starts[:-1][filled].astype(np.intp)
+            found[filled] = np.maximum.reduceat(products, first, axis=0) / 127**2
+        return found
+
+
+def _products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Multiply in steps: OpenBLAS hands larger products to threads that wait for each other,
+    which is a hundred times slower while other work is running.
+    """
+    found = np.empty((len(rows), columns.shape[1]), np.float32)
+    step = max(1, _MOST_PRODUCTS // columns.size)
+    for at in range(0, len(rows), step):
+        np.matmul(rows[at : at + step].astype(np.float32), columns, out=found[at : at + step])
+    return found

@@ -1,0 +1,418 @@
+"""The operations of the service: those of the table, and those about the service itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from tempfile import TemporaryFile
+from typing import IO, Any, Final
+
+from pydantic import Field
+
+from agent_memory import operations
+from agent_memory.client.calls import CALLS
+from agent_memory.client.edits import digest_of, edited
+from agent_memory.client.values import checked
+from agent_memory.client.values import plain as exactly
+from agent_memory.core.idempotency import version_of
+from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.records import DeadLetter, Entry, Head, Summary
+from agent_memory.core.usage import Usage
+from agent_memory.engine.listing import UserSize
+from agent_memory.engine.spending import Today
+from agent_memory.engine.stats import SharedMetrics
+from agent_memory.errors import ConfigError, Conflict
+from agent_memory.server import library
+from agent_memory.server.forms import ABSORBED, FORGOTTEN, FORMS, RECEIPT
+from agent_memory.server.library import Value, admins_told, made, session_of
+from agent_memory.server.operation import (
+    At,
+    Form,
+    Operation,
+    SessionId,
+    about,
+    operation,
+    operations_of,
+)
+from agent_memory.server.paging import Paged, page_of
+from agent_memory.server.problems import not_found
+from agent_memory.server.rights import RIGHTS
+from agent_memory.server.shapes import Shape
+
+_PAGE = 200
+_EVENTS: Final = "text/event-stream"
+_BY_NAME = {one.name: one for one in library.OPERATIONS}
+_TURN = next(one for one in CALLS if one.name == "take_turn")
+
+Lines = Iterator[dict[str, Any]]
+
+
+class Everything(Form):
+    """No input."""
+
+
+class OneSession(Form):
+    """A session."""
+
+    session_id: SessionId
+
+
+class Edit(OneSession):
+    """The new content of a log."""
+
+    seen: str = Field(max_length=100, description="The digest of the log that was edited.")
+    log: list[int | dict[str, Any]] = Field(
+        description="The seqs of messages that stay; new ones as {message, created_at}."
+    )
+
+
+class OneFact(Form):
+    """A fact."""
+
+    fact_id: str = Field(min_length=1, max_length=400)
+    why: str = Field("", max_length=1_000, description="The reason, for the audit.")
+
+
+class OneBlock(Form):
+    """A block, or all."""
+
+    block: str | None = Field(None, description="Its name; null for all.")
+
+
+class Replay(Form):
+    """A block."""
+
+    block: str = Field(min_length=1, description="Its name.")
+
+
+class ListDead(OneBlock, Paged):
+    """Filters for dead letters."""
+
+
+class Flush(Form):
+    """A session, or all."""
+
+    session_id: SessionId | None = Field(None, description="Only this session; null for all.")
+
+
+class Verify(Form):
+    """A receipt."""
+
+    receipt: dict[str, Any] = Field(description="The whole receipt of a deletion or a checkpoint.")
+
+
+@operation(
+    "GET",
+    "/sessions/{session_id}/window",
+    "read",
+    Shape(
+        "Window",
+        "The window of a session: the messages after `start` up to `end`, and the `pinned` ones. "
+        "Messages up to `expired` were removed from the log. `lag` is the number of messages that "
+        "each block has yet to absorb.",
+        {
+            **{"start": int, "end": int, "expired": int, "pinned": list[int]},
+            **{"system": dict[str, Any] | None, "summary": Summary | None},
+            **{"tokens": int, "max_tokens": int, "lag": dict[str, int]},
+        },
+    ),
+)
+def read_window(at: At, asked: OneSession) -> dict[str, Any]:
+    """Return a session's window, its summary, and what blocks have yet to absorb."""
+    head = at.memory.head(at.own(asked.session_id), user_id=at.user_id)
+    if head is None:  # deleted a moment ago
+        raise not_found()
+    blocks = at.memory.components.absorber.blocks
+    return {
+        **{name: getattr(head, name) for name in ("start", "end", "expired", "pinned")},
+        **{"system": head.system, "summary": head.summary, "tokens": head.window_tokens},
+        **{"max_tokens": at.memory.config.max_tokens, "lag": {n: head.lag(n) for n in blocks}},
+    }
+
+
+@operation(
+    "PUT",
+    "/sessions/{session_id}/messages",
+    "delete",
+    FORMS["end"].shape,
+    anyones=True,
+    exact=True,
+)
+def replace_log(at: At, asked: Edit) -> Any:
+    """Replace a session's log with the result of an edit, in one step.
+
+    Refused (409) if the log has changed since it was read.
+    """
+    wanted = [one if isinstance(one, int) else checked(Message, one, "log") for one in asked.log]
+
+    def change(log: list[Entry]) -> list[Entry | Message]:
+        if digest_of(log) != asked.seen:
+            raise Conflict("The log has changed since it was read. Read it again and repeat.")
+        return edited(log, wanted)
+
+    session_id = session_of(at, asked.session_id, "write")
+    with admins_told(at):
+        head: Head = at.memory.edit(session_id, change, user_id=at.user_id or None)
+    return Value(exactly(head)) if at.exact else FORMS["end"].show(head, at, asked)
+
+
+@operation("GET", "/sessions/{session_id}/export", "read", streams=_EVENTS, anyones=True)
+def export_session(at: At, asked: OneSession) -> Lines:
+    """Stream a session's snapshot: `value` events with its lines, then `end`."""
+    session = at.memory.session(session_of(at, asked.session_id, "own"), at.user_id or None)
+    file = TemporaryFile("w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - read as it is sent
+    try:
+        with admins_told(at):
+            exported = session.export(file)
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return _lines(file, exactly(exported))
+
+
+@operation("POST", "/operations/replay", "admin", streams=_EVENTS)
+def replay(at: At, asked: Replay) -> Lines:
+    """Rebuild a block from the log, session by session: a `value` event after each."""
+    return _events(at.memory.replay(asked.block))
+
+
+def stream_turn(at: At, asked: Any) -> Lines:
+    """Run take_turn as server-sent events: `token` with a `text` for each piece, then `stored`.
+
+    If the client disconnects before the end, nothing is stored.
+    """
+    found = made(_TURN, at, asked, stream=True)
+    return _events(found) if at.exact else _tokens(at, asked.session_id, found)
+
+
+STREAM_TURN = Operation(
+    "stream_turn",
+    "POST",
+    "/sessions/{session_id}/turn-stream",
+    "write",
+    stream_turn,
+    _BY_NAME["take_turn"].form,
+    None,
+    about(stream_turn),
+    once=True,
+    streams=_EVENTS,
+    anyones=True,
+    exact=True,
+)
+
+
+@operation("DELETE", "/facts/{fact_id}", "delete", FORGOTTEN)
+def forget_fact(at: At, asked: OneFact) -> dict[str, Any]:
+    """Forget a fact permanently. The messages stay."""
+    gone = at.user.forget(asked.fact_id, why=asked.why)
+    if not gone:
+        raise not_found()
+    return {"forgotten": [one.id for one in gone]}
+
+
+@operation("GET", "/user/export", "read", streams="application/x-ndjson")
+def export_user(at: At, asked: Everything) -> Lines:
+    """Export all of the user's data, one JSON object per line, each with its `kind`.
+
+    The last line has the kind "end". An export without it is incomplete.
+    """
+    return _exported(at)
+
+
+@operation(
+    "GET",
+    "/me",
+    None,
+    Shape(
+        "Me",
+        "The credential of the request: its name, users and rights. `blocks` has the kind of each "
+        "block of the service, by name. `keeps_contexts` is whether prompts are logged.",
+        {
+            **{"name": str, "label": str, "users": list[str], "rights": list[str]},
+            **{"blocks": dict[str, str], "keeps_contexts": bool},
+        },
+    ),
+)
+def read_me(at: At, asked: Everything) -> dict[str, Any]:
+    """Describe the credential of this request."""
+    principal, blocks = at.principal, at.memory.components.all_blocks
+    return {
+        "name": principal.name,
+        "label": principal.label,
+        "users": principal.users,
+        "rights": [right for right in RIGHTS if right in principal.rights],
+        "blocks": {name: block.kind for name, block in blocks.items()},
+        "keeps_contexts": at.memory.config.keep_contexts,
+    }
+
+
+@operation(
+    "GET",
+    "/users",
+    "admin",
+    Shape(
+        "Users",
+        "A page of users, by id.",
+        {"users": list[UserSize], "total": int, "next": str | None},
+    ),
+)
+def list_users(at: At, asked: Paged) -> dict[str, Any]:
+    """List the users that have a session, by id. Reads the heads of all sessions."""
+    found = operations.users(at.memory)
+    page, more = page_of(found, asked, lambda user: user.user_id)
+    return {"users": page, "total": len(found), "next": more}
+
+
+@operation("GET", "/shares", "admin", Shape("Shares", "Shared namespaces.", {"shares": list[str]}))
+def list_shares(at: At, asked: Everything) -> dict[str, Any]:
+    """List the shared namespaces in which access is or was granted."""
+    return {"shares": operations.shares(at.memory)}
+
+
+@operation(
+    "GET",
+    "/spending",
+    "admin",
+    Shape(
+        "Spending",
+        "Model usage by purpose, of all processes since the store was created. `kept_tokens` of "
+        "the `prompt_tokens` of contexts were the same as in the context before. `empty_recalls` "
+        "of the `recalls` found nothing.",
+        {
+            **{"purposes": dict[str, Usage], "today": Today | None, "prompt_tokens": int},
+            **{"kept_tokens": int, "recalls": int, "empty_recalls": int},
+        },
+    ),
+)
+def read_spending(at: At, asked: Everything) -> dict[str, Any]:
+    """Return the model usage and its cost, by purpose, of all processes; and that of today, if
+    spending is limited.
+
+    Each process adds its counters every 15 seconds.
+    """
+    parts = at.memory.components
+    counted = SharedMetrics(parts.store).read()
+    return {
+        "purposes": counted.usage,
+        "today": parts.services.spending.today(),
+        "prompt_tokens": counted.prompts.tokens,
+        "kept_tokens": counted.prompts.kept_tokens,
+        "recalls": counted.recalls.asked,
+        "empty_recalls": counted.recalls.empty,
+    }
+
+
+@operation(
+    "GET",
+    "/operations/dead-letters",
+    "admin",
+    Shape(
+        "DeadLetters",
+        "A page of dead letters.",
+        {"dead_letters": list[DeadLetter], "total": int, "next": str | None},
+    ),
+)
+def list_dead_letters(at: At, asked: ListDead) -> dict[str, Any]:
+    """List the dead letters: messages that blocks gave up absorbing."""
+    found = operations.dead_letters(at.memory, asked.block)
+    page, more = page_of(found, asked, lambda one: f"{one.block} {one.first} {one.session_id}")
+    return {"dead_letters": page, "total": len(found), "next": more}
+
+
+@operation("POST", "/operations/retry", "admin", ABSORBED)
+def retry_dead_letters(at: At, asked: OneBlock) -> dict[str, Any]:
+    """Make blocks absorb their dead letters now."""
+    return {"absorbed": operations.retry(at.memory, asked.block)}
+
+
+@operation("POST", "/operations/flush", "admin", ABSORBED)
+def flush(at: At, asked: Flush) -> dict[str, Any]:
+    """Absorb everything that is pending now, of one session or of all."""
+    return {"absorbed": at.memory.flush(asked.session_id)}
+
+
+@operation("POST", "/receipts/verify", "admin", RECEIPT.shape)
+def verify_receipt(at: At, asked: Verify) -> Any:
+    """Verify a receipt against the store as it is now. Reads all records."""
+    return operations.verify(at.memory, compact_json(asked.receipt))
+
+
+def _lines(file: IO[str], end: Any) -> Lines:
+    with file:
+        for line in file:
+            yield {"event": "value", "value": line}
+        yield {"event": "end", "value": end}
+
+
+def _events(found: Any) -> Lines:
+    """Yield the items of a stream as `value` events, then its result as `end`."""
+    try:
+        for one in found:
+            yield {"event": "value", "value": exactly(one)}
+        yield {"event": "end", "value": exactly(getattr(found, "response", None))}
+    finally:
+        found.close()
+
+
+def _tokens(at: At, session_id: str, chunks: Any) -> Lines:
+    try:
+        for chunk in chunks:
+            for choice in chunk.choices:
+                if choice.delta.content:
+                    yield {"event": "token", "text": choice.delta.content}
+        yield {"event": "stored", "end": at.length(session_id)[1]}
+    finally:
+        chunks.close()
+
+
+def _exported(at: At) -> Lines:
+    count = 0
+    for kind, one in _all(at):
+        count += 1
+        yield {"kind": kind, kind: one}
+    yield {"kind": "end", "lines": count}
+
+
+def _all(at: At) -> Iterator[tuple[str, object]]:
+    after: str | None = None
+    while page := at.memory.sessions(user_id=at.user_id, limit=_PAGE, after=after):
+        for head in page:
+            yield "session", head
+            yield from (("message", one) for one in _messages(at, head.session_id))
+        after = page[-1].session_id
+    for kind, read in _stored(at):
+        with suppress(ConfigError):  # no such block is configured
+            yield from ((kind, one) for one in read())
+
+
+def _messages(at: At, session_id: str) -> Iterator[object]:
+    after = 0
+    while page := at.memory.history(session_id, user_id=at.user_id, after=after, limit=_PAGE):
+        for entry in page:
+            place = {"session_id": entry.session_id, "seq": entry.seq}
+            yield {**place, "message": entry.message, "created_at": entry.created_at}
+        after = page[-1].seq
+
+
+def _stored(at: At) -> Iterator[tuple[str, Callable[[], Iterable[object]]]]:
+    user = at.user
+    yield "note", user.notes().all
+    yield "fact", user.facts
+    yield "change", user.audit
+    yield "profile", lambda: [user.profile()]
+    yield "file", lambda: (_file(path, user.files().read(path)) for path in user.files().paths())
+    yield "skill", lambda: (one for one in user.skills().all() if not one.shared)
+    yield "observation", lambda: user.spatial().all()
+
+
+def _file(path: str, text: str) -> dict[str, Any]:
+    return {"path": path, "text": text, "version": version_of(text)}
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    *library.OPERATIONS,
+    *operations_of(sys.modules[__name__]),
+)
+"""Every operation, in the order of the OpenAPI document."""

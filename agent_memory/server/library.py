@@ -1,0 +1,522 @@
+"""Operations for the library's calls, derived from the table and the Python signatures.
+
+An omitted field has the library's default. Wrong types are refused. The user, and the sessions that
+a request may name, follow from the credential.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cache
+from inspect import Parameter
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    create_model,
+)
+
+from agent_memory.client.calls import CALLS, EXACT, HANDLES, MESSAGES, MOST, Call, Whose
+from agent_memory.client.calls import Field as CallField
+from agent_memory.client.values import checked, message_of
+from agent_memory.client.values import plain as exactly
+from agent_memory.core.context import MemoryContext
+from agent_memory.core.explanation import Explanation
+from agent_memory.core.records import Head, Recall
+from agent_memory.core.turns import Turn, messages_of
+from agent_memory.engine.append import Update
+from agent_memory.engine.recall.merged_search import Filter
+from agent_memory.engine.stale_report import recalls_in
+from agent_memory.errors import AccessDenied, Damaged, InvalidInput, SessionDeleting
+from agent_memory.server.forms import FORMS
+from agent_memory.server.operation import At, Form, Operation, SessionId, about
+from agent_memory.server.paging import place_of
+from agent_memory.server.problems import INVALID, NOT_FOUND, Mistaken, Problem, Refused, not_found
+from agent_memory.server.shapes import schema_of
+
+
+def _not_empty(value: Any, info: ValidationInfo) -> Any:
+    """Refuse an empty value. The library's client may send one: the library accepts it."""
+    if not value and not (info.context or {}).get(EXACT):
+        raise ValueError("it is empty")
+    return value
+
+
+def _number(value: Any) -> Any:
+    """Convert a segment of a path; pydantic is strict with bodies."""
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 19 else value
+
+
+SAID = {"anyOf": [{"type": "string"}, {"type": "object"}]}
+
+_ABSENT = object()
+_SHARE = "share"
+_MAKING = ("create_file", "write_file")
+_FIELDS: Mapping[str, Any] = {
+    "session_id": SessionId,
+    "in_session": Annotated[SessionId, Field(description="The current session.")],
+    "share": Annotated[str, Field(min_length=1, description="The namespace.")],
+    "agent_id": Annotated[str, Field(min_length=1, description="The agent.")],
+    "note_id": Annotated[str, Field(min_length=1)],
+    "path": Annotated[str, Field(min_length=1, description="As /memories/plan.md.")],
+    "messages": Annotated[
+        list[Any],
+        AfterValidator(_not_empty),
+        Field(
+            max_length=10_000,
+            description="Messages in the format of OpenAI's, Anthropic's, Gemini's or Bedrock's "
+            "API; a plain text is a user message. Messages with an `id` are deduplicated. "
+            "`{message, created_at}` gives a message its time.",
+        ),
+        WithJsonSchema({"type": "array", "items": SAID, "minItems": 1, "maxItems": 10_000}),
+    ],
+    "message": Annotated[
+        Any,
+        Field(
+            description="The question, as a text or as a message of an API; for a turn also a "
+            "list: the question, tool calls, and their results."
+        ),
+        WithJsonSchema({"anyOf": [*SAID["anyOf"], {"type": "array", "items": SAID}]}),
+    ],
+    "asked": Annotated[
+        list[Any],
+        Field(min_length=1, description="The `asked` that before-turn returned."),
+        WithJsonSchema({"type": "array", "items": SAID, "minItems": 1}),
+    ],
+    "answer": Annotated[
+        Any,
+        Field(
+            description="The model's answer, as text or as a message; or a list, in order: tool "
+            "calls, their results, the answer."
+        ),
+        WithJsonSchema({"anyOf": [*SAID["anyOf"], {"type": "array", "items": SAID}]}),
+    ],
+    "expected_end": Annotated[
+        int, Field(ge=0, description="Store only if the log still ends at this seq.")
+    ],
+    "query": Annotated[str, AfterValidator(_not_empty), Field(description="The query text.")],
+    "question": Annotated[str, AfterValidator(_not_empty), Field(description="The query text.")],
+    "format": Annotated[str, Field(description="The target API; null for OpenAI's chat.")],
+    "max_tokens": Annotated[int, Field(ge=1, description="The token budget.")],
+    "metadata": Annotated[dict[str, Any], Field(description="A title, tags, or any JSON.")],
+    "prefix": Annotated[str, Field(description="Only ids with this prefix.")],
+    "newest": Annotated[bool, Field(description="Order by the newest message, newest first.")],
+    "blocks": Annotated[list[str], Field(description="Only from these blocks.")],
+    "roles": Annotated[list[str], Field(description="Only from messages of these roles.")],
+    "least": Annotated[float, Field(description="The lowest score.")],
+    "superseded": Annotated[
+        bool, Field(description="Include superseded facts: the whole history.")
+    ],
+    "why": Annotated[str, Field(max_length=1_000, description="The reason, for the audit.")],
+    "first": Annotated[int, Field(ge=1, description="The first message; null for all messages.")],
+    "last": Annotated[
+        int, Field(ge=1, description="The last message; of a log: only so many of the newest.")
+    ],
+    "text": Annotated[str, Field(description="The text.")],
+    "confidence": Annotated[float, Field(ge=0, le=1, description="0 to 1.")],
+    "limit": Annotated[
+        int,
+        Field(description="The maximum number of results."),
+        WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST}),
+    ],
+    "after": Annotated[
+        str,
+        Field(
+            max_length=400, description="The `next` of the previous page; omit for the first page."
+        ),
+    ],
+}
+"""The types and descriptions of fields that several calls have, by name."""
+
+
+class _Found(list[Recall]):
+    """The results of a search, with its warnings."""
+
+    warnings: list[str]
+
+
+def operation_of(call: Call) -> Operation:
+    """Return the operation of a call."""
+    form = FORMS[call.form]
+
+    def run(at: At, asked: Any) -> Any:
+        found = made(call, at, asked)
+        return shown(call, at, asked, found)
+
+    summary, _ = about(call.function)
+    described = f"In Python: `{call.subject}.{call.function_name}`."
+    return Operation(
+        call.name,
+        call.method,
+        call.path,
+        call.needs,
+        run,
+        _form(call),
+        form.shape,
+        (summary.rstrip(".:") + ".", described),
+        once=call.once,
+        versioned=call.versioned,
+        together=_append_together if call.name == "append_messages" else None,
+        anyones=call.needs != "admin" and call.subject != "shared",
+        exact=True,
+    )
+
+
+def shown(call: Call, at: At, asked: Any, found: Any) -> Any:
+    """Return the answer for the result of a call.
+
+    Raises:
+        Refused: The result is that there is no such thing.
+    """
+    form = FORMS[call.form]
+    is_result = call.types.get("return") is not type(None)
+    if found is _ABSENT or (form.optional and is_result and (found is None or found is False)):
+        raise not_found()
+    return Value(exactly(found)) if at.exact else form.show(found, at, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A result with all its fields."""
+
+    value: Any
+
+
+def made(call: Call, at: At, asked: Any, **more: Any) -> Any:
+    """Make a call for the authenticated principal.
+
+    Args:
+        call: The call.
+        at: The context of the request.
+        asked: The request's input.
+        **more: Arguments that a request cannot give.
+
+    Raises:
+        AgentMemoryError: The library refused the call, or it failed.
+    """
+    given, places = _arguments(call, at, asked)
+    if call.name == "call_tool" or given.get("tools"):
+        at.principal.require("delete")  # a model may delete with a tool
+    if call.function_name == "forget_all":
+        given["found"] = _without_others(at, given["found"])
+    if call.subject == "memory" and call.names_user:
+        given["user_id"] = at.user_id or None
+    if call.name == "get_working":
+        given["default"] = _ABSENT
+    with admins_told(at):
+        if call.name == "search":
+            return _search(at, **given)
+        target = _target(call, at, asked)
+        _check_there(call, at, asked, target)
+        found = getattr(target, call.function_name)(*places, **given, **more)
+    if call.subject != "memory":
+        return found
+    return _without_ids(found if "admin" in at.principal.rights else _without_past(found))
+
+
+def session_of(at: At, session_id: str, whose: Whose, deleting: bool = False) -> str:
+    """Check access to the session that a call names, by `Call.whose`. Return its id.
+
+    For an admin, the library checks which user a session belongs to.
+
+    Raises:
+        Refused: It belongs to another user, or does not exist and must.
+    """
+    if "admin" in at.principal.rights:
+        return session_id
+    if whose == "own":
+        return at.own(session_id, deleting=deleting)
+    return at.to_write(session_id) if whose == "write" else at.to_read(session_id)
+
+
+@contextmanager
+def admins_told(at: At) -> Iterator[None]:
+    """Let an admin see the error that a session belongs to another user."""
+    try:
+        yield
+    except AccessDenied as error:
+        if "admin" not in at.principal.rights:
+            raise
+        told = Refused(NOT_FOUND, str(error))
+        told.problem = replace(told.problem, error=type(error))
+        raise told from error
+
+
+def _check_there(call: Call, at: At, asked: Any, target: Any) -> None:
+    """Answer 404 for a note or a file that does not exist. The library's own error, which the
+    Python client raises, is a sentence for a model.
+    """
+    if at.exact:
+        return
+    if call.name == "change_note" and target.get(asked.note_id) is None:
+        raise not_found()
+    path = getattr(asked, "old_path", None) or getattr(asked, "path", None)
+    if call.subject == "files" and path is not None and call.name not in _MAKING:
+        if call.name == "view_file" and any(one.startswith(path) for one in target.paths()):
+            return  # a folder
+        if path not in target.paths():
+            raise not_found()
+
+
+def _arguments(call: Call, at: At, asked: Any) -> tuple[dict[str, Any], Sequence[Any]]:
+    """Return the arguments of the Python method, by name and by position."""
+    form, sent, places = FORMS[call.form], asked.model_fields_set, ()
+    given: dict[str, Any] = {}
+    for name, one in call.fields.items():
+        if one.name in sent:
+            value = getattr(asked, one.name)
+            if name in MESSAGES:
+                given[name] = _said(value)
+            elif name != "after":
+                given[name] = checked(one.type, value, one.name)
+    if "session_id" in given and call.whose:
+        deleting = call.function_name == "delete"
+        given["session_id"] = session_of(at, given["session_id"], call.whose, deleting)
+    if "turn" in call.parameters:
+        given["turn"] = _turn(at, asked, given)
+    if "source" in call.parameters:
+        given |= _source(given)
+    for name, one in call.fields.items():
+        if one.many:
+            places = given.pop(name, ())
+    if call.once and at.key is not None:
+        given["key"] = at.key
+    if call.versioned and at.version is not None:
+        given["expected"] = at.version
+    if "after" in call.fields and asked.after is not None:
+        is_seq = call.fields["after"].type is int
+        given["after"] = place_of(asked.after) if is_seq else asked.after
+    if "limit" in given or form.paged:
+        _limit(call, at, asked, given)
+    return given, places
+
+
+def _limit(call: Call, at: At, asked: Any, given: dict[str, Any]) -> None:
+    """Check the limit of a list, and ask for one more than a page has: it tells whether it is the
+    last.
+    """
+    limit: int = asked.limit
+    if not at.exact and not 1 <= limit <= MOST:
+        told = f"limit is {limit}. Use 1 to {MOST}"
+        mistake = {"field": "limit", "problem": told}
+        raise Mistaken(Problem(INVALID, f"{told}.", (mistake,)))
+    paged = FORMS[call.form].paged
+    if paged == "all":
+        given.pop("limit", None)
+    elif paged == "part" and not at.exact:
+        name = "limit" if given.get("last") is None else "last"
+        given[name] = limit + 1 if name == "limit" else min(given["last"], limit)
+    elif call.function_name == "history":
+        for name in ("limit", "last"):
+            if type(given.get(name)) is int:
+                given[name] = min(given[name], MOST)
+        if given.get("limit") is None and given.get("last") is None:
+            given["limit"] = MOST
+
+
+def _form(call: Call) -> type[Form]:
+    """Return the type of the input of a call."""
+    in_path = {part for part in call.path.split("/") if part.startswith("{")}
+    fields: dict[str, Any] = {}
+    for name, one in call.fields.items():
+        fields[one.name] = _pydantic(one, f"{{{one.name}}}" in in_path, name)
+    if call.session_field:
+        is_needed = f"{{{call.session_field}}}" in in_path
+        kind = _FIELDS[call.session_field]
+        fields[call.session_field] = (kind, ...) if is_needed else (_or_none(kind), None)
+    if call.subject in (_SHARE, "shared"):
+        fields[_SHARE] = (_FIELDS[_SHARE], ...)
+    if FORMS[call.form].paged:
+        fields["limit"] = (_FIELDS["limit"], 100)
+        fields["after"] = (_or_none(_FIELDS["after"]), None)
+    name = "".join(part.title() for part in call.name.split("_"))
+    form: type[Form] = create_model(f"Ask{name}", __base__=Form, **fields)
+    return form
+
+
+def _pydantic(one: CallField, is_in_path: bool, name: str) -> tuple[Any, Any]:
+    """Return the type and the default of a field of the input."""
+    kind, described = _wire_type(one.type), _FIELDS.get(one.name)
+    is_same = described is not None and _base(described) == _base(kind)
+    if described is not None and (is_same or name in MESSAGES):
+        kind = described
+    if is_in_path:
+        return Annotated[kind, BeforeValidator(_number)] if kind is int else kind, ...
+    if one.default is Parameter.empty:
+        return kind, ...
+    default = list(one.default) if isinstance(one.default, tuple) else one.default
+    return (_or_none(kind) if default is None else kind), default
+
+
+def _wire_type(kind: Any) -> Any:
+    """Return the type that pydantic checks; `checked` converts its values to the library's type."""
+    args = [one for one in get_args(kind) if one is not type(None)]
+    if get_origin(kind) in (Union, types.UnionType):
+        if timedelta in args:
+            return Annotated[float, Field(description="Seconds.")]
+        return _wire_type(args[0]) if len(args) == 1 else _any(kind)
+    if kind in (str, int, float, bool) or get_origin(kind) is Literal:
+        return kind
+    if get_origin(kind) not in (None, tuple) and args and args[0] in (str, int, float):
+        if issubclass(get_origin(kind), Mapping):
+            return dict[str, Any]
+        return list[args[0]]  # type: ignore[valid-type]
+    return _any(kind)
+
+
+def _any(kind: Any) -> Any:
+    described = "With a time zone." if kind is datetime or datetime in get_args(kind) else None
+    return Annotated[Any, Field(description=described), WithJsonSchema(schema_of(kind, {}))]
+
+
+def _base(kind: Any) -> Any:
+    """Return a type without its annotations."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _or_none(kind: Any) -> Any:
+    return Union[kind, None]  # noqa: UP007 - pyright takes no | after Annotated
+
+
+def _said(value: Any) -> Any:
+    """Return messages as the library takes them; those with a time as `Message`."""
+    return [message_of(one) for one in value] if isinstance(value, list) else message_of(value)
+
+
+def _target(call: Call, at: At, asked: Any) -> Any:
+    """Return the object to call the method on."""
+    memory, user_id = at.memory, at.user_id or None
+    if call.subject == "memory":
+        return memory
+    if call.subject in (_SHARE, "shared"):
+        share = memory.share(asked.share)
+        return share if call.subject == _SHARE else share.agent(at.user_id)
+    session_id = getattr(asked, call.session_field)
+    if session_id is not None:
+        whose: Whose = "write" if call.needs == "write" else "read"
+        session = memory.session(session_of(at, session_id, whose), user_id)
+        if call.subject == "working":
+            return session.working()
+        owner = session.owner()
+    elif user_id is None and call.subject in HANDLES:
+        return memory.values() if call.subject == "values" else memory.open(call.subject)
+    else:
+        owner = memory.user(at.user_id)
+    if call.subject == "user":
+        return owner
+    return owner.values() if call.subject == "values" else owner.open(call.subject)
+
+
+def _search(
+    at: At,
+    query: str,
+    *,
+    user_id: str | None = None,
+    session_id: str | None = None,
+    limit: int = 10,
+    **only: Any,
+) -> list[Recall]:
+    search = at.memory.components.search.run
+    found, warnings = search(query, user_id, session_id, limit, Filter.of(**only))
+    result = _Found(found)
+    result.warnings = warnings
+    return result
+
+
+def _turn(at: At, asked: Any, given: dict[str, Any]) -> Turn:
+    """Return a turn with the caller's user."""
+    session_id = given.pop("session_id")
+    said, again = messages_of(given.pop("asked"), "user"), given.pop("regenerates", None)
+    again = again and again._replace(session_id=session_id)
+    context: Any = None
+    return Turn(session_id, at.user_id or None, said, context, [], again)
+
+
+def _source(given: dict[str, Any]) -> dict[str, Any]:
+    session_id, first = given.pop("session_id", None), given.pop("first", None)
+    last = given.pop("last", None)
+    if first is None and last is not None:
+        raise InvalidInput("`last` is set without `first`. Set both.")
+    source = session_id if first is None else (session_id, first, last or first)
+    return {"source": source}
+
+
+def _without_others(at: At, found: Any) -> list[Recall]:
+    """Remove sources in other users' sessions. They are skipped, like those of sessions that do not
+    exist."""
+    own = cache(lambda session_id: session_of(at, session_id, "read") == session_id)
+    return [
+        replace(one, sources=tuple(place for place in one.sources if own(place[0])))
+        for one in recalls_in(found)
+    ]
+
+
+def _without_past(value: Any) -> Any:
+    """Remove `kept_tokens` from the context of a session that does not exist.
+
+    Another user's session has none, so the field would tell both cases apart.
+    """
+    if isinstance(value, MemoryContext) and value.head is None:
+        return replace(value, kept_tokens=None)
+    if isinstance(value, Turn | Explanation):
+        return replace(value, context=_without_past(value.context))
+    return value
+
+
+def _without_ids(value: Any) -> Any:
+    """Remove the ids from a turn; the client knows them.
+
+    The answer is then the same for another user's session and for one that does not exist.
+    """
+    if not isinstance(value, Turn):
+        return value
+    again = value.regenerates and value.regenerates._replace(session_id="")
+    return replace(value, session_id="", user_id=None, regenerates=again)
+
+
+_APPEND = next(one for one in CALLS if one.name == "append_messages")
+
+
+def _append_together(asked: Sequence[tuple[At, Any]]) -> Sequence[Any]:
+    """Append a batch; returns an answer or an error for each."""
+    try:
+        updates = [_update(*one) for one in asked]
+    except InvalidInput:
+        done = None
+    else:
+        done = asked[0][0].memory._update_all(updates)
+    if done is None:
+        return [_appended(*one) for one in asked]
+    return [_answer(*one, head) for one, head in zip(asked, done, strict=True)]
+
+
+def _update(at: At, asked: Any) -> Update:
+    said, own = _said(asked.messages), "admin" not in at.principal.rights
+    return Update(asked.session_id, said, at.user_id or None, at.key, asked.expected_end, own)
+
+
+def _answer(at: At, asked: Any, head: Head | Exception) -> Any:
+    if isinstance(head, Head):
+        return shown(_APPEND, at, asked, head)
+    # nothing was stored: alone, the call finishes a deletion, or fails as its user may see
+    by_itself = isinstance(head, AccessDenied | Damaged | SessionDeleting)
+    return _appended(at, asked) if by_itself else head
+
+
+def _appended(at: At, asked: Any) -> Any:
+    try:
+        return shown(_APPEND, at, asked, made(_APPEND, at, asked))
+    except Exception as error:  # noqa: BLE001 - it concerns only this request
+        return error
+
+
+OPERATIONS: tuple[Operation, ...] = tuple(map(operation_of, CALLS))
+"""The calls of the table."""

@@ -1,0 +1,340 @@
+"""The JSON forms of the library's values: which fields of a value an answer shows.
+
+They are part of the OpenAPI document. The library's own names may change without them. A nested
+value is shown in the form of its own type.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from functools import cached_property
+from importlib import import_module
+from operator import attrgetter
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from agent_memory.client.calls import hints_of
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Recall
+
+REFERENCE = "#/components/schemas/{}"
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The form of an answer, or of a part of one.
+
+    Attributes:
+        name: Its name in the OpenAPI document.
+        description: Its description.
+        types: The types of its fields, by name.
+        of: The attribute of the library's value for each field; empty for an answer that is built
+            as a dict.
+    """
+
+    name: str
+    description: str
+    types: Mapping[str, Any]
+    of: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def _getters(self) -> tuple[tuple[str, Any], ...]:
+        return tuple(
+            (name, attrgetter(get) if isinstance(get, str) else get)
+            for name, get in self.of.items()
+        )
+
+    def shown(self, value: object) -> dict[str, Any]:
+        """Return the fields of a value."""
+        return {name: get(value) for name, get in self._getters}
+
+    def schema(self) -> Schema:
+        """Return its JSON Schema."""
+        return {
+            "type": "object",
+            "description": self.description,
+            "properties": {name: schema_of(one) for name, one in self.types.items()},
+            "required": list(self.types),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The position of a message."""
+
+    session_id: str
+    seq: int
+
+
+def _places(recall: Recall) -> list[Place]:
+    return [Place(*one) for one in recall.sources]
+
+
+def _shape(
+    source: str, name: str, description: str, fields: str, **made: tuple[Any, Any]
+) -> tuple[type, Shape]:
+    """Return a type of the package and its form.
+
+    Args:
+        source: The module and the name of the type.
+        name: The name of the form.
+        description: Its description.
+        fields: Names of attributes, or `field=attribute`.
+        **made: The types of fields that are no attributes with an annotation, and a function for
+            each that returns its value, or the path of the attribute.
+    """
+    module, _, which = source.partition(":")
+    kind: type = getattr(import_module(f"agent_memory.{module}"), which)
+    of: dict[str, Any] = {}
+    for one in fields.split():
+        field_name, _, path = one.partition("=")
+        of[field_name] = path or field_name
+    hints = hints_of(kind)
+    types_of = {field_name: hints.get(path) for field_name, path in of.items()}
+    types_of |= {field_name: kind for field_name, (kind, _) in made.items()}
+    of |= {field_name: get for field_name, (_, get) in made.items()}
+    return kind, Shape(name, description, types_of, of)
+
+
+SHAPES: Mapping[type, Shape] = dict(
+    [
+        _shape(
+            "core.records:Head",
+            "Session",
+            "A session. `messages` is the seq of its newest message.",
+            "id=session_id messages=end tokens=total created_at updated_at metadata",
+        ),
+        _shape(
+            "core.records:Entry",
+            "Logged",
+            "A message of the log, unchanged.",
+            "seq message tokens created_at",
+        ),
+        _shape(
+            "core.records:Recall",
+            "Recalled",
+            "A recalled record. `signals` are its ranking signals, if its block reports them. "
+            "`sources` are the places of its messages.",
+            "block id text score created_at tokens signals=views",
+            time=(str, "told_time"),
+            sources=(list[Place], _places),
+        ),
+        _shape(
+            "core.records:LeftOut",
+            "LeftOut",
+            "A record that was considered and not recalled.",
+            "recall why",
+        ),
+        _shape(
+            "core.records:Surplus",
+            "Surplus",
+            "A record that may be deleted, and why.",
+            "recall why of",
+        ),
+        _shape(
+            "core.prompt_log:SentContext",
+            "SentContext",
+            "The prompt that a model was sent for the turn that begins with message `turn`. "
+            "`window` has the seqs of the messages in it, `shortened` those that were shortened. "
+            "The first `kept_tokens` are the same as in the prompt before. If `exact` is true, "
+            "`messages` is the prompt byte for byte. If not, parts were changed or deleted since: "
+            "`missing` counts the deleted ones.",
+            "turn question at left_out window shortened cost exact missing",
+            messages=(list[dict[str, Any]], "messages"),
+            recalls=(list[Recall], "context.recalls"),
+            tokens=(int, "context.tokens"),
+            max_tokens=(int, "context.max_tokens"),
+            kept_tokens=(int | None, "context.kept_tokens"),
+            warnings=(list[str], "context.warnings"),
+        ),
+        _shape(
+            "core.records:Summary",
+            "SummaryText",
+            "The summary of the messages up to `upto` that left the window, written by `by`.",
+            "text tokens upto by",
+        ),
+        _shape(
+            "core.receipts:Part", "ReceiptPart", "The outcome for one place.", "place state why"
+        ),
+        _shape(
+            "core.receipts:Receipt",
+            "Receipt",
+            "A receipt of a deletion or of a durable log. Store it whole to verify it later.",
+            "kind id namespace at parts end digest signature",
+        ),
+        _shape(
+            "core.records:Absorbed",
+            "Work",
+            "The messages of one session that one block absorbed.",
+            "session_id block first last error",
+        ),
+        _shape(
+            "core.records:DeadLetter",
+            "DeadLetter",
+            "Messages that a block gave up absorbing.",
+            "block session_id first last attempts error since",
+        ),
+        _shape(
+            "core.usage:Usage",
+            "Spent",
+            "Model calls, their tokens, and their cost in US dollars; null if a price is unknown.",
+            "calls failures prompt_tokens completion_tokens cost embedding_calls embedding_tokens",
+        ),
+        _shape(
+            "engine.spending:Today",
+            "Today",
+            "The memory's own spending on a day (UTC), if it is limited. `reached` names the "
+            "limit that allows no further call.",
+            "day reached",
+            calls=(int, "spent.calls"),
+            tokens=(int, "spent.tokens"),
+            cost=(float, "spent.cost"),
+        ),
+        _shape(
+            "engine.stats:BlockStats",
+            "BlockState",
+            "The state of a block.",
+            "lag dead_letters",
+            failing=(bool, lambda one: one.error is not None),
+        ),
+        _shape(
+            "engine.listing:UserSize",
+            "UserSize",
+            "A user, with the number of sessions and messages.",
+            "id=user_id sessions messages",
+        ),
+        _shape(
+            "ltm_blocks.extractive.history.fact:Evidence",
+            "Evidence",
+            "The evidence of a fact, quoted verbatim.",
+            "session_id seq quote role recorded_at",
+        ),
+        _shape(
+            "ltm_blocks.extractive.history.fact:Fact",
+            "Fact",
+            "A fact, with the time for which it holds.",
+            "id block text subject category confidence role kind valid_from valid_to recorded_at "
+            "superseded_at superseded_by why field value evidence",
+            time=(str, "time"),
+        ),
+        _shape(
+            "ltm_blocks.extractive.history.likeness:Stale",
+            "StaleFact",
+            "A fact that may be forgotten, and why.",
+            "fact why of",
+        ),
+        _shape(
+            "ltm_blocks.extractive.history.history:Change",
+            "Change",
+            "A change to a user's facts.",
+            "at what why block fact text evidence session_id first last",
+        ),
+        _shape(
+            "ltm_blocks.notes:Note",
+            "Note",
+            "A note. Pass its `version` in If-Match.",
+            "id text created_at session_id metadata",
+            version=(str, "version"),
+        ),
+        _shape(
+            "ltm_blocks.skills.skill:Skill",
+            "Skill",
+            "A skill. A `shared` one is available to all users.",
+            "name description steps tags body shared",
+        ),
+        _shape(
+            "ltm_blocks.spatial.observation:Observation",
+            "Observation",
+            "An observation at a place.",
+            "id text position at confidence session_id metadata",
+        ),
+        _shape(
+            "ltm_blocks.spatial.observation:SpatialMatch",
+            "Near",
+            "An observation that was found, with its score.",
+            "observation distance confidence relevance score",
+        ),
+        _shape("server.shapes:Place", "Place", "The position of a message.", "session_id seq"),
+        _shape(
+            "engine.values.items:KeyValue",
+            "Item",
+            "A value below a namespace and a key.",
+            "namespace key value created_at updated_at expires_at score",
+        ),
+    ]
+)
+"""The forms of the library's types."""
+
+
+def plain(value: Any) -> Any:
+    """Convert a value that JSON does not know: the `default` of an encoder."""
+    shape = SHAPES.get(type(value))
+    if shape is not None:
+        return shape.shown(value)
+    if isinstance(value, Message):
+        return value.to_dict()
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} cannot be encoded as JSON")
+
+
+def parts_of(shape: Shape) -> dict[str, Shape]:
+    """Return a form and all forms in it, by name."""
+    found = {shape.name: shape}
+    waiting = [*shape.types.values()]
+    while waiting:
+        kind = waiting.pop()
+        inner = SHAPES.get(kind) if isinstance(kind, type) else None
+        waiting += get_args(kind)
+        if inner is not None and inner.name not in found:
+            found[inner.name] = inner
+            waiting += inner.types.values()
+    return found
+
+
+_SCALARS: Mapping[Any, Schema] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    type(None): {"type": "null"},
+    datetime: {"type": "string", "format": "date-time"},
+    date: {"type": "string", "format": "date"},
+}
+
+
+def schema_of(kind: Any, shapes: Mapping[type, Shape] = SHAPES) -> Schema:
+    """Return the JSON Schema of a type; that of any value for one that is not known."""
+    if kind in shapes:
+        return {"$ref": REFERENCE.format(shapes[kind].name)}
+    if kind in _SCALARS:
+        return dict(_SCALARS[kind])
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [schema_of(one, shapes) for one in args]}
+    if origin is Literal:
+        return {"enum": list(args)}
+    if origin is tuple and args[-1] is not Ellipsis:
+        return {
+            "type": "array",
+            "prefixItems": [schema_of(one, shapes) for one in args],
+            "items": False,
+        }
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": schema_of(args[1], shapes)}
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        return {"type": "array", "items": schema_of(args[0], shapes)}
+    is_object = isinstance(kind, type) and (issubclass(kind, Message | dict) or kind in SHAPES)
+    return {"type": "object"} if is_object else {}

@@ -1,0 +1,441 @@
+"""The kernel on a folder: dicts in memory that follow the files, and files that follow commits.
+
+A session is one file, and a block has one for its records and one for its vectors. Segments and
+catalogs of vectors stand in no file: they are made of the records' features when a file is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from agent_memory.core.damage import Damage
+from agent_memory.core.limits import UNREADABLE
+from agent_memory.errors import Damaged, StoreUnavailable
+from agent_memory.stores.base import Durability
+from agent_memory.stores.damage import leave_out
+from agent_memory.stores.folder.files import STATE, Files, Mark
+from agent_memory.stores.folder.lines import (
+    Fields,
+    bytes_of,
+    check_place,
+    content_of,
+    file_name,
+    first_in,
+    head_in,
+    line_of,
+    line_of_head,
+    line_of_key,
+    line_of_message,
+    line_of_record,
+    message_of,
+    name_of,
+    owners_in,
+    record_of,
+    state_of,
+)
+from agent_memory.stores.folder.tables import Tables, Vectors
+from agent_memory.stores.kernel.coding import HEAD, KEY, head_document, record_document, record_from
+from agent_memory.stores.kernel.contract import (
+    Append,
+    Batch,
+    Delete,
+    DeleteWhere,
+    DocId,
+    Document,
+    Expire,
+    Line,
+    LogEndsAt,
+    Outcome,
+    Part,
+    Put,
+    Scan,
+    Truncate,
+    VersionIs,
+    Wake,
+    Write,
+)
+from agent_memory.stores.seals import UNSEALED, SegmentSeals
+
+_SESSIONS, _RECORDS, _VECTORS = "sessions", "records", "vectors"
+_FACT = "fact:"
+_LOCK = "lock"
+_WITHIN = (
+    "The handler of a signal cannot write to the store while the code that it interrupts uses it. "
+    "Have it note what is to be done, and do that afterwards."
+)
+
+Place = tuple[str, str]
+"""The folder of a file, and the session or block that it is of."""
+
+Known = dict[object, tuple[object, str]]
+"""The lines of a file by what they are of: the value, and the line."""
+
+T = TypeVar("T")
+
+
+class FolderKernel:
+    """See `Kernel`.
+
+    Args:
+        folder: The folder, which is made if need be.
+        durability: Whether an acknowledged write survives a power loss.
+    """
+
+    remote = False
+    most_bytes: int | None = None
+
+    def __init__(self, folder: Path, durability: Durability | None) -> None:
+        self.files = Files(folder, durability)
+        self._seals = UNSEALED
+        self._begin()
+        with self._fresh():
+            pass
+
+    def _begin(self) -> None:
+        """Forget everything: the next call reads the files."""
+        self._tables = Tables()
+        self._vectors = Vectors(self._tables, self._seals)
+        self._seen: dict[str, Mark] = {}
+        self._broken: dict[str, Damaged] = {}
+        self._claims: dict[str, str] = {}  # the path that such a file should have, by its own
+        self._names: dict[str, str] = {}
+        self._known: dict[str, Known] = {}
+        self._written: dict[str, bytes] = {}
+
+    def seal(self, seals: SegmentSeals) -> None:
+        """Seal the features that are written from now on, and open those that are read."""
+        with self._fresh():
+            self._seals = seals
+            self._begin()
+
+    @contextmanager
+    def _fresh(self) -> Iterator[bool]:
+        """While a call has the folder, with the changes of others read; False within another call
+        of the thread."""
+        with self.files.held() as is_taken:
+            if is_taken:
+                self._refresh()
+            yield is_taken
+
+    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
+        with self._fresh() as is_taken:
+            if not is_taken:
+                raise StoreUnavailable(_WITHIN)
+            for batch in batches:
+                for place in places_of(batch.writes):
+                    self._refuse(*place)
+            try:
+                outcomes = self._tables.commit(batches)
+                done = [one for one, out in zip(batches, outcomes, strict=True) if out.done]
+                self._save({place for one in done for place in places_of(one.writes)})
+            except BaseException:
+                self._begin()  # what is in memory may be ahead of the files
+                raise
+            return outcomes
+
+    def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
+        conditions = (VersionIs(head, version), LogEndsAt(line.session, line.seq - 1))
+        writes = (Append([line]), Wake([head], micros))
+        return self.commit([Batch(conditions, writes)])[0].done
+
+    def documents(
+        self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
+    ) -> list[Document | None]:
+        def read() -> list[Document | None]:
+            for at in ids if bodies else ():
+                self._refuse(*_place_of(at))
+            return self._tables.documents(ids, tails=tails, bodies=bodies)
+
+        return self._read(read)
+
+    def scan(self, scan: Scan) -> list[Document]:
+        def read() -> list[Document]:
+            for place in _selected(scan):
+                self._refuse(*place)
+            return self._tables.scan(scan)
+
+        return self._read(read)
+
+    def lines(self, parts: Sequence[Part]) -> list[Line]:
+        def read() -> list[Line]:
+            for part in parts:
+                self._refuse(_SESSIONS, part.session)
+            return self._tables.lines(parts)
+
+        return self._read(read)
+
+    def owners(self, collection: str, beginning: str) -> list[str]:
+        def read() -> list[str]:
+            self._refuse(*_place_of(DocId(collection, "")))
+            return self._tables.owners(collection, beginning)
+
+        return self._read(read)
+
+    def collections(self, beginning: str) -> list[str]:
+        return self._read(lambda: self._tables.collections(beginning))
+
+    def due(self, collection: str, limit: int) -> list[Document]:
+        return self._read(lambda: self._tables.due(collection, limit))
+
+    def counts(self, collection: str) -> tuple[int, int]:
+        return self._read(lambda: self._tables.counts(collection))
+
+    def damaged(self) -> list[Damaged]:
+        """The files that cannot be read."""
+        return self._read(lambda: list(self._broken.values()))
+
+    def features(self, block: str) -> list[object]:
+        """Return the features of a block's records as they stand in its file."""
+        return self._read(lambda: self._vectors.features(block))
+
+    def _read(self, read: Callable[[], T]) -> T:
+        with self._fresh():
+            return read()
+
+    def erase(self) -> None:
+        """See `Kernel`: removed data is in no file, and returns after no power loss."""
+        self.sync()
+
+    def sync(self) -> None:
+        self.files.sync()
+
+    def close(self) -> None:
+        """See `Kernel`. Nothing is open."""
+
+    def _refuse(self, kind: str, name: str) -> None:
+        """Refuse a file that cannot be read, so that nothing is written over it.
+
+        Raises:
+            Damaged: The sentence names the file and what is wrong with it.
+        """
+        if not self._broken or not kind:
+            return
+        path = f"{kind}/{file_name(name)}"
+        if path in self._broken:
+            raise self._broken[path]
+        if path not in self._names:  # another file may hold what this one held
+            for other in (one for one, claimed in self._claims.items() if claimed == path):
+                if kind == _SESSIONS:
+                    raise self._broken[other]
+                leave_out(self._broken[other])  # a block's file goes with its last record
+
+    def _refresh(self) -> None:
+        """Read what has changed since it was looked at last."""
+        marks = self.files.marks()
+        for path in {*self._names, *self._broken} - marks.keys():
+            self._forget(path)
+        changed = [path for path, mark in marks.items() if self._seen.get(path) != mark]
+        for path in changed:
+            if path == STATE:
+                self._written[STATE] = self.files.read(STATE)
+            elif not self._load(path):
+                del marks[path]  # it is tried again
+        if changed:
+            self._tables.restore(state_of(self._written.get(STATE, b"")))
+        self._seen = marks
+
+    def _load(self, path: str) -> bool:
+        """Read a file. False where the system does not let it be read now."""
+        kind, _, _ = path.partition("/")
+        data, is_read = b"", False
+        try:
+            data, is_read = self.files.read(path), True
+            if not path.endswith(".jsonl") and not owners_in(data):
+                return True  # somebody else's
+            name = self._loaded(kind, path, data)
+        except (*UNREADABLE, StoreUnavailable) as error:
+            self._forget(path)
+            why = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+            told = f"{path} cannot be read: {why}. Rename it back, mend or remove it."
+            self._broken[path] = Damaged(told, Damage("file", path=path, owners=owners_in(data)))
+            if (claimed := first_in(data, kind)) is not None:
+                self._claims[path] = f"{kind}/{file_name(claimed)}"
+            return is_read
+        self._broken.pop(path, None)
+        self._claims.pop(path, None)
+        self._names[path] = name
+        self._written[path] = data
+        return True
+
+    def _loaded(self, kind: str, path: str, data: bytes) -> str:
+        """Put what a file says into the tables; returns the session or block."""
+        (_, first), *rest = content_of(data)
+        name = name_of(kind, first)
+        check_place(path, name)
+        before = {text: value for value, text in self._known.get(path, {}).values()}
+        if kind == _SESSIONS:
+            self._load_session(path, first, rest, before)
+        elif kind == _RECORDS:
+            collection = f"{_FACT}{name}"
+            known: Known = {}
+            for text, fields in rest:
+                one = before.get(text)
+                if not isinstance(one, Document):
+                    record, _ = record_of(fields)
+                    one = record_document(collection, record, record.last)
+                known[one.id] = one, text
+            self._known[path] = known
+            puts = [Put(one) for one, _ in known.values() if isinstance(one, Document)]
+            self._tables.commit([Batch([], [DeleteWhere(Scan(collection)), *puts])])
+        else:
+            self._vectors.load(name, first, rest)
+        return name
+
+    def _load_session(
+        self,
+        path: str,
+        first: Fields,
+        rest: Sequence[tuple[str, Fields]],
+        before: Mapping[str, object],
+    ) -> None:
+        head = head_in(first)
+        session = head.session_id
+        known: Known = {}
+        lines: list[Line] = []
+        keys: list[Document] = []
+        for number, (text, fields) in enumerate(rest, 2):
+            one = before.get(text) or message_of(session, number, fields)
+            if isinstance(one, Line):
+                lines.append(one)
+                known[one.seq] = one, text
+            elif isinstance(one, Document):
+                keys.append(one)
+                known[one.id] = one, text
+        for seq, line in enumerate(lines, head.expired + 1):
+            if line.seq != seq:
+                raise ValueError(f"message #{line.seq} stands where #{seq} belongs")
+        if head.expired + len(lines) != head.end:
+            last = head.expired + len(lines)
+            raise ValueError(f"it ends at #{last}, and should at #{head.end}")
+        self._known[path] = known
+        at = DocId(HEAD, session)
+        writes: list[Write] = [
+            Truncate(session, 0),
+            DeleteWhere(Scan(KEY, session=session)),
+            Put(head_document(head)),
+            *([Append(lines)] if lines else []),
+            *map(Put, keys),
+            Wake([at], 0),  # until the state says more
+        ]
+        self._tables.commit([Batch([], writes)])
+
+    def _forget(self, path: str) -> None:
+        """Drop what was read of a file."""
+        for kept in (self._broken, self._claims, self._written, self._known):
+            kept.pop(path, None)
+        name = self._names.pop(path, None)
+        if name is None:
+            return
+        if path.startswith(_SESSIONS):
+            keys = DeleteWhere(Scan(KEY, session=name))
+            writes: list[Write] = [Delete([DocId(HEAD, name)]), keys, Truncate(name, 0)]
+            self._tables.commit([Batch([], writes)])
+        elif path.startswith(_RECORDS):
+            self._tables.commit([Batch([], [DeleteWhere(Scan(f"{_FACT}{name}"))])])
+        else:
+            self._vectors.forget(name)
+
+    def _save(self, places: set[Place]) -> None:
+        """Write what commits have changed. The state comes first: better due twice than never."""
+        self._put({STATE: json.dumps(self._tables.state()._asdict()).encode()})
+        changes: dict[str, bytes | None] = {}
+        for kind, name in sorted(places):
+            path = f"{kind}/{file_name(name)}"
+            lines = list(self._lines_of(path, kind, name))
+            if lines:
+                self._names[path] = name
+                changes[path] = bytes_of(lines)
+            elif path in self._seen:
+                changes[path] = None
+        self._put(changes)
+
+    def _put(self, changes: Mapping[str, bytes | None]) -> None:
+        new = {
+            path: data
+            for path, data in changes.items()
+            if data is None or self._written.get(path) != data or path not in self._seen
+        }
+        self._seen.update(self.files.write_all(new))
+        for path, data in new.items():
+            if data is not None:
+                self._written[path] = data
+            else:
+                del self._seen[path]
+                self._forget(path)
+
+    def _lines_of(self, path: str, kind: str, name: str) -> Iterator[str]:
+        """The lines of a file; those that stand in it already are not made again."""
+        before, known = self._known.get(path, {}), Known()
+
+        def text(key: object, value: T, make: Callable[[T], str]) -> str:
+            one = before.get(key)
+            known[key] = one if one is not None and one[0] is value else (value, make(value))
+            return known[key][1]
+
+        if kind == _SESSIONS:
+            (head,) = self._tables.documents([DocId(HEAD, name)], tails=True)
+            if head is None:
+                return
+            yield line_of_head(head)
+            for line in self._tables.lines([Part(name)]):
+                yield text(line.seq, line, line_of_message)
+            for key in self._tables.scan(Scan(KEY, session=name)):
+                yield text(key.id, key, line_of_key)
+        elif kind == _RECORDS:
+            found = self._tables.scan(Scan(f"{_FACT}{name}"))
+            if found:
+                yield line_of({"block": name})
+            for one in sorted(found, key=lambda one: (int(one.about), one.id)):
+                yield text(one.id, one, lambda it: line_of_record(record_from(it, "fact", name)))
+        else:
+            yield from self._vectors.lines(name)
+        self._known[path] = known
+
+
+def places_of(writes: Sequence[Write]) -> Iterator[Place]:
+    """The files that writes change, but for the state."""
+    for write in writes:
+        match write:
+            case Put(document):
+                yield from _named(_place_of(document.key, document.session))
+            case Append(lines):
+                yield from ((_SESSIONS, line.session) for line in lines[:1])
+            case Truncate(session, _) | Expire(session, _):
+                yield _SESSIONS, session
+            case Delete(ids):
+                for at in ids:
+                    yield from _named(_place_of(at))
+            case DeleteWhere(scan):
+                yield from _selected(scan)
+            case _:
+                pass
+
+
+def _selected(scan: Scan) -> Iterator[Place]:
+    if scan.collection == KEY:
+        yield from _named((_SESSIONS, scan.session or ""))
+    elif scan.collection not in (HEAD, _VECTORS):
+        yield from _named(_place_of(DocId(scan.collection, "")))
+
+
+def _named(place: Place) -> Iterator[Place]:
+    if place[0]:
+        yield place
+
+
+def _place_of(at: DocId, session: str = "") -> Place:
+    """The file that a document stands in; ("", "") for the state."""
+    kind, _, block = at.collection.partition(":")
+    if kind == HEAD:
+        return _SESSIONS, at.id
+    if kind == KEY:
+        return _SESSIONS, session or at.id.partition(":")[2]
+    if kind == _LOCK:
+        return "", ""
+    if kind == "fact":
+        return _RECORDS, block
+    return _VECTORS, block or at.id

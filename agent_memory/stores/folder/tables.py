@@ -1,0 +1,161 @@
+"""The tables that a folder's files are read into: documents, lines, and the vectors of blocks."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from agent_memory.core.records import Record
+from agent_memory.stores.blobs import blobs_of, features_of, undamaged_places
+from agent_memory.stores.catalogs import Catalog, Part, grouped
+from agent_memory.stores.damage import noted
+from agent_memory.stores.folder.lines import (
+    Fields,
+    State,
+    blob_of,
+    line_of,
+    line_of_record,
+    opened_of,
+    record_of,
+    text_of,
+)
+from agent_memory.stores.kernel.coding import HEAD, record_document, record_from
+from agent_memory.stores.kernel.contract import Batch, DeleteWhere, Document, Put, Scan
+from agent_memory.stores.kernel.sessions import LOCK
+from agent_memory.stores.kernel.vectors import KernelStore
+from agent_memory.stores.memory import MemoryKernel
+from agent_memory.stores.seals import SegmentSeals
+
+
+class Tables(MemoryKernel):
+    """A kernel in memory whose due times and holders are saved and restored."""
+
+    def state(self) -> State:
+        """Return due times, leases and locks."""
+        sessions = {
+            row.document.id: (row.document.first, row.due, row.holder, row.held_until)
+            for row in self._view().selected(Scan(HEAD))
+        }
+        held = self._view().selected(Scan(LOCK))
+        return State(sessions, {row.document.id: (row.holder, row.held_until) for row in held})
+
+    def restore(self, state: State) -> None:
+        """Take over due times, leases and locks. A session that began anew since has none."""
+        view = self._view()
+        for row in view.selected(Scan(HEAD)):
+            begun, due, holder, until = state.sessions.get(row.document.id, (None, None, "", 0))
+            if begun == row.document.first:
+                self._state[row.document.key] = row._replace(
+                    due=due, holder=holder, held_until=until
+                )
+        locks = [Put(Document(LOCK, name)) for name in state.locks]
+        self.commit([Batch([], [DeleteWhere(Scan(LOCK)), *locks])])
+        for row in self._view().selected(Scan(LOCK)):
+            holder, until = state.locks[row.document.id]
+            self._state[row.document.key] = row._replace(holder=holder, held_until=until)
+
+
+class _Line(NamedTuple):
+    """A record's line, and its features as they stand there."""
+
+    document: Document
+    text: str
+    features: Any
+
+
+class Vectors(KernelStore):
+    """Vectors between files, where each record has its features, and tables of segments."""
+
+    def __init__(self, tables: Tables, seals: SegmentSeals) -> None:
+        super().__init__(tables)
+        self._tables = tables
+        self._seals = seals
+        self._lines: dict[str, dict[str, _Line]] = {}
+
+    def features(self, block: str) -> list[object]:
+        """Return the features of a block's records as they stand in its file."""
+        return [one.features for one in self._lines.get(block, {}).values()]
+
+    def forget(self, block: str) -> None:
+        """Drop a block."""
+        self._lines.pop(block, None)
+        self.clear_vectors(block)
+
+    def load(self, block: str, first: Fields, rest: Sequence[tuple[str, Fields]]) -> None:
+        """Read the lines of a file. Records whose lines were known stay as they are."""
+        opened = opened_of(first)
+        found = [(record_of(fields), text) for text, fields in rest]
+        if self.vector_blocks().get(block, opened) != opened:
+            self.forget(block)
+        self.open_vectors(block, *opened)
+        known = self._lines.get(block, {})
+        there = {one.text for one in known.values()}
+        new = {
+            record.id: (record, features, text)
+            for (record, features), text in found
+            if text not in there
+        }
+        texts = {text for _, text in found}
+        left = {name: one for name, one in known.items() if one.text in texts and name not in new}
+        gone = [one.document for name, one in known.items() if name not in left]
+        blobs = {
+            name: blob_of(features, block, record, self._seals)
+            for name, (record, features, _) in new.items()
+        }
+        names = [*blobs]
+        sound = [names[place] for place in undamaged_places([*blobs.values()])]
+        records = [new[name][0] for name in sound]
+        groups = grouped(records, features_of([blobs[name] for name in sound])) if sound else {}
+        self._change(block, gone, groups, [], None)
+        for name in set(names) - set(sound):
+            self._put_lacking(block, new[name][0])
+        for one in self._tables.scan(Scan(f"vector:{block}")):
+            if one.id in new:
+                _, features, text = new[one.id]
+                left[one.id] = _Line(one, text, features)
+        self._lines[block] = left
+
+    def _put_lacking(self, block: str, record: Record) -> None:
+        """Put a record whose features cannot be read: it is found by its words."""
+        at = Document(f"catalog:{block}", record.owner, record.owner)
+        (stored,) = self._tables.documents([at.key])
+        catalog = Catalog() if stored is None else Catalog.of(stored.body)
+        number = catalog.next
+        part = Part(secrets.randbits(62), number, number, 1, 0)
+        after = replace(catalog, next=number + 1, parts=(*catalog.parts, part))
+        puts = [
+            Put(record_document(f"vector:{block}", record, number)),
+            Put(at._replace(version=secrets.randbits(62), body=after.text)),
+        ]
+        self._tables.commit([Batch([], puts)])
+
+    def lines(self, block: str) -> Iterator[str]:
+        """Write the lines of a file. Features that cannot be read stay as they stand there."""
+        opened = self.vector_blocks().get(block)
+        if opened is None:
+            self._lines.pop(block, None)
+            return
+        yield line_of({"block": block, "dimension": opened[0], "model": opened[1]})
+        known, lines = self._lines.get(block, {}), dict[str, _Line]()
+        new: dict[str, list[Document]] = {}
+        found = self._tables.scan(Scan(f"vector:{block}"))
+        for one in found:
+            if one.id in known and known[one.id].document is one:
+                lines[one.id] = known[one.id]
+            else:
+                new.setdefault(one.owner, []).append(one)
+        texts: dict[str, str] = {}
+        with noted():
+            for owner, some in new.items():
+                for records, features in self._walk(block, owner, [some]):
+                    for record, blob in zip(records, blobs_of(records, features), strict=True):
+                        texts[record.id] = text_of(blob, block, record, self._seals)
+        for some in new.values():
+            for one in some:
+                text = line_of_record(record_from(one, "vector", block), texts.get(one.id))
+                lines[one.id] = _Line(one, text, texts.get(one.id))
+        self._lines[block] = lines
+        for one in sorted(found, key=lambda one: (int(one.about), one.id)):
+            yield lines[one.id].text

@@ -1,0 +1,194 @@
+"""Appends as batches, made from the last known session. Pure, except for `KnownHeads`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from agent_memory.core.idempotency import Append as Request
+from agent_memory.core.idempotency import Appended
+from agent_memory.core.records import Head, empty_head
+from agent_memory.errors import Conflict, InvalidInput, SessionDeleting, SessionOfAnotherUser
+from agent_memory.stores.coding import micros_of, to_micros
+from agent_memory.stores.kernel.coding import (
+    KEY,
+    head_document,
+    head_id,
+    head_of,
+    key_document,
+    key_id,
+    key_of,
+    line_of,
+    line_of_entry,
+    stamp_of,
+)
+from agent_memory.stores.kernel.contract import (
+    Append,
+    Batch,
+    Condition,
+    DeleteWhere,
+    DocId,
+    Document,
+    Line,
+    LogEndsAt,
+    Missing,
+    Put,
+    Scan,
+    Tail,
+    VersionIs,
+    Wake,
+    Write,
+)
+from agent_memory.stores.log import extend, with_tail
+
+_REFUSALS = (Conflict, InvalidInput, SessionDeleting, SessionOfAnotherUser)
+_MOST_KNOWN = 8_192
+_TEXT = 2_000
+"""Characters of what stands in a head that weigh as much as another head."""
+
+
+class KnownSession(NamedTuple):
+    """A session as it was seen last.
+
+    Attributes:
+        head: Its head, which is no caller's; of before the appends that changed only its tail.
+        version: The version of the head's document; 0 for a session that is not stored.
+        tail: The log's end and total.
+    """
+
+    head: Head
+    version: int
+    tail: tuple[int, int]
+
+    @classmethod
+    def of(cls, head: Head) -> KnownSession:
+        return cls(head, stamp_of(head) if head.version else 0, (head.end, head.total))
+
+    def whole(self) -> Head:
+        """The head now, for a caller."""
+        return with_tail(self.head, *self.tail)
+
+
+class Plan(NamedTuple):
+    """The batch of an append, the session after it, and the places of the drafts."""
+
+    batch: Batch
+    after: KnownSession
+    places: tuple[int, ...]
+
+
+class KnownHeads:
+    """The heads seen last, which may be of before: other processes write too. Many threads may use
+    it. It has two generations. The older one is dropped when the newer one is full."""
+
+    def __init__(self) -> None:
+        self._newer: dict[str, KnownSession] = {}
+        self._older: dict[str, KnownSession] = {}
+        self._weight = 0
+
+    def get(self, session_id: str) -> KnownSession | None:
+        return self._newer.get(session_id) or self._older.get(session_id)
+
+    def put(self, one: KnownSession) -> None:
+        name = one.head.session_id
+        if name not in self._newer:
+            self._weight += _weight(one.head)
+            if self._weight > _MOST_KNOWN:
+                self._newer, self._older, self._weight = {}, self._newer, _weight(one.head)
+        self._newer[name] = one
+
+    def drop(self, session_id: str) -> None:
+        self._newer.pop(session_id, None)
+        self._older.pop(session_id, None)
+
+
+def _weight(head: Head) -> int:
+    system = 0 if head.system is None else len(head.system.text())
+    summary = 0 if head.summary is None else len(head.summary.text)
+    return 1 + (system + summary) // _TEXT
+
+
+def known_session(session_id: str, found: Document | None, tail: Tail) -> KnownSession:
+    if found is None:
+        return KnownSession.of(empty_head(session_id, None, datetime.now(UTC)))
+    return KnownSession.of(head_of(found, tail))
+
+
+def one_line(known: KnownSession, one: Request) -> tuple[Line, KnownSession] | None:
+    """The line of one message to a known session, and the session then; None where more comes of it
+    than the message. It does the same as `planned`, in a fraction of the time."""
+    head, version, (end, total) = known
+    if len(one.drafts) != 1 or one.once is not None or head.deleting or not version:
+        return None
+    if one.user_id not in (None, head.user_id):
+        return None
+    (draft,) = one.drafts
+    if draft.message.is_system:
+        return None
+    end, total = end + 1, total + draft.tokens
+    message = draft.message if draft.placed is None else draft.placed(end)
+    line = line_of(one.session_id, end, message, draft.tokens, total, draft.encoding)
+    return line, KnownSession(head, version, (end, total))
+
+
+def planned(
+    known: KnownSession, one: Request, found: Mapping[DocId, Document | None]
+) -> Plan | Appended:
+    """The plan of an append to a session; what was done before where nothing is left to append.
+
+    Args:
+        known: The session.
+        one: The append.
+        found: The documents of its keys, those that are there.
+
+    Raises:
+        Conflict: A key is known with other content, or the log ends elsewhere.
+        SessionOfAnotherUser: The session has another user.
+        SessionDeleting: A deletion of the session has begun.
+    """
+    before, once, drafts = known.whole(), one.once, one.drafts
+    places = tuple(range(len(drafts)))
+    if one.own and known.version and before.user_id is None:
+        raise SessionOfAnotherUser(f"Session {one.session_id!r} was begun for no user.")
+    keys: dict[str, Document] = {}
+    if once is not None:
+        extend(before, (), one.user_id)  # who is refused learns nothing of keys
+        ids = {name: key_id(one.session_id, name) for name in once.names}
+        keys = {name: there for name, at in ids.items() if (there := found.get(at)) is not None}
+        kept = {name: key_of(there) for name, there in keys.items()}
+        chosen = once.chosen(len(drafts), before.end, kept)
+        if not chosen.places:
+            return Appended(before, (), chosen.before)
+        places, drafts = chosen.places, [drafts[place] for place in chosen.places]
+    head, entries = extend(before, drafts, one.user_id)
+    at = head_id(one.session_id)
+    conditions: list[Condition] = [
+        VersionIs(at, known.version) if known.version else Missing(at),
+        LogEndsAt(one.session_id, before.end),
+    ]
+    writes: list[Write] = []
+    if head.version != before.version:
+        writes.append(Put(head_document(head)))
+    if entries:
+        writes.append(Append([line_of_entry(entry) for entry in entries]))
+    writes.append(Wake([at], micros_of(one.within)))
+    if once is not None:
+        for name in once.names:
+            key, there = key_id(one.session_id, name), keys.get(name)
+            conditions.append(Missing(key) if there is None else VersionIs(key, there.version))
+        if once.since is not None:
+            old = Scan(KEY, session=one.session_id, first_below=to_micros(once.since))
+            writes.append(DeleteWhere(old))
+        fresh = once.kept(places, entries, head)
+        writes += [Put(key_document(one.session_id, key)) for key in fresh]
+    return Plan(Batch(conditions, writes), KnownSession.of(head), places)
+
+
+def planned_blindly(known: KnownSession, one: Request) -> Plan | None:
+    """The plan for a session as it was seen last; None where it has to be looked at first."""
+    try:
+        plan = planned(known, one, {})
+    except _REFUSALS:
+        return None
+    return None if isinstance(plan, Appended) else plan

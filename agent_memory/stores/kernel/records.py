@@ -1,0 +1,104 @@
+"""Records over a kernel: facts and their kin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from agent_memory.core.records import Lease, Record
+from agent_memory.errors import StoreUnavailable
+from agent_memory.stores.damage import undamaged
+from agent_memory.stores.kernel.coding import record_document, record_from
+from agent_memory.stores.kernel.contract import (
+    Batch,
+    Condition,
+    Delete,
+    DeleteWhere,
+    DocId,
+    Missing,
+    Put,
+    Scan,
+    VersionIs,
+    Write,
+)
+from agent_memory.stores.kernel.sessions import TRIES, KernelSessions, held
+
+_FACT = "fact:"
+
+
+class KernelRecords(KernelSessions):
+    """See `RecordStore`."""
+
+    def put_records(
+        self,
+        block: str,
+        records: Sequence[Record],
+        *,
+        replacing: tuple[str, int, int] | None = None,
+        lease: Lease | None = None,
+    ) -> None:
+        name, writes = f"{_FACT}{block}", list[Write]()
+        if replacing is not None:
+            session, first, last = replacing
+            overlap = Scan(name, session=session, first_below=last + 1, last_above=first - 1)
+            writes.append(DeleteWhere(overlap))
+        unique = {record.id: record for record in records}.values()
+        writes += [Put(record_document(name, record, record.last)) for record in unique]
+        self._write(lease, Batch(held(lease), writes))
+
+    def swap_record(self, block: str, record: Record, last: int | None) -> bool:
+        at = DocId(f"{_FACT}{block}", record.id)
+        condition: Condition = Missing(at) if last is None else VersionIs(at, last)
+        put = Put(record_document(at.collection, record, record.last))
+        return self._kernel.commit([Batch([condition], [put])])[0].done
+
+    def records(self, block: str, owner: str) -> list[Record]:
+        found = self._kernel.scan(Scan(f"{_FACT}{block}", owner))
+        records = undamaged(found, lambda one: record_from(one, "fact", block))
+        return sorted(records, key=lambda one: (one.created_at, one.id))
+
+    def record(self, block: str, record_id: str) -> Record | None:
+        (found,) = self._kernel.documents([DocId(f"{_FACT}{block}", record_id)])
+        return None if found is None else record_from(found, "fact", block)
+
+    def owners(self, block: str, beginning: str) -> list[str]:
+        return self._kernel.owners(f"{_FACT}{block}", beginning)
+
+    def all_records(self) -> Iterator[tuple[str, Record]]:
+        for name in self._kernel.collections(_FACT):
+            block = name.removeprefix(_FACT)
+            decode = partial(record_from, kind="fact", block=block)
+            for page in self._pages(Scan(name)):
+                yield from ((block, record) for record in undamaged(page, decode))
+
+    def delete_records(
+        self,
+        block: str,
+        *,
+        record_id: str | None = None,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        if record_id is None and owner is None and session_id is None:
+            raise ValueError("Name an owner, a session or a record.")
+        scan = Scan(f"{_FACT}{block}", owner, session_id, last_above=after or None)
+        if record_id is None:
+            self._write(lease, Batch(held(lease), [DeleteWhere(scan)]))
+            return
+        at = DocId(scan.collection, record_id)
+        for _ in range(TRIES):
+            (one,) = self._kernel.documents([at])
+            if (
+                one is None
+                or (owner is not None and one.owner != owner)
+                or (session_id is not None and one.session != session_id)
+                or (after and one.last <= after)
+            ):
+                self._write(lease, Batch(held(lease), []))
+                return
+            batch = Batch([*held(lease), VersionIs(at, one.version)], [Delete([at])])
+            if self._write(lease, batch).done:
+                return
+        raise StoreUnavailable(f"Others kept changing record {record_id!r}. Try again.")

@@ -1,0 +1,112 @@
+"""The rules of conditions, leases and turns, for kernels that decide them in Python. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+from agent_memory.stores.coding import latest_micros
+from agent_memory.stores.kernel.contract import (
+    Condition,
+    DocId,
+    Document,
+    Exists,
+    Free,
+    HeldBy,
+    LogEndsAt,
+    Missing,
+    Scan,
+    Tail,
+    VersionIs,
+)
+
+T = TypeVar("T")
+
+
+class State(NamedTuple):
+    """The part of a stored document that conditions and `due` read.
+
+    Attributes:
+        version: Its version.
+        holder: The name of the worker that holds it; empty for none.
+        held_until: The end of that lease, in microseconds since 1970.
+        due: When a worker is to look at it; None for never.
+    """
+
+    version: int
+    holder: str = ""
+    held_until: int = 0
+    due: int | None = None
+
+    def is_free(self, now: int) -> bool:
+        """Return whether anybody may hold it."""
+        return not self.holder or not now < self.held_until <= latest_micros(now)
+
+    def is_due(self, now: int) -> bool:
+        """Return whether a worker is to look at it now."""
+        return self.due is not None and self.due <= now and self.is_free(now)
+
+
+def named(conditions: Iterable[Condition]) -> tuple[set[DocId], set[str]]:
+    """Return the documents and the logs that conditions name."""
+    documents: set[DocId] = set()
+    logs: set[str] = set()
+    for one in conditions:
+        if isinstance(one, LogEndsAt):
+            logs.add(one.session)
+        else:
+            documents.add(one.id)
+    return documents, logs
+
+
+def holds(
+    condition: Condition,
+    states: Mapping[DocId, State | None],
+    tails: Mapping[str, Tail],
+    now: int,
+) -> bool:
+    """Return whether a condition holds.
+
+    Args:
+        condition: The condition.
+        states: The documents that the batch's conditions name; None for a missing one.
+        tails: The ends of the logs that they name.
+        now: In microseconds since 1970.
+    """
+    if isinstance(condition, LogEndsAt):
+        return tails[condition.session].seq == condition.seq
+    state = states[condition.id]
+    match condition:
+        case Missing():
+            return state is None
+        case Exists():
+            return state is not None
+        case VersionIs(_, version):
+            return state is not None and state.version == version
+        case HeldBy(_, holder):
+            return state is not None and state.holder == holder
+        case Free(_, holder):
+            return state is None or state.holder == holder or state.is_free(now)
+
+
+def selects(scan: Scan, document: Document) -> bool:
+    """Return whether a scan selects a document, apart from its limit."""
+    return (
+        document.collection == scan.collection
+        and document.id > scan.after
+        and (scan.owner is None or document.owner == scan.owner)
+        and (scan.session is None or document.session == scan.session)
+        and (scan.first_below is None or document.first < scan.first_below)
+        and (scan.last_above is None or document.last > scan.last_above)
+    )
+
+
+def in_turns(longest_due_first: Iterable[T], owner: Callable[[T], str]) -> list[T]:
+    """Return documents so that owners take turns: the first of each, then the second of each."""
+    seen: Counter[str] = Counter()
+    turns: list[tuple[int, T]] = []
+    for one in longest_due_first:
+        turns.append((seen[owner(one)], one))
+        seen[owner(one)] += 1
+    return [one for _, one in sorted(turns, key=lambda turn: turn[0])]

@@ -1,0 +1,284 @@
+"""Vectors over a kernel: records as documents, their features in segments; see `catalogs`."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from agent_memory.core.messages import compact_json
+from agent_memory.core.records import Hit, Lease, Record
+from agent_memory.errors import DimensionMismatch, StoreUnavailable
+from agent_memory.stores.catalogs import CatalogChange, changed, grouped
+from agent_memory.stores.coding import mismatch
+from agent_memory.stores.damage import undamaged
+from agent_memory.stores.indexes import CatalogUnreadable, Indexes, search
+from agent_memory.stores.kernel.coding import record_document, record_from
+from agent_memory.stores.kernel.contract import (
+    Batch,
+    Condition,
+    Delete,
+    DeleteWhere,
+    DocId,
+    Document,
+    Kernel,
+    Missing,
+    Put,
+    Scan,
+    VersionIs,
+    Write,
+)
+from agent_memory.stores.kernel.records import KernelRecords
+from agent_memory.stores.kernel.sessions import PAGE, TRIES, held
+from agent_memory.stores.mending import catalog_of
+from agent_memory.stores.seals import UNSEALED, SegmentSeals
+from agent_memory.stores.walking import Walk
+
+if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.query import Query
+    from agent_memory.retrieval.segments import Segment
+
+_BLOCKS, _VECTOR, _CATALOG, _SEGMENT = "vectors", "vector:", "catalog:", "segment:"
+_AT_ONCE = 8  # segments, some MB each
+
+
+class _Owned:
+    """An owner's catalog and segments, as a `catalogs.SegmentSource`."""
+
+    def __init__(self, kernel: Kernel, block: str, owner: str, seals: SegmentSeals) -> None:
+        self._kernel, self._block, self._owner, self._seals = kernel, block, owner, seals
+        self.at = DocId(f"{_CATALOG}{block}", owner)
+
+    def segment_id(self, name: int) -> DocId:
+        """The document of a segment."""
+        return DocId(f"{_SEGMENT}{self._block}", f"{name:x}:{self._owner}")
+
+    def catalog(self) -> tuple[int, str] | None:
+        (found,) = self._kernel.documents([self.at])
+        return None if found is None else (found.version, found.body)
+
+    def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
+        found: dict[int, bytes] = {}
+        for at in range(0, len(names), _AT_ONCE):
+            some = names[at : at + _AT_ONCE]
+            documents = self._kernel.documents([self.segment_id(name) for name in some])
+            found |= {n: one.data for n, one in zip(some, documents, strict=True) if one}
+        opened = self._seals.opened
+        return {n: opened(self._block, self._owner, str(n), data) for n, data in found.items()}
+
+    def names(self) -> Sequence[int]:
+        found = self._kernel.scan(Scan(f"{_SEGMENT}{self._block}", self._owner, bodies=False))
+        return [int(one.id.partition(":")[0], 16) for one in found]
+
+    def numbers(self) -> Mapping[str, int]:
+        found = self._kernel.scan(Scan(f"{_VECTOR}{self._block}", self._owner, bodies=False))
+        return {one.id: one.version for one in found}
+
+    def change(self, change: CatalogChange) -> list[Write]:
+        """The writes of a change to the catalog."""
+        sealed = self._seals.sealed
+        writes: list[Write] = [Delete([self.segment_id(name) for name in change.dropped])]
+        for name, data in change.written.items():
+            one = sealed(self._block, self._owner, str(name), data)
+            writes.append(Put(Document(*self.segment_id(name), self._owner, data=one)))
+        version, text = secrets.randbits(62), change.catalog.text
+        writes.append(Put(Document(*self.at, self._owner, version=version, body=text)))
+        return writes
+
+    def forget(self) -> list[Write]:
+        """The writes that remove catalog and segments, whatever these are."""
+        return [DeleteWhere(Scan(f"{_SEGMENT}{self._block}", self._owner)), Delete([self.at])]
+
+
+class KernelStore(KernelRecords):
+    """A store over a kernel; see `Store`."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self._opened: dict[str, tuple[int, str]] = {}
+        self._indexes = Indexes()
+        self._seals = UNSEALED
+
+    def seal_segments(self, seals: SegmentSeals) -> None:
+        self._seals = seals
+
+    def open_vectors(self, block: str, dimension: int, model: str) -> None:
+        given = (dimension, model)
+        self._announce(block, given)
+        self._opened[block] = given
+
+    def _announce(self, block: str, given: tuple[int, str]) -> None:
+        """Have a block's embedding written down.
+
+        Raises:
+            DimensionMismatch: It has another.
+        """
+        at = DocId(_BLOCKS, block)
+        mine = Document(*at, version=_version(given), body=compact_json(given))
+        (outcome,) = self._kernel.commit([Batch([Missing(at)], [Put(mine)])])
+        stored = mine if outcome.done else outcome.documents[at] or mine
+        if stored.version != mine.version:
+            raise DimensionMismatch(mismatch(block, _embedding(stored), given))
+
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        features: Features,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        if not records:
+            return
+        from agent_memory.stores.blobs import checked
+
+        given = checked(block, self._opened.get(block), features)
+        groups = grouped(records, features, self._kernel.most_bytes)
+        ids = [DocId(f"{_VECTOR}{block}", one.id) for some, _ in groups.values() for one in some]
+        announced = VersionIs(DocId(_BLOCKS, block), _version(given))
+        for _ in range(TRIES):
+            before = [one for one in self._kernel.documents(ids) if one is not None]
+            if self._change(block, before, groups, [*held(lease), announced], lease):
+                return
+            self._announce(block, given)
+        raise _busy(block)
+
+    def _change(
+        self,
+        block: str,
+        gone: Sequence[Document],
+        groups: Mapping[str, tuple[list[Record], list[Segment]]],
+        conditions: Sequence[Condition],
+        lease: Lease | None,
+    ) -> bool:
+        """Take records out and put others in; False where another writer came between."""
+        name, removed = f"{_VECTOR}{block}", {one.id for one in gone}
+        numbers: dict[str, dict[int, str]] = {}
+        for one in gone:
+            numbers.setdefault(one.owner, {})[one.version] = one.id
+        every = list(conditions)
+        every += [
+            Missing(DocId(name, one.id))
+            for some, _ in groups.values()
+            for one in some
+            if one.id not in removed
+        ]
+        writes: list[Write] = [Delete([one.key for one in gone])] if gone else []
+        for owner in sorted({**groups, **numbers}):
+            owned = _Owned(self._kernel, block, owner, self._seals)
+            found = owned.catalog()
+            every.append(Missing(owned.at) if found is None else VersionIs(owned.at, found[0]))
+            some, added = groups.get(owner, ([], []))
+            if not some and self._is_all(name, owner, removed):
+                writes += owned.forget()  # deleting reads nothing that may be damaged
+                continue
+            catalog = catalog_of(block, owner, owned, found)
+            writes += [
+                Put(record_document(name, one, at)) for at, one in enumerate(some, catalog.next)
+            ]
+            most = self._kernel.most_bytes
+            change = changed(
+                catalog, numbers.get(owner, {}), added, owned.segments, most_bytes=most
+            )
+            writes += owned.change(change)
+        return self._write(lease, Batch(every, writes)).done
+
+    def _is_all(self, name: str, owner: str, ids: set[str]) -> bool:
+        """Whether an owner has no other records."""
+        found = self._kernel.scan(Scan(name, owner, limit=len(ids) + 1, names=True))
+        return all(one.id in ids for one in found)
+
+    def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
+        def read(ids: Sequence[str]) -> dict[str, Record]:
+            return {one.id: one for _, one in self._by_ids(block, owner, ids)}
+
+        owned = _Owned(self._kernel, block, owner, self._seals)
+        try:
+            index = self._indexes.follow((block, owner), owned, read, self._seals)
+        except CatalogUnreadable:  # it is written anew
+            self._change(block, (), {owner: ([], [])}, [], None)
+            index = self._indexes.follow((block, owner), owned, read, self._seals)
+        return search(block, index, query, limit, read)
+
+    def _by_ids(self, block: str, owner: str, ids: Sequence[str]) -> list[tuple[int, Record]]:
+        """An owner's records by id, those that there are, each with its number."""
+        name = f"{_VECTOR}{block}"
+        found = self._kernel.documents([DocId(name, one) for one in ids]) if ids else []
+        some = [one for one in found if one is not None and one.owner == owner]
+        return undamaged(some, lambda one: (one.version, record_from(one, "vector", block)))
+
+    def delete_vectors(
+        self,
+        block: str,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        if owner is None and session_id is None:
+            raise ValueError("Name an owner or a session.")
+        scan = Scan(f"{_VECTOR}{block}", owner, session_id, last_above=after or None, bodies=False)
+        for _ in range(TRIES):
+            gone = self._kernel.scan(scan)
+            if not gone:
+                self._write(lease, Batch(held(lease), []))
+                return
+            if self._change(block, gone, {}, held(lease), lease):
+                return
+        raise _busy(block)
+
+    def clear_vectors(self, block: str) -> None:
+        kinds = (_VECTOR, _CATALOG, _SEGMENT)
+        writes = [Delete([DocId(_BLOCKS, block)])]
+        every = [DeleteWhere(Scan(f"{kind}{block}")) for kind in kinds]
+        self._kernel.commit([Batch([], [*writes, *every])])
+
+    def vector_blocks(self) -> dict[str, tuple[int, str]]:
+        return {one.id: _embedding(one) for one in self._kernel.scan(Scan(_BLOCKS))}
+
+    def all_vectors(
+        self, block: str, *, session_id: str | None = None
+    ) -> Iterator[tuple[list[Record], Features]]:
+        name = f"{_VECTOR}{block}"
+        if session_id is not None:
+            found = self._kernel.scan(Scan(name, session=session_id, bodies=False))
+            for owner in sorted({one.owner for one in found}):
+                own = [one for one in found if one.owner == owner]
+                yield from self._walk(block, owner, [own])
+            return
+        for page in self._pages(Scan(f"{_CATALOG}{block}", names=True)):
+            for one in page:
+                numbered = sorted(
+                    self._kernel.scan(Scan(name, one.id, bodies=False)), key=lambda it: it.version
+                )
+                yield from self._walk(block, one.id, [numbered])
+
+    def _walk(
+        self, block: str, owner: str, pages: Iterable[Sequence[Document]]
+    ) -> Iterator[tuple[list[Record], Features]]:
+        def read(ids: Sequence[str]) -> list[tuple[int, Record]]:
+            return self._by_ids(block, owner, ids)
+
+        walk = Walk(block, owner, _Owned(self._kernel, block, owner, self._seals), read)
+        for page in pages:
+            for at in range(0, len(page), PAGE):
+                yield from walk.page([one.id for one in page[at : at + PAGE]])
+
+
+def _version(given: tuple[int, str]) -> int:
+    return crc32(compact_json(given).encode()) + 1
+
+
+def _embedding(one: Document) -> tuple[int, str]:
+    dimension, model = json.loads(one.body)
+    return int(dimension), str(model)
+
+
+def _busy(block: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"What a user has in block {block!r} is changed by others all the time. Try again."
+    )

@@ -1,0 +1,464 @@
+"""The kernel on Redis: one script for each call, and all keys of a namespace in one hash slot."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from agent_memory.stores.erasures import Erasures
+from agent_memory.stores.kernel.contract import (
+    DONE,
+    EMPTY,
+    Append,
+    Batch,
+    Condition,
+    Delete,
+    DeleteWhere,
+    DocId,
+    Document,
+    Due,
+    Exists,
+    Expire,
+    Free,
+    HeldBy,
+    Hold,
+    Line,
+    LogEndsAt,
+    Missing,
+    Outcome,
+    Part,
+    Put,
+    Scan,
+    Tail,
+    Truncate,
+    VersionIs,
+    Wake,
+    Write,
+)
+from agent_memory.stores.redis.durability import rewrite_files
+from agent_memory.stores.redis.failures import failure
+from agent_memory.stores.redis.scripts import (
+    COMMIT,
+    DOCUMENTS,
+    DUE,
+    EXTEND,
+    KINDS,
+    LINES,
+    OWNERS,
+    SCAN,
+)
+from agent_memory.stores.redis.server import Argument, Lost, RedisServer
+
+_SIGN = 2**63  # makes every number positive, so that text sorts as numbers do
+_PAGE = 1_000
+_FIRST_COLLECTION = 4
+_META, _HOLDERS, _BODY, _IDS, _OWNERS, _SESSIONS = 0, 4, 5, 6, 7, 8
+_LEAST, _LIMIT = 1, 3  # of what selects documents
+_AGAIN = (HeldBy, Free, Exists)
+
+
+def prefix_of(namespace: str) -> str:
+    """Return the prefix of a namespace's keys. The part in braces decides the hash slot."""
+    return f"agent_memory:{{{quote(namespace, safe='')}}}:"
+
+
+class RedisKernel:
+    """See `Kernel`.
+
+    A commit whose answer was lost is sent once more if that is safe: an append, which finds its
+    token in the line that it wrote, or what does the same when it is done twice.
+
+    Args:
+        server: The server.
+        prefix: The prefix of all keys; see `prefix_of`.
+    """
+
+    remote = True
+    most_bytes: int | None = None
+
+    def __init__(self, server: RedisServer, prefix: str) -> None:
+        self._server = server
+        self._erasures = Erasures()
+        self._prefix = prefix
+        self.layout = f"{self._prefix}layout"
+        self._ends, self._names = f"{self._prefix}ends", f"{self._prefix}names"
+
+    def keys(self, collection: str) -> list[str]:
+        """The keys of a collection, in the order of `KINDS`."""
+        return [f"{self._prefix}{kind}:{collection}" for kind in KINDS]
+
+    def log(self, session: str) -> str:
+        """The key of a log."""
+        return f"{self._prefix}log:{session}"
+
+    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
+        packing = _Packing(self, batches)
+        keys = [self._ends, self._names, self.layout, *packing.keys]
+        names: list[Argument] = [len(packing.collections), *packing.collections]
+        attempt = partial(self._server.attempt, COMMIT, keys)
+        try:
+            replies = attempt(0, *names, *packing.values)
+        except Lost as lost:
+            if not all(_can_repeat(batch) for batch in batches):
+                raise failure(lost.error, self._server.place) from lost.error
+            replies = self._server.run(COMMIT, keys, 1, *names, *packing.values)
+        return [_outcome(*pair) for pair in zip(batches, replies, strict=True)]
+
+    def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
+        token, stop = secrets.token_hex(4), f"{line.seq} {line.total}"
+        keys = [self._ends, self.log(line.session), *self.keys(head.collection)[:_HOLDERS]]
+        value = _line_value(line, token)
+        given = (head.id, version, line.session, line.seq, value, stop, micros)
+        try:
+            done = self._server.attempt(EXTEND, keys, *given, "")
+        except Lost:
+            done = self._server.run(EXTEND, keys, *given, token)
+        return bool(done)
+
+    def documents(
+        self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
+    ) -> list[Document | None]:
+        names: dict[str, list[str]] = {}
+        for at in ids:
+            names.setdefault(at.collection, []).append(at.id)
+        keys, given = [self._ends], list[Argument]([int(tails), int(bodies)])
+        for collection, some in names.items():
+            every = self.keys(collection)
+            keys += every[_META], every[_BODY]
+            given += len(some), *some
+        replies = self._server.run(DOCUMENTS, keys, *given, repeat=True) if ids else []
+        found: dict[DocId, Document | None] = {}
+        for n, (collection, some) in enumerate(names.items()):
+            rows = _rows(len(some), *replies[3 * n : 3 * n + 3])
+            for name, one in zip(some, rows, strict=True):
+                found[DocId(collection, name)] = _document(collection, name.encode(), *one)
+        return [found[at] for at in ids]
+
+    def scan(self, scan: Scan) -> list[Document]:
+        every, (kind, selection) = self.keys(scan.collection), _selection(scan)
+        keys = [self._ends, every[_META], every[_BODY], every[kind]]
+        wanted = (int(scan.tails), int(scan.bodies), int(scan.names))
+        found: list[Document] = []
+        while True:
+            ids, *columns = self._server.run(SCAN, keys, *wanted, *selection, repeat=True)
+            for name, one in zip(ids, _rows(len(ids), *columns), strict=True):
+                document = _document(scan.collection, name, *one, is_name=scan.names)
+                if document is not None:
+                    found.append(document)
+            if scan.limit is None or selection[_LIMIT] != len(ids) or len(found) == scan.limit:
+                return found
+            # the index names what is not there
+            selection[_LIMIT] = scan.limit - len(found)
+            owner = "" if kind == _IDS else f"{scan.owner}\0"
+            selection[_LEAST] = f"({owner}".encode() + ids[-1]
+
+    def owners(self, collection: str, beginning: str) -> list[str]:
+        found: list[str] = []
+        key, least = self.keys(collection)[_OWNERS], f"[{beginning}"
+        while True:
+            some = self._server.run(OWNERS, [key], least, beginning, _PAGE, repeat=True)
+            found += [one.decode() for one in some]
+            if len(some) < _PAGE:
+                return found
+            least = f"({found[-1]}\1"
+
+    def collections(self, beginning: str) -> list[str]:
+        ends = f"[{beginning}", b"(" + beginning.encode() + b"\xff"
+        return [one.decode() for one in self._server.ask("ZRANGEBYLEX", self._names, *ends)]
+
+    def due(self, collection: str, limit: int) -> list[Document]:
+        keys = self.keys(collection)[: _HOLDERS + 1]
+        ids = self._server.run(DUE, keys, limit, repeat=True)
+        names = [DocId(collection, one.decode(errors="replace")) for one in ids]
+        return [one for one in self.documents(names, tails=True) if one is not None]
+
+    def lines(self, parts: Sequence[Part]) -> list[Line]:
+        keys, given = [self._ends], list[Argument]()
+        for part in parts:
+            keys.append(self.log(part.session))
+            if part.seqs is not None:
+                given += part.session, "seqs", len(part.seqs), *part.seqs
+            else:
+                limit = "" if part.limit is None else part.limit
+                given += part.session, "after", part.after, limit
+        replies = iter(self._server.run(LINES, keys, *given, repeat=True) if parts else ())
+        found: list[Line] = []
+        for part, first, values in zip(parts, replies, replies, strict=True):
+            seqs = range(int(first), int(first) + len(values)) if part.seqs is None else part.seqs
+            there = zip(seqs, values, strict=True)
+            found += [
+                _line(part.session, seq, value or b"")
+                for seq, value in there
+                if value is not None or part.seqs is None
+            ]
+        return found
+
+    def counts(self, collection: str) -> tuple[int, int]:
+        ids = self.keys(collection)[_IDS]
+        asked = [("ZCARD", ids), ("HGET", self._ends, "")]
+        documents, lines = self._server.ask_many(asked)
+        return documents, int(lines or 0)
+
+    def erase(self) -> None:
+        """See `RedisStore.secure_erase`."""
+
+        def rewrite() -> None:
+            for node in self._server.nodes():
+                rewrite_files(node)
+
+        self._erasures.share(rewrite)
+
+    def sync(self) -> None:
+        """See `Kernel`. The server syncs as it is set."""
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class _Packing:
+    """Batches as the arguments of `COMMIT`.
+
+    Attributes:
+        keys: Those of the collections, then those of the logs.
+        collections: Their names.
+        values: The batches.
+    """
+
+    def __init__(self, kernel: RedisKernel, batches: Sequence[Batch]) -> None:
+        named = {at for batch in batches for at in _collections(batch)}
+        self.collections = sorted(named)
+        self._places = {
+            name: _FIRST_COLLECTION + len(KINDS) * n for n, name in enumerate(self.collections)
+        }
+        logs = sorted({session for batch in batches for session in _sessions(batch)})
+        first_log = _FIRST_COLLECTION + len(KINDS) * len(self.collections)
+        self._logs = {session: first_log + n for n, session in enumerate(logs)}
+        self.keys = [key for name in self.collections for key in kernel.keys(name)]
+        self.keys += [kernel.log(session) for session in logs]
+        self.values = [value for batch in batches for value in self._batch(batch)]
+
+    def _batch(self, batch: Batch) -> list[Argument]:
+        token = log = seq = ""
+        parts: list[Argument] = []
+        for condition in batch.conditions:
+            parts += self._condition(condition)
+        if isinstance(next(iter(batch.writes), None), DeleteWhere) and any(
+            isinstance(write, Put) for write in batch.writes
+        ):
+            parts.append("R")
+        for write in batch.writes:
+            if isinstance(write, Append) and not token:
+                token, first = secrets.token_hex(4), write.lines[0]
+                log, seq = str(self._logs[first.session]), str(first.seq)
+            parts += self._write(write, token)
+        return [token, log, seq, len(parts), batch.tail, len(batch.conditions), *parts]
+
+    def _at(self, at: DocId) -> tuple[int, str]:
+        return self._places[at.collection], at.id
+
+    def _condition(self, condition: Condition) -> tuple[Argument, ...]:
+        match condition:
+            case LogEndsAt(session, seq):
+                return "L", session, seq
+            case Missing(at):
+                return "M", *self._at(at)
+            case Exists(at):
+                return "E", *self._at(at)
+            case VersionIs(at, version):
+                return "V", *self._at(at), version
+            case HeldBy(at, holder):
+                return "H", *self._at(at), holder
+            case Free(at, holder):
+                return "F", *self._at(at), holder
+
+    def _write(self, write: Write, token: str) -> Iterable[Argument]:
+        match write:
+            case Put(one):
+                return "P", *self._at(one.key), _meta(one), _body(one)
+            case Append(lines):
+                return self._append(lines, token)
+            case Wake(ids, micros):
+                return [part for at in ids for part in ("W", *self._at(at), micros)]
+            case Due(at, micros):
+                return "U", *self._at(at), "" if micros is None else micros
+            case Hold(at, holder, micros):
+                return "H", *self._at(at), holder, micros
+            case Delete(ids):
+                return [part for at in ids for part in ("D", *self._at(at))]
+            case DeleteWhere(scan):
+                kind, selection = _selection(scan)
+                return "K", self._places[scan.collection], kind, *selection
+            case Truncate(session, after):
+                return "T", self._logs[session], session, after
+            case Expire(session, upto):
+                return "X", self._logs[session], session, upto
+
+    def _append(self, lines: Sequence[Line], token: str) -> Iterator[Argument]:
+        sessions: dict[str, list[Line]] = {}
+        for line in lines:
+            sessions.setdefault(line.session, []).append(line)
+        for session, some in sessions.items():
+            stop = f"{some[-1].seq} {some[-1].total}"
+            yield from ("A", self._logs[session], session, len(some), some[0].seq, stop)
+            for line in some:
+                yield line.seq
+                yield _line_value(line, token)
+
+
+def _collections(batch: Batch) -> Iterator[str]:
+    for condition in batch.conditions:
+        if not isinstance(condition, LogEndsAt):
+            yield condition.id.collection
+    for write in batch.writes:
+        match write:
+            case Put(document):
+                yield document.collection
+            case Due(at, _) | Hold(at, _, _):
+                yield at.collection
+            case Wake(ids, _) | Delete(ids):
+                yield from (at.collection for at in ids)
+            case DeleteWhere(scan):
+                yield scan.collection
+
+
+def _sessions(batch: Batch) -> Iterator[str]:
+    for write in batch.writes:
+        match write:
+            case Append(lines):
+                yield from {line.session for line in lines}
+            case Truncate(session, _) | Expire(session, _):
+                yield session
+
+
+def _can_repeat(batch: Batch) -> bool:
+    """Whether a batch may be sent twice: it finds its token, or does twice what it does once."""
+    if any(isinstance(write, Truncate) for write in batch.writes):
+        return False
+    if any(isinstance(write, Append) for write in batch.writes):
+        return True
+    held = {one.id for one in batch.conditions if isinstance(one, HeldBy)}
+    gone = {at for write in batch.writes if isinstance(write, Delete) for at in write.ids}
+    # a lock that was given back is refused the second time, which tells nobody anything
+    return gone <= held and all(isinstance(one, _AGAIN) for one in batch.conditions)
+
+
+def _selection(scan: Scan) -> tuple[int, list[Argument]]:
+    """The place of the index of a scan among a collection's keys, and what `selected` takes."""
+    owner, session, below, above = scan.owner, scan.session, scan.first_below, scan.last_above
+    limit = -1 if scan.limit is None else scan.limit
+    if session:
+        kind, nuls, least = _SESSIONS, 2, f"[{session}\0"
+        most = f"({session}\1" if below is None else f"({session}\0{_number(below)}"
+        session = below = None
+    elif owner:
+        kind, nuls, most = _OWNERS, 1, f"({owner}\1"
+        least = f"({owner}\0{scan.after}" if scan.after else f"[{owner}\0"
+        owner = None
+    else:
+        kind, nuls, most = _IDS, 0, "+"
+        least = f"({scan.after}" if scan.after else "-"
+    given = (owner, session, below, above)
+    filters = "".join("0" if one is None else "1" for one in given)
+    values = [_number(one) if isinstance(one, int) else "" if one is None else one for one in given]
+    return kind, [nuls, least, most, limit, filters, *values]
+
+
+def _number(value: int) -> str:
+    return f"{value + _SIGN:020d}"
+
+
+def _meta(one: Document) -> str:
+    first, last = _number(one.first), _number(one.last)
+    return "\0".join((str(one.version), one.owner, one.session, first, last, one.about))
+
+
+def _body(one: Document) -> bytes:
+    """Body and bytes; between them a byte that no text has."""
+    return one.body.encode() + (b"\xff" + one.data if one.data else b"")
+
+
+def _rows(
+    count: int, *columns: Sequence[bytes | None]
+) -> Iterator[tuple[bytes | None, bytes | None, bytes | None]]:
+    """Metas, bodies and ends of documents. A column that was not asked for is empty."""
+    metas, bodies, ends = (column or [None] * count for column in columns)
+    return zip(metas, bodies, ends, strict=True)
+
+
+def _document(
+    collection: str,
+    key: bytes,
+    meta: bytes | None,
+    body: bytes | None,
+    end: bytes | None = None,
+    *,
+    is_name: bool = False,
+) -> Document | None:
+    try:
+        name = key.decode()
+    except UnicodeDecodeError:  # it was put in an index by somebody else
+        return None
+    if meta is None:
+        return Document(collection, name) if is_name else None
+    parts = meta.decode(errors="replace").split("\0", 5)
+    version, owner, session, first, last, about = parts + [""] * (6 - len(parts))
+    text, _, data = (body or b"").partition(b"\xff")
+    return Document(
+        *(collection, name, owner, session, _int(first, _SIGN), _int(last, _SIGN)),
+        *(_int(version), about, text.decode(errors="replace"), data, _tail(end)),
+    )
+
+
+def _int(text: str, less: int = 0) -> int:
+    """A number; the text where it is damaged, which whoever decodes the document finds."""
+    try:
+        return int(text) - less
+    except ValueError:
+        return text  # type: ignore[return-value]
+
+
+def _tail(end: bytes | None) -> Tail:
+    if end is None:
+        return EMPTY
+    seq, total, *_ = [*end.split(b" "), b"", b""]
+    return Tail(_int(seq.decode(errors="replace")), _int(total.decode(errors="replace")))
+
+
+def _line_value(line: Line, token: str) -> str:
+    """A line: numbers and the lengths of texts, then these. Scripts read the first four parts."""
+    _, _, role, text, created_at, tokens, total, encoding, body = line
+    numbers = f"{token} {created_at} {tokens} {total}"
+    lengths = f"{len(role)} {len(encoding)} {len(text)}"
+    return f"{numbers} {lengths}\n{role}{encoding}{text}{body}"
+
+
+def _line(session: str, seq: int, value: bytes) -> Line:
+    try:
+        about, _, rest = value.decode().partition("\n")
+        _, created_at, tokens, total, role, encoding, text = about.split(" ")
+        encoded = int(role) + int(encoding)
+        ends = encoded + int(text)
+        return Line(
+            *(session, seq, rest[: int(role)], rest[encoded:ends], int(created_at), int(tokens)),
+            *(int(total), rest[int(role) : encoded], rest[ends:]),
+        )
+    except ValueError:
+        return Line(session, seq, "", "", 0, 0, 0, "", "{damaged")
+
+
+def _outcome(batch: Batch, reply: Sequence[Any]) -> Outcome:
+    if reply[0] == 1:
+        return Outcome(True, {}, {batch.tail: _tail(reply[1])}) if batch.tail else DONE
+    documents: dict[DocId, Document | None] = {}
+    tails: dict[str, Tail] = {}
+    values = iter(reply[1:])
+    for condition in batch.conditions:
+        if isinstance(condition, LogEndsAt):
+            tails[condition.session] = _tail(next(values))
+        else:
+            at = condition.id
+            documents[at] = _document(at.collection, at.id.encode(), next(values), next(values))
+    return Outcome(False, documents, tails)

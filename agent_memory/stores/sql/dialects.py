@@ -1,0 +1,98 @@
+"""The statements that differ between dialects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent_memory.stores.sql.migrations import table_name
+
+MESSAGES, DOCUMENTS = table_name("messages"), table_name("documents")
+
+_LINE = "namespace, session, seq, role, text, created_at, tokens, total, encoding, body"
+_STATE = "owner, session, first, last, version, about, body, data"
+INSERT = (
+    f"INSERT INTO {DOCUMENTS} (namespace, collection, id, {_STATE}, due, holder, held_until) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0)"
+)
+LINE_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+APPEND = f"INSERT INTO {MESSAGES} ({_LINE}) VALUES {LINE_VALUES}"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Statements in a dialect's SQL.
+
+    Attributes:
+        upsert: Writes a document, or overwrites the one with its id.
+        extend: Appends a line if the head has a version, is due by a time, and no writer has
+            appended that seq. The primary key detects the last case. The head is locked until the
+            line is in the log.
+        lock: Locks selected rows against changes and locks by others.
+        share: Locks selected rows against changes by others.
+        take: Writes a document with its holder, unless another holds it; empty if the dialect has
+            no such statement.
+        by_owner: Names the index for a scan by owner, if the planner would scan the whole
+            collection by its primary key.
+    """
+
+    upsert: str
+    extend: str
+    lock: str = ""
+    share: str = ""
+    take: str = ""
+    by_owner: str = ""
+
+
+def _extend(insert: str, values: str, after: str) -> str:
+    return (
+        f"{insert} INTO {MESSAGES} ({_LINE}) SELECT {values} FROM {DOCUMENTS} "
+        f"WHERE namespace = ? AND collection = ? AND id = ? AND version = ? AND due <= ?{after}"
+    )
+
+
+def _upsert(clause: str, value: str) -> str:
+    return f"{INSERT} {clause} " + ", ".join(
+        f"{name} = {value.format(name)}" for name in _STATE.split(", ")
+    )
+
+
+_TAKE = (
+    INSERT.replace("'', 0)", "?, ?) ")
+    + "ON CONFLICT (namespace, collection, id) DO UPDATE SET holder = excluded.holder, "
+    f"held_until = excluded.held_until WHERE {DOCUMENTS}.holder IN ('', excluded.holder) "
+    f"OR {DOCUMENTS}.held_until <= ? OR {DOCUMENTS}.held_until > ?"
+)
+_VALUES = ", ".join("?" * 10)
+_CONFLICT = "ON CONFLICT (namespace, collection, id) DO UPDATE SET"
+_MYSQL = Dialect(
+    _upsert("ON DUPLICATE KEY UPDATE", "VALUES({})"),
+    _extend("INSERT IGNORE", _VALUES, " LOCK IN SHARE MODE"),
+    lock=" FOR UPDATE",
+    share=" LOCK IN SHARE MODE",
+)
+_DIALECTS = {
+    "sqlite": Dialect(
+        _upsert(_CONFLICT, "excluded.{}"),
+        _extend("INSERT OR IGNORE", _VALUES, ""),
+        take=_TAKE,
+        by_owner=" INDEXED BY agent_memory_documents_owner",
+    ),
+    "postgresql": Dialect(
+        _upsert(_CONFLICT, "excluded.{}"),
+        _extend(
+            "INSERT",
+            "?, ?, ?::bigint, ?, ?, ?::bigint, ?::bigint, ?::bigint, ?, ?",
+            " FOR SHARE ON CONFLICT DO NOTHING",
+        ),
+        lock=" FOR UPDATE",
+        share=" FOR SHARE",
+        take=_TAKE,
+    ),
+    "mysql": _MYSQL,
+    "mariadb": _MYSQL,
+}
+
+
+def dialect_of(name: str) -> Dialect:
+    """Return the dialect of a database."""
+    return _DIALECTS[name]

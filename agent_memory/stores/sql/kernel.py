@@ -1,0 +1,262 @@
+"""The kernel on SQL: two tables, and a transaction for each commit.
+
+Most batches are a single statement, which is a transaction of its own. Examples are an append to a
+session with a known head (`extend`), and a write to a document under conditions on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import methodcaller
+from typing import Any
+
+from agent_memory.stores.coding import latest_micros, now_micros
+from agent_memory.stores.kernel.contract import (
+    DONE,
+    Append,
+    Batch,
+    Condition,
+    Delete,
+    DeleteWhere,
+    DocId,
+    Document,
+    Due,
+    Exists,
+    Expire,
+    Free,
+    HeldBy,
+    Hold,
+    Line,
+    LogEndsAt,
+    Outcome,
+    Put,
+    Truncate,
+    VersionIs,
+    Wake,
+    Write,
+)
+from agent_memory.stores.kernel.rules import State, holds, named
+from agent_memory.stores.sql.database import SQLConnection
+from agent_memory.stores.sql.dialects import (
+    APPEND,
+    DOCUMENTS,
+    INSERT,
+    LINE_VALUES,
+    MESSAGES,
+)
+from agent_memory.stores.sql.pieces import drop_pieces, in_pieces
+from agent_memory.stores.sql.reading import FREE, LOG, SQLReader, Values
+
+_FEW = 8  # lines of one statement
+_AT = "namespace = ? AND collection = ? AND id = ?"
+_STATE = "version, holder, held_until, due"
+
+
+class SQLKernel(SQLReader):
+    """The kernel on SQL; see `Kernel`. Reads are in `SQLReader`."""
+
+    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
+        if len(batches) == 1 and not batches[0].tail:
+            batch = batches[0]
+            statement = self._taking(batch) or self._statement(batch)
+            if statement is not None:
+                changed = self._database.alone(methodcaller("run", *statement))
+                if changed > 0 or not batch.conditions:
+                    return [DONE]
+        return self._database.write(lambda it: [self._commit(it, one) for one in batches])
+
+    def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
+        most = self._most_text
+        if most is not None and len(line.text) + len(line.body) > most:
+            return False
+        ns = self._namespace
+        values = (ns, *line, ns, *head, version, now_micros() + micros)
+        text = self._dialect.extend
+        appended: int = self._database.alone(methodcaller("run", text, values))
+        return appended == 1
+
+    def _taking(self, batch: Batch) -> tuple[str, Values] | None:
+        """Return a statement that takes a document, which may be missing; None for another
+        batch."""
+        match (self._dialect.take, *batch.conditions, *batch.writes):
+            case (str(text), Free(at, holder), Put(document), Hold(target, taker, micros)) if (
+                text and at == target == document.key and holder == taker
+            ):
+                now = now_micros()
+                row = self._row(document, None)
+                return text, [*row, holder, now + micros, now, latest_micros(now)]
+        return None
+
+    def _statement(self, batch: Batch) -> tuple[str, Values] | None:
+        """Return a batch of one write as a statement; None if it needs a transaction.
+
+        The statement changes a row if its conditions hold.
+        """
+        if len(batch.writes) != 1:
+            return None
+        (write,) = batch.writes
+        if not batch.conditions and isinstance(write, Put):
+            return self._dialect.upsert, self._row(write.document, None)
+        change = self._change(write, now_micros())
+        at = _written(write)
+        if change is None or (batch.conditions and len(at) != 1):
+            return None
+        text, values = change
+        for condition in batch.conditions:
+            test, test_values = self._condition_sql(condition, at[0])
+            if test is None:
+                return None
+            text += f" AND {test}"
+            values += test_values
+        return text, values
+
+    def _change(self, write: Write, now: int) -> tuple[str, Values] | None:
+        """Return a write to documents as one statement that ends with its WHERE; None for
+        others."""
+        namespace = [self._namespace]
+        match write:
+            case Due(at, micros):
+                due = None if micros is None else now + micros
+                return f"UPDATE {DOCUMENTS} SET due = ? WHERE {_AT}", [due, *namespace, *at]
+            case Hold(at, holder, micros):
+                text = f"UPDATE {DOCUMENTS} SET holder = ?, held_until = ? WHERE {_AT}"
+                return text, [holder, now + micros, *namespace, *at]
+            case Delete((at,)):
+                return f"DELETE FROM {DOCUMENTS} WHERE {_AT}", [*namespace, *at]
+            case DeleteWhere(scan):
+                where, values = self._where(scan)
+                return f"DELETE FROM {DOCUMENTS}{self._index(scan)} WHERE {where}", values
+        return None
+
+    def _condition_sql(self, condition: Condition, at: DocId) -> tuple[str | None, Values]:
+        """Return a condition on an existing document as SQL; None if it cannot be expressed."""
+        match condition:
+            case LogEndsAt(session, seq) if not self.remote:
+                ends = f"(SELECT max(seq) FROM {MESSAGES} WHERE {LOG})"
+                return f"coalesce({ends}, 0) = ?", [self._namespace, session, seq]
+            case VersionIs(where, version) if where == at:
+                return "version = ?", [version]
+            case HeldBy(where, holder) if where == at:
+                return "holder = ?", [holder]
+            case Free(where, holder) if where == at:
+                now = now_micros()
+                return f"(holder = ? OR {FREE})", [holder, now, latest_micros(now)]
+            case Exists(where) if where == at:
+                return "version = version", []
+        return None, []
+
+    def _commit(self, it: SQLConnection, batch: Batch) -> Outcome:
+        now = now_micros()
+        documents, logs = named(batch.conditions)
+        states = self._lock_documents(it, documents, batch.writes)
+        tails = {session: self._tail(it, session) for session in logs}
+        if not all(holds(one, states, tails, now) for one in batch.conditions):
+            return Outcome(False, self._documents(it, documents), tails)
+        # New documents are inserted with their due times.
+        woken = {
+            at: now + one.micros for one in batch.writes if isinstance(one, Wake) for at in one.ids
+        }
+        missing = {at: woken.get(at) for at, state in states.items() if state is None}
+        for kind, writes in groupby(batch.writes, type):
+            if kind is Put:
+                self._put(it, [write.document for write in writes], missing)  # type: ignore[union-attr]
+                continue
+            for write in writes:
+                self._apply(it, write, now, states, missing)
+        return Outcome(True, {}, {batch.tail: self._tail(it, batch.tail)}) if batch.tail else DONE
+
+    def _lock_documents(
+        self, it: SQLConnection, documents: Iterable[DocId], writes: Sequence[Write]
+    ) -> dict[DocId, State | None]:
+        """Lock documents, and return their states; None for missing ones.
+
+        Missing documents cannot be locked. They are inserted and never overwritten, so that one of
+        two writers has to retry.
+        """
+        written = {at for write in writes for at in _written(write)}
+        ids = sorted(documents)  # sorted, so that two writers cannot deadlock
+        states: dict[DocId, State | None] = dict.fromkeys(ids)
+        for is_written, group in groupby(ids, lambda at: at in written):
+            lock = self._dialect.lock if is_written else self._dialect.share
+            for at, row in self._rows(it, f"id, {_STATE}", list(group), lock):
+                states[at] = State(*row[1:])
+        return states
+
+    def _put(
+        self, it: SQLConnection, documents: Sequence[Document], new: Mapping[DocId, int | None]
+    ) -> None:
+        for is_new, group in groupby(documents, lambda document: document.key in new):
+            text = INSERT if is_new else self._dialect.upsert
+            it.run_each(text, [self._row(document, new.get(document.key)) for document in group])
+
+    def _row(self, document: Document, due: int | None) -> Values:
+        collection, name, owner, session, *rest = document[:-1]
+        return [self._namespace, collection, name, owner or None, session or None, *rest, due]
+
+    def _apply(
+        self,
+        it: SQLConnection,
+        write: Write,
+        now: int,
+        states: Mapping[DocId, State | None],
+        new: Mapping[DocId, int | None],
+    ) -> None:
+        ns = self._namespace
+        match write:
+            case Append(lines):
+                pieces, lines = in_pieces(lines, self._most_text)
+                self._put(it, pieces, {})
+                self._append(it, [(ns, *line) for line in lines])
+            case Wake(ids, micros):
+                by = now + micros
+                ids = [at for at in ids if at not in new and not _is_due(states.get(at), by)]
+                later = f"UPDATE {DOCUMENTS} SET due = ? WHERE (due IS NULL OR due > ?) AND "
+                for where, values in self._named(ids):
+                    it.run(later + where, [by, by, *values])
+            case Delete(ids):
+                for where, values in self._named(ids):
+                    it.run(f"DELETE FROM {DOCUMENTS} WHERE {where}", values)
+            case Due() | Hold() | DeleteWhere():
+                change = self._change(write, now)
+                assert change is not None
+                it.run(*change)
+            case Truncate(session, after):
+                it.run(f"DELETE FROM {MESSAGES} WHERE {LOG} AND seq > ?", (ns, session, after))
+                drop_pieces(it, ns, session, "last > ?", after)
+            case Expire(session, upto):
+                it.run(f"DELETE FROM {MESSAGES} WHERE {LOG} AND seq <= ?", (ns, session, upto))
+                drop_pieces(it, ns, session, "first <= ?", upto)
+
+    def _append(self, it: SQLConnection, rows: Sequence[Sequence[Any]]) -> None:
+        if (
+            self.remote and 1 < len(rows) <= _FEW
+        ):  # one statement, because drivers need several round trips
+            more = f", {LINE_VALUES}" * (len(rows) - 1)
+            it.run(APPEND + more, [value for row in rows for value in row])
+        else:
+            it.run_each(APPEND, rows)
+
+    def erase(self) -> None:
+        self._database.secure_erase()
+
+    def sync(self) -> None:
+        self._database.sync()
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def _written(write: Write) -> Sequence[DocId]:
+    match write:
+        case Put(document):
+            return (document.key,)
+        case Wake(ids, _) | Delete(ids):
+            return ids
+        case Due(at, _) | Hold(at, _, _):
+            return (at,)
+    return ()
+
+
+def _is_due(state: State | None, by: int) -> bool:
+    return state is not None and state.due is not None and state.due <= by

@@ -1,0 +1,236 @@
+"""The read calls of the kernel on SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, TypeVar
+
+from agent_memory.stores.coding import latest_micros, now_micros
+from agent_memory.stores.kernel.contract import EMPTY, DocId, Document, Line, Part, Scan, Tail
+from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
+from agent_memory.stores.sql.dialects import DOCUMENTS, MESSAGES, Dialect, dialect_of
+from agent_memory.stores.sql.pieces import whole
+
+T = TypeVar("T")
+Values = list[Any]
+
+_SOME = 500  # values of one statement
+_ALL = 2**62
+LOG = "namespace = ? AND session = ?"
+_TAIL = f"SELECT seq, total FROM {MESSAGES} WHERE {LOG} ORDER BY seq DESC LIMIT 1"
+_LINES = (
+    "SELECT session, seq, role, text, created_at, tokens, total, encoding, body "
+    f"FROM {MESSAGES} WHERE {LOG} AND "
+)
+_SHORT = "id, owner, session, first, last, version, about"
+_WHOLE = f"{_SHORT}, body, data"
+_TAILS = ", ".join(
+    f"(SELECT {name} FROM {MESSAGES} AS m WHERE m.namespace = d.namespace AND m.session = d.id "
+    "ORDER BY m.seq DESC LIMIT 1)"
+    for name in ("seq", "total")
+)
+FREE = "(holder = '' OR held_until <= ? OR held_until > ?)"
+_DUE = (
+    "SELECT id, row_number() OVER (PARTITION BY owner ORDER BY due, id) AS turn, due "
+    f"FROM {DOCUMENTS} WHERE namespace = ? AND collection = ? AND due <= ? AND {FREE} "
+    "ORDER BY turn, due, id LIMIT ?"
+)
+
+
+class SQLReader:
+    """The calls of `Kernel` that only read.
+
+    Args:
+        database: The database, with its tables.
+        namespace: The namespace. Kernels of different namespaces share nothing.
+        remote: Whether the database is on a server.
+    """
+
+    def __init__(self, database: SQLDatabase, namespace: str, *, remote: bool) -> None:
+        self.remote = remote
+        self._database = database
+        self._namespace = namespace
+        self._dialect: Dialect = database.read(lambda it: dialect_of(it.dialect))
+        self._most_text = database.read(lambda it: it.most_text)
+
+    @property
+    def most_bytes(self) -> int | None:
+        """Return the most bytes of a segment in a statement, in which a byte may take two."""
+        return None if self._most_text is None else 2 * self._most_text
+
+    def documents(
+        self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
+    ) -> list[Document | None]:
+        documents = self._database.read(
+            lambda it: self._documents(it, ids, tails=tails, bodies=bodies)
+        )
+        return [documents[at] for at in ids]
+
+    def scan(self, scan: Scan) -> list[Document]:
+        where, values = self._where(scan)
+        names = _SHORT if not scan.bodies else _WHOLE
+        order = "first, id" if scan.session else "id"
+        table = f"{DOCUMENTS} AS d{self._index(scan)}"
+        if scan.names:
+            names = "id"
+        elif scan.tails:
+            names += f", {_TAILS}"
+        text = f"SELECT {names} FROM {table} WHERE {where} ORDER BY {order} LIMIT ?"
+        values.append(_ALL if scan.limit is None else scan.limit)
+        rows = self._database.read(lambda it: it.rows(text, values))
+        if scan.names:
+            return [Document(scan.collection, row[0]) for row in rows]
+        make = _document if scan.bodies else _short
+        return [make(scan.collection, row, tails=scan.tails) for row in rows]
+
+    def owners(self, collection: str, beginning: str) -> list[str]:
+        where = "namespace = ? AND collection = ? AND owner IS NOT NULL"
+        return self._distinct("owner", where, [self._namespace, collection], beginning)
+
+    def collections(self, beginning: str) -> list[str]:
+        return self._distinct("collection", "namespace = ?", [self._namespace], beginning)
+
+    def _distinct(self, column: str, where: str, parameters: Values, beginning: str) -> list[str]:
+        """Return the distinct values of a column. Each step skips the rows of one value."""
+        text = f"SELECT {column} FROM {DOCUMENTS} WHERE {where} AND {column} {{}} ? "
+        text += f"ORDER BY {column} LIMIT 1"
+
+        def work(it: SQLConnection) -> list[str]:
+            values: list[str] = []
+            step, at = ">=", beginning
+            while (at := it.value(text.format(step), [*parameters, at])) and at.startswith(
+                beginning
+            ):
+                values.append(at)
+                step = ">"
+            return values
+
+        return self._database.read(work)
+
+    def due(self, collection: str, limit: int) -> list[Document]:
+        now = now_micros()
+        values = [self._namespace, collection, now, now, latest_micros(now), limit]
+
+        def work(it: SQLConnection) -> list[Document]:
+            # Only the heads of selected sessions are read, because others may have large system
+            # messages.
+            ids = [DocId(collection, row[0]) for row in it.rows(_DUE, values)]
+            documents = self._documents(it, ids, tails=True)
+            return [document for at in ids if (document := documents[at]) is not None]
+
+        return self._database.read(work)
+
+    def lines(self, parts: Sequence[Part]) -> list[Line]:
+        def read(it: SQLConnection) -> list[Line]:
+            return [Line(*row) for part in parts for row in self._part(it, part)]
+
+        if self._most_text is None:
+            return self._database.read(read)
+        return self._database.read(lambda it: whole(it, self._namespace, lambda: read(it)))
+
+    def _part(self, it: SQLConnection, part: Part) -> Iterator[Sequence[Any]]:
+        parameters = [self._namespace, part.session]
+        if part.seqs is None:
+            limit = _ALL if part.limit is None else part.limit
+            yield from it.rows(
+                f"{_LINES} seq > ? ORDER BY seq LIMIT ?", [*parameters, part.after, limit]
+            )
+            return
+        for seqs in _chunks(part.seqs):
+            yield from it.rows(
+                f"{_LINES} seq IN ({_marks(seqs)}) ORDER BY seq", [*parameters, *seqs]
+            )
+
+    def counts(self, collection: str) -> tuple[int, int]:
+        ns = self._namespace
+        documents = f"SELECT count(*) FROM {DOCUMENTS} WHERE namespace = ? AND collection = ?"
+        lines = f"SELECT count(*) FROM {MESSAGES} WHERE namespace = ?"
+        (row,) = self._database.read(
+            lambda it: it.rows(f"SELECT ({documents}), ({lines})", [ns, collection, ns])
+        )
+        return row[0], row[1]
+
+    def _tail(self, it: SQLConnection, session: str) -> Tail:
+        rows = it.rows(_TAIL, (self._namespace, session))
+        return Tail(*rows[0]) if rows else EMPTY
+
+    def _documents(
+        self,
+        it: SQLConnection,
+        ids: Iterable[DocId],
+        *,
+        tails: bool = False,
+        bodies: bool = True,
+    ) -> dict[DocId, Document | None]:
+        documents: dict[DocId, Document | None] = dict.fromkeys(ids)
+        names, make = (_WHOLE, _document) if bodies else (_SHORT, _short)
+        for at, row in self._rows(it, f"{names}, {_TAILS}" if tails else names, sorted(documents)):
+            documents[at] = make(at.collection, row, tails=tails)
+        return documents
+
+    def _rows(
+        self, it: SQLConnection, names: str, ids: Sequence[DocId], lock: str = ""
+    ) -> Iterator[tuple[DocId, Sequence[Any]]]:
+        """Yield the rows of existing documents. The first name is `id`."""
+        for where, values in self._named(ids):
+            order = f" ORDER BY id{lock}" if lock else ""
+            text = f"SELECT {names} FROM {DOCUMENTS} AS d WHERE {where}{order}"
+            for row in it.rows(text, values):
+                yield DocId(values[1], row[0]), row
+
+    def _named(self, ids: Sequence[DocId]) -> Iterator[tuple[str, Values]]:
+        """Yield conditions that select documents, one collection at a time, in order."""
+        for collection, group in groupby(sorted(ids), lambda at: at.collection):
+            for names in _chunks([at.id for at in group]):
+                test = "= ?" if len(names) == 1 else f"IN ({_marks(names)})"
+                where = f"namespace = ? AND collection = ? AND id {test}"
+                yield where, [self._namespace, collection, *names]
+
+    def _index(self, scan: Scan) -> str:
+        return self._dialect.by_owner if scan.owner and scan.session is None else ""
+
+    def _where(self, scan: Scan) -> tuple[str, Values]:
+        where, values = "namespace = ? AND collection = ?", [self._namespace, scan.collection]
+        for name, wanted in (("owner", scan.owner), ("session", scan.session)):
+            if wanted is not None:
+                where += f" AND {name} = ?" if wanted else f" AND {name} IS NULL"
+                values += [wanted] if wanted else ()
+        for test, value in (
+            ("id > ?", scan.after or None),
+            ("first < ?", scan.first_below),
+            ("last > ?", scan.last_above),
+        ):
+            if value is not None:
+                where += f" AND {test}"
+                values.append(value)  # type: ignore[arg-type]
+        return where, values
+
+
+def _document(collection: str, row: Sequence[Any], *, tails: bool = False) -> Document:
+    name, owner, session, first, last, version, about, body, data = row[:9]
+    tail = _tail_of(row[9:]) if tails else EMPTY
+    return Document(
+        collection, name, owner or "", session or "", first, last, version, about, body, data, tail
+    )
+
+
+def _short(collection: str, row: Sequence[Any], *, tails: bool = False) -> Document:
+    name, owner, session, first, last, version, about = row[:7]
+    tail = _tail_of(row[7:]) if tails else EMPTY
+    return Document(
+        collection, name, owner or "", session or "", first, last, version, about, tail=tail
+    )
+
+
+def _tail_of(row: Sequence[Any]) -> Tail:
+    return EMPTY if row[0] is None else Tail(*row)
+
+
+def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(values), _SOME):
+        yield values[start : start + _SOME]
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))

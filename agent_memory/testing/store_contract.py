@@ -1,0 +1,17 @@
+"""`StoreContract`: the whole contract suite of a store, as one pytest class."""
+
+from __future__ import annotations
+
+from agent_memory.testing.records import RecordStoreContract
+from agent_memory.testing.sessions import SessionStoreContract
+from agent_memory.testing.vectors import VectorStoreContract
+from agent_memory.testing.work import WorkStoreContract
+
+
+class StoreContract(
+    SessionStoreContract, WorkStoreContract, RecordStoreContract, VectorStoreContract
+):
+    """Subclass it and define the fixture `store`; see `testing.contract`.
+
+    `other` is a second handle on the same data, `elsewhere` one on another namespace.
+    """

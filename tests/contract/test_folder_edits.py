@@ -1,0 +1,506 @@
+"""A folder of plain files under hand edits: what people and sync tools do to the files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_memory import AgentMemory, NoteMemory, VectorMemory, operations
+from agent_memory.core.receipts import Receipt
+from agent_memory.errors import AgentMemoryError, DimensionMismatch, StoreError, StoreUnavailable
+from agent_memory.stores import open_store
+from agent_memory.stores.base import Store
+from agent_memory.stores.folder.files import Files
+from agent_memory.stores.folder.lines import file_name
+from agent_memory.testing.contract import draft
+from tests.at_length import at_length
+
+JSON_VALUES: list[Any] = [None, True, 5, -1, 1.5, 10**30, "text", "", [], [1], {}, {"a": 1}]
+
+
+def opened(folder: Path, **settings: Any) -> AgentMemory:
+    return AgentMemory(f"folder:///{folder}", blocks=[NoteMemory()], **settings)
+
+
+def say(memory: AgentMemory, session: str, text: str, user: str = "ana") -> None:
+    memory.update(session, {"role": "user", "content": text}, user_id=user)
+
+
+def texts(memory: AgentMemory, session: str) -> list[str]:
+    return [entry.message.text() for entry in memory.history(session)]
+
+
+def file_of(folder: Path, session: str) -> Path:
+    return folder / "sessions" / file_name(session)
+
+
+def states(receipt: Receipt) -> dict[str, str]:
+    return {part.place: part.state for part in receipt.parts}
+
+
+@pytest.mark.parametrize(
+    "name", ["{stem}.bak.jsonl", "{stem}.sync-conflict-20261101-1.jsonl", "{stem}.jsonl.bak", "x"]
+)
+def test_a_copy_beside_a_file_is_not_the_session(tmp_path: Path, name: str) -> None:
+    """Wrong: a copy is read in the session's place, and the session's own file is overwritten."""
+    with opened(tmp_path) as memory:
+        say(memory, "s", "one")
+        file = file_of(tmp_path, "s")
+        copy = file.with_name(name.format(stem=file.stem))
+        copyfile(file, copy)
+        say(memory, "s", "two")
+        assert texts(memory, "s") == ["one", "two"]
+        before = copy.read_bytes()
+        damaged = [error.damage and error.damage.path for error in operations.damaged(memory)]
+        assert damaged == [f"sessions/{copy.name}"]
+        assert operations.repair(memory, operations.damaged(memory)[0], dry_run=True) is None
+        receipt = memory.delete("s")
+        assert states(receipt)["what is damaged"] == "failed"
+        assert copy.name in str(receipt)
+        assert states(operations.verify(memory, receipt))["what is damaged"] == "failed"
+        assert copy.read_bytes() == before
+        copy.unlink()
+        assert states(operations.verify(memory, receipt)).get("what is damaged", "done") == "done"
+        say(memory, "s", "three")
+        assert texts(memory, "s") == ["three"]
+
+
+def test_a_copy_that_is_removed_takes_nothing_along(tmp_path: Path) -> None:
+    """Wrong: the session counts as empty after the copy is gone, and an update overwrites it."""
+    with opened(tmp_path) as memory:
+        say(memory, "s", "one")
+        copy = tmp_path / "sessions" / "zzz.jsonl"
+        copyfile(file_of(tmp_path, "s"), copy)
+        assert texts(memory, "s") == ["one"]
+        copy.unlink()
+        say(memory, "s", "two")
+    with opened(tmp_path) as memory:
+        assert texts(memory, "s") == ["one", "two"]
+
+
+@pytest.mark.parametrize("name", ["renamed.jsonl", "renamed", "aaaaaaaaaa-0123456789.jsonl"])
+def test_a_renamed_file_is_named_and_stays(tmp_path: Path, name: str) -> None:
+    """Wrong: its session begins anew in silence, or a receipt says that it is deleted."""
+    with opened(tmp_path) as memory:
+        say(memory, "s", "secret of ana")
+        say(memory, "other", "of bob", "bob")
+        renamed = tmp_path / "sessions" / name
+        file_of(tmp_path, "s").rename(renamed)
+        calls: list[Callable[[], object]] = [
+            lambda: memory.history("s"), lambda: say(memory, "s", "more"),
+            lambda: memory.get("s", "what?"), lambda: memory.delete("s"),
+        ]  # fmt: skip
+        for call in calls:
+            with pytest.raises(StoreError, match=name):
+                call()
+        receipt = memory.delete_user("ana")
+        assert states(receipt)["what is damaged"] == "failed"
+        assert name in str(receipt)
+        assert states(operations.verify(memory, receipt))["what is damaged"] == "failed"
+        told = memory.delete_user("bob")
+        assert states(told)["what is damaged"] == "not supported"
+        assert name not in str(told)
+    with opened(tmp_path) as memory:
+        assert [head.session_id for head in memory.sessions()] == []
+        renamed.rename(file_of(tmp_path, "s"))
+        assert texts(memory, "s") == ["secret of ana"]
+        assert states(memory.delete_user("ana")).get("what is damaged") is None
+
+
+def test_a_file_that_is_damaged_at_its_place_is_in_receipts(tmp_path: Path) -> None:
+    """Wrong: "log: done", and the user's messages are there."""
+    with opened(tmp_path) as memory:
+        say(memory, "s", "secret of ana")
+        file = file_of(tmp_path, "s")
+        file.write_text(file.read_text("utf-8") + "<<<<<<< ours\n", "utf-8")
+        receipt = memory.delete_user("ana")
+        assert states(receipt)["what is damaged"] == "failed"
+        assert file.name in str(receipt)
+        file.write_bytes(b"\x00\xff")
+        receipt = memory.delete_user("ana")
+        assert states(receipt)["what is damaged"] == "not supported"
+        assert file.name in str(receipt)
+
+
+def test_blocks_files_are_known_by_their_names(tmp_path: Path) -> None:
+    """Wrong: a copy of a block's file takes the place of it, or a renamed one counts as nothing."""
+    with opened(tmp_path) as memory:
+        memory.remember("Ana is allergic to peanuts.", user_id="ana")
+        file = tmp_path / "records" / file_name("notes")
+        copyfile(file, file.with_name("notes.bak.jsonl"))
+        memory.remember("Ana rows.", user_id="ana")
+        notes = [note.text for note in memory.user("ana").notes().all()]
+        assert notes == ["Ana is allergic to peanuts.", "Ana rows."]
+        receipt = memory.delete_user("ana")
+        assert states(receipt)["what is damaged"] == "failed"
+        assert "notes.bak.jsonl" in str(receipt)
+        memory.remember("Ana sails.", user_id="ana")
+        renamed = file.with_name("notes.jsonl")
+        file.rename(renamed)
+        memory.remember("Ana swims.", user_id="ana")
+        assert "Ana sails." in renamed.read_text("utf-8")
+        assert "notes.jsonl" in str([str(error) for error in operations.damaged(memory)])
+        assert "notes.jsonl" in str(memory.delete_user("ana"))
+
+
+def test_any_file_of_a_block_may_be_broken(tmp_path: Path) -> None:
+    """Wrong: the memory does not open, or a call fails with another error than one of ours."""
+    blocks: list[Any] = [NoteMemory(), VectorMemory()]
+    url = f"folder:///{tmp_path}"
+    with AgentMemory(url, blocks=blocks) as memory:
+        say(memory, "s", "I keep bees.")
+        memory.update("s", {"role": "user", "content": "And I row."}, user_id="ana", key="k")
+        memory.remember("Ana rows.", user_id="ana")
+        memory.flush()
+        memory.session("s", "ana").describe({"title": "Bees"})
+        memory.delete("other")
+        memory.delete_user("bob")
+    files = [*(tmp_path / "records").iterdir(), *(tmp_path / "vectors").iterdir()]
+    assert len(files) > 3
+    for file in files:
+        whole = file.read_bytes()
+        file.write_bytes(b"<<<<<<< ours\n" + whole)
+        with AgentMemory(url, blocks=blocks) as memory:
+            call_all(memory, "s")
+            assert file.name in str([str(error) for error in operations.damaged(memory)])
+        assert file.read_bytes() == b"<<<<<<< ours\n" + whole
+        file.write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["session", "user", "created_at", "version", "deleting", "end", "total", "expired", "start",
+     "start_total", "pinned", "pinned_tokens", "system", "system_at", "system_tokens", "summary",
+     "cursors"],
+)  # fmt: skip
+def test_a_head_of_another_type_concerns_its_file_alone(tmp_path: Path, field: str) -> None:
+    """Wrong: calls for other sessions fail, the memory does not open, or another session's file is
+    written over."""
+    for session in ("s", "text", "other"):
+        with opened(tmp_path) as memory:
+            say(memory, session, f"in {session}")
+    for file in edits(file_of(tmp_path, "s"), 0, field):
+        edited, said = file.read_bytes(), ["in text"]
+        with opened(tmp_path) as memory:
+            assert texts(memory, "other") == ["in other"]
+            said = texts(memory, "text")
+            say(memory, "text", "more")
+            assert texts(memory, "text") == [*said, "more"]
+            refused = field == "session" or memory_refuses(memory, "s")
+            call_all(memory, "s")
+            assert not refused or file.read_bytes() == edited
+
+
+@pytest.mark.parametrize("field", ["seq", "at", "message", "tokens", "total", "encoding"])
+def test_a_message_of_another_type_concerns_its_file_alone(tmp_path: Path, field: str) -> None:
+    """Wrong: the same, of a message's line."""
+    with opened(tmp_path) as memory:
+        say(memory, "s", "one")
+        say(memory, "s", "two")
+        say(memory, "other", "fine")
+    for _ in edits(file_of(tmp_path, "s"), 1, field):
+        with opened(tmp_path) as memory:
+            call_all(memory, "s")
+            assert texts(memory, "other") == ["fine"]
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["text", "at", "metadata", "session", "first", "last", "sources", "owner", "id", "features",
+     "block", "dimension", "model"],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["records", "vectors"])
+def test_a_record_of_another_type_concerns_its_file_alone(
+    tmp_path: Path, kind: str, field: str
+) -> None:
+    """Wrong: the same, of a line of a block's file."""
+    blocks: list[Any] = [NoteMemory(), VectorMemory()]
+    url = f"folder:///{tmp_path}"
+    with AgentMemory(url, blocks=blocks) as memory:
+        say(memory, "s", "I keep bees.")
+        memory.remember("Ana rows.", user_id="ana")
+        memory.flush()
+    block = "notes" if kind == "records" else "vector"
+    line = 0 if field in ("block", "dimension", "model") else 1
+    for _ in edits(tmp_path / kind / file_name(block), line, field):
+        try:
+            memory = AgentMemory(url, blocks=blocks)
+        except DimensionMismatch:  # "text" is the name of a model, and 5 a dimension
+            assert field in ("dimension", "model")
+            continue
+        with memory:
+            call_all(memory, "s")
+            assert texts(memory, "s")[0] == "I keep bees."
+
+
+@pytest.mark.parametrize("value", [*JSON_VALUES, {"s": 5}, {"s": [1, 2]}, {"s": ["", [], 5, {}]}])
+@pytest.mark.parametrize("field", ["sessions", "locks", None])
+def test_a_state_of_another_type_loses_nothing(
+    tmp_path: Path, field: str | None, value: Any
+) -> None:
+    """Wrong: the memory does not open."""
+    with opened(tmp_path) as memory:
+        say(memory, "s", "one")
+    state = tmp_path / ".state.json"
+    said = json.loads(state.read_text("utf-8"))
+    state.write_text(json.dumps(value if field is None else {**said, field: value}), "utf-8")
+    with opened(tmp_path) as memory:
+        say(memory, "s", "two")
+        assert texts(memory, "s") == ["one", "two"]
+
+
+def edits(file: Path, line: int, field: str) -> Iterator[Path]:
+    """Give a field of a line one value after the other."""
+    lines = file.read_text("utf-8").splitlines()
+    for value in JSON_VALUES:
+        edited = json.dumps({**json.loads(lines[line]), field: value})
+        text = "\n".join([*lines[:line], edited, *lines[line + 1 :]])
+        file.write_text(f"{text}\n", "utf-8")
+        yield file
+
+
+def memory_refuses(memory: AgentMemory, session: str) -> bool:
+    try:
+        memory.history(session)
+    except StoreError:
+        return True
+    return False
+
+
+def call_all(memory: AgentMemory, session: str) -> None:
+    """Make calls that a damaged file may refuse: none of them fails in another way."""
+    calls: list[Callable[[], object]] = [
+        lambda: memory.history(session), lambda: memory.get(session, "bees?"),
+        lambda: memory.search("bees", user_id="ana"), lambda: list(memory.sessions()),
+        lambda: say(memory, session, "more"), lambda: operations.damaged(memory),
+        lambda: memory.stats(),
+    ]  # fmt: skip
+    for call in calls:
+        with contextlib.suppress(AgentMemoryError):
+            call()
+
+
+def disk_full(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """Have each write of a file fail whose path begins so."""
+    written = Files.write
+
+    def failing(files: Files, at: str, data: bytes) -> Any:
+        if at.startswith(path):
+            raise StoreUnavailable("The disk is full.")
+        return written(files, at, data)
+
+    monkeypatch.setattr(Files, "write", failing)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_new"), [("sessions/", True), (".state", True), ("sessions/", False)]
+)
+def test_what_was_not_written_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, is_new: bool
+) -> None:
+    """Wrong: a message whose update raised is there, and twice after the retry."""
+    with opened(tmp_path) as memory:
+        before = [] if is_new else ["before"]
+        for text in before:
+            say(memory, "s", text)
+        disk_full(monkeypatch, path)
+        with pytest.raises(StoreUnavailable, match="disk is full"):
+            say(memory, "s", "once")
+        assert texts(memory, "s") == before
+        assert [head.session_id for head in memory.sessions()] == ["s"] * len(before)
+        monkeypatch.undo()
+        say(memory, "s", "once")
+        assert texts(memory, "s") == [*before, "once"]
+    with opened(tmp_path) as memory:
+        assert texts(memory, "s") == [*before, "once"]
+
+
+@pytest.mark.parametrize("path", ["records/", ".state"])
+def test_a_note_that_was_not_written_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Wrong: a note is listed whose writing raised; it is gone in the next process."""
+    with opened(tmp_path) as memory:
+        disk_full(monkeypatch, path)
+        with pytest.raises(StoreUnavailable, match="disk is full"):
+            memory.remember("Ana rows.", user_id="ana")
+        monkeypatch.undo()
+        assert [note.text for note in memory.user("ana").notes().all()] == []
+
+
+def test_files_of_the_users_own_stay(tmp_path: Path) -> None:
+    """Wrong: a file that the store did not make is deleted, read, or reported as damaged."""
+    own = ["thesis.tmp", "sessions/thesis.tmp", "sessions/.draft.tmp", "records/list.json",
+           "sessions/notes.txt", "vectors/.DS_Store", "thesis.jsonl", ".thesis.json"]  # fmt: skip
+    for name in own:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine", "utf-8")
+    left = tmp_path / "sessions" / f"{file_name('s')}.tmp"
+    left.write_text("half a fi", "utf-8")
+    with opened(tmp_path) as memory:
+        say(memory, "s", "one")
+        assert operations.damaged(memory) == []
+        assert "what is damaged" not in states(memory.delete_user("ana"))
+    assert all((tmp_path / name).read_text("utf-8") == "mine" for name in own)
+    assert not left.exists()
+
+
+USERS = {"a": "ana", "b": "bob", "text": "ana"}
+
+
+class Folder:
+    """A memory in a folder, and somebody who edits its files: what has to be true all the while."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.chance = random.Random(seed)
+        self.memory = opened(folder)
+        self.said: dict[str, list[str]] = {}  # what was acknowledged, of files nobody has touched
+        self.foreign: dict[Path, bytes] = {}  # files under names that the store gives nothing
+        self.texts: dict[str, set[str]] = {"ana": set(), "bob": set()}
+
+    def update(self) -> None:
+        session = self.chance.choice([*USERS])
+        text = f"said by {USERS[session]}, number {self.chance.randrange(10**9)}"
+        try:
+            say(self.memory, session, text, USERS[session])
+        except AgentMemoryError:
+            assert session not in self.said or self.claimed(session)
+            return
+        self.texts[USERS[session]].add(text)
+        if session in self.said or texts(self.memory, session) == [text]:
+            self.said.setdefault(session, []).append(text)
+
+    def claimed(self, session: str) -> bool:
+        return not file_of(self.folder, session).exists()
+
+    def files(self) -> list[Path]:
+        return sorted(one for one in (self.folder / "sessions").glob("*") if one.suffix != ".tmp")
+
+    def copy(self) -> None:
+        if files := self.files():
+            file = self.chance.choice(files)
+            copy = file.with_name(self.chance.choice(["x.jsonl", f"{file.stem}.bak.jsonl", "y"]))
+            if copy == file:
+                return
+            copyfile(file, copy)
+            self.foreign[copy] = copy.read_bytes()
+
+    def rename(self) -> None:
+        if files := self.files():
+            file = self.chance.choice(files)
+            name = self.chance.choice(["z.jsonl", f"{file.stem}.old", file_name("b")])
+            to = file.with_name(name)
+            data = file.read_bytes()
+            file.replace(to)
+            self.foreign.pop(file, None)
+            for one in (file, to):
+                self.said.pop(self.session_of(one), None)
+            if name != file_name("b"):
+                self.foreign[to] = data
+
+    def session_of(self, file: Path) -> str:
+        return next((one for one in USERS if file_name(one) == file.name), "")
+
+    def edit(self) -> None:
+        if files := self.files():
+            file = self.chance.choice(files)
+            lines = file.read_bytes().split(b"\n")
+            at = self.chance.randrange(len(lines))
+            match self.chance.randrange(4):
+                case 0:
+                    del lines[at]
+                case 1:
+                    lines.insert(at, lines[at])
+                case 2:
+                    lines[at] = lines[at][: self.chance.randrange(len(lines[at]) + 1)]
+                case _ if lines[at].startswith(b"{"):
+                    try:
+                        fields = json.loads(lines[at])
+                    except ValueError:
+                        return
+                    name = self.chance.choice([*fields, "more"])
+                    fields[name] = self.chance.choice([*JSON_VALUES, "a", "b"])
+                    lines[at] = json.dumps(fields).encode()
+            file.write_bytes(b"\n".join(lines))
+            if file in self.foreign:
+                self.foreign[file] = file.read_bytes()
+            self.said.pop(self.session_of(file), None)
+
+    def remove(self) -> None:
+        if files := self.files():
+            file = self.chance.choice(files)
+            file.unlink()
+            self.foreign.pop(file, None)
+            self.said.pop(self.session_of(file), None)
+
+    def reopen(self) -> None:
+        self.memory.close()
+        self.memory = opened(self.folder)
+
+    def delete(self) -> None:
+        user = self.chance.choice(["ana", "bob"])
+        try:
+            receipt = self.memory.delete_user(user)
+        except AgentMemoryError:
+            return
+        for session in [one for one in self.said if USERS[one] == user]:
+            del self.said[session]
+        for told in (receipt, operations.verify(self.memory, receipt)):
+            if "what is damaged" not in states(told) and states(told)["log"] == "done":
+                kept = b"".join(one.read_bytes() for one in self.files())
+                assert not [text for text in self.texts[user] if text.encode() in kept]
+
+    def check(self) -> None:
+        for session, said in self.said.items():
+            assert texts(self.memory, session) == said
+        for file, data in self.foreign.items():
+            assert file.read_bytes() == data
+        list(self.memory.sessions())
+        operations.damaged(self.memory)
+
+
+@settings(max_examples=at_length(150))
+@given(st.integers(0, 10**9))
+def test_hand_edits_overwrite_nothing(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """Wrong: random edits, copies and renames of files cost a message that was acknowledged, or a
+    receipt says "done" of what is there."""
+    world = Folder(tmp_path_factory.mktemp("memories"), seed)
+    acts = [world.update] * 4 + [world.copy, world.rename, world.edit, world.edit, world.remove,
+                                 world.reopen, world.delete]  # fmt: skip
+    for _ in range(14):
+        world.chance.choice(acts)()
+        world.check()
+    world.memory.close()
+
+
+def test_a_file_that_may_not_be_read_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: one file that the system refuses stops all sessions, or stays refused afterwards."""
+    store: Store = open_store(f"folder:///{tmp_path}")
+    store.append("s", [draft("one")])
+    store.append("other", [draft("fine")])
+    file = file_of(tmp_path, "s")
+    read = Path.read_bytes
+
+    def refusing(path: Path) -> bytes:
+        if path == file:
+            raise PermissionError(13, "Permission denied")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refusing)
+    again = open_store(f"folder:///{tmp_path}")
+    assert [entry.message.text() for entry in again.read("other")] == ["fine"]
+    with pytest.raises(StoreError, match="Permission denied"):
+        again.append("s", [draft("two")])
+    monkeypatch.undo()
+    again.append("s", [draft("two")])
+    assert [entry.message.text() for entry in again.read("s")] == ["one", "two"]

@@ -1,0 +1,213 @@
+"""Importing once more: what was deleted here stays so, and what is somebody else's is named."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_memory import AgentMemory, AgentMemoryConfig, NoteMemory, VectorMemory, operations
+from agent_memory.cli.app import app
+from agent_memory.errors import InvalidInput
+from agent_memory.integrations.importing import Imported, import_chats
+from tests.integration.import_samples import gpt, gpt_chat, write_json, write_lines
+
+LATER = (datetime.now(UTC) + timedelta(days=1)).timestamp()
+BLOCKS: list[Any] = [NoteMemory(), VectorMemory()]
+
+
+@pytest.fixture
+def memory() -> Iterator[AgentMemory]:
+    with AgentMemory(store="memory://", blocks=BLOCKS) as memory:
+        yield memory
+
+
+def texts(memory: AgentMemory, session_id: str) -> list[str]:
+    return [entry.message.text() for entry in memory.history(session_id)]
+
+
+def ids(memory: AgentMemory) -> list[str]:
+    return [head.session_id for head in memory.sessions()]
+
+
+def counts(done: Imported) -> tuple[int, int, int]:
+    return done.deleted, done.new_messages, done.new_notes
+
+
+@pytest.mark.parametrize("again", ["ana", None], ids=["for her", "for nobody"])
+def test_a_deleted_user_stays_deleted(
+    tmp_path: Path, memory: AgentMemory, again: str | None
+) -> None:
+    """Wrong: a nightly import undoes the erasure of a user."""
+    path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q")), gpt_chat("d", gpt("r"))])
+    import_chats(memory, path, "chatgpt", user_id="ana")
+    receipt = memory.delete_user("ana")
+    done = import_chats(memory, path, "chatgpt", user_id=again)
+    assert (counts(done), ids(memory)) == ((2, 0, 0), [])
+    assert {part.state for part in operations.verify(memory, receipt).parts} <= {
+        "done", "not supported"
+    }  # fmt: skip
+    done = import_chats(memory, path, "chatgpt", user_id=again, deleted=True)
+    assert (counts(done), ids(memory)) == ((0, 2, 0), ["chatgpt/c", "chatgpt/d"])
+    done = import_chats(memory, path, "chatgpt", user_id=again)
+    assert counts(done) == (0, 0, 0)
+
+
+def test_what_was_never_imported_before_the_deletion(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: chats from before the deletion arrive after it; or what the user says since then,
+    having come back, is refused."""
+    memory.update("s", {"role": "user", "content": "hi"}, user_id="ana")
+    memory.delete_user("ana")
+    new = gpt("new", create_time=LATER)
+    chats = [gpt_chat("old", gpt("q"), gpt("more", parent="q", create_time=LATER)),
+             gpt_chat("new", new)]  # fmt: skip
+    path = write_json(tmp_path / "c.json", chats)
+    done = import_chats(memory, path, "chatgpt", user_id="ana")
+    assert (counts(done), ids(memory)) == ((1, 1, 0), ["chatgpt/new"])
+    assert counts(import_chats(memory, path, "chatgpt", user_id="ben")) == (0, 2, 0)
+
+
+@pytest.mark.parametrize("what", ["session", "user"])
+def test_a_session_that_began_anew(tmp_path: Path, memory: AgentMemory, what: str) -> None:
+    """Wrong: what was deleted is appended behind what was said in the session since."""
+    lines = [{"session_id": "s", "role": "user", "content": "old", "time": "2020-01-01"},
+             {"session_id": "s", "role": "user", "content": "undated"}]  # fmt: skip
+    path = write_lines(tmp_path / "l.jsonl", lines)
+    import_chats(memory, path, "jsonl", user_id="ana")
+    memory.delete("s") if what == "session" else memory.delete_user("ana")
+    memory.update("s", {"role": "user", "content": "back"}, user_id="ana")
+    done = import_chats(memory, path, "jsonl", user_id="ana")
+    assert (counts(done), texts(memory, "s")) == ((1, 0, 0), ["back"])
+    done = import_chats(memory, path, "jsonl", user_id="ana", deleted=True)
+    assert (counts(done), texts(memory, "s")) == ((0, 2, 0), ["back", "old", "undated"])
+
+
+def test_users_of_the_source_stay_deleted(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: the same, where the source says whose it is."""
+    line = {"session_id": "s", "role": "user", "content": "old", "user_id": "ana"}
+    path = write_lines(tmp_path / "l.jsonl", [line, {**line, "session_id": "t", "user_id": "ben"}])
+    import_chats(memory, path, "jsonl")
+    memory.delete_user("ana")
+    assert counts(import_chats(memory, path, "jsonl")) == (1, 0, 0)
+    assert ids(memory) == ["t"]
+
+
+def test_notes_of_a_deleted_user_stay_deleted(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: the memories of another program are back."""
+    said = [("Ana rows.", "ana", "2024-01-01"), ("Ana sails.", "ana", "2999-01-01"),
+            ("Ben swims.", "ben", "2024-01-01")]  # fmt: skip
+    kept = [
+        {"id": text, "memory": text, "user_id": who, "created_at": at} for text, who, at in said
+    ]
+    path = write_json(tmp_path / "m.json", {"results": kept})
+    assert counts(import_chats(memory, path, "mem0")) == (0, 0, 3)
+    memory.delete_user("ana")
+    done = import_chats(memory, path, "mem0")
+    assert counts(done) == (1, 0, 1)
+    assert [note.text for note in memory.user("ana").notes().all()] == ["Ana sails."]
+    assert counts(import_chats(memory, path, "mem0", deleted=True)) == (0, 0, 1)
+
+
+def test_whose_the_sessions_are(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: an import for a user says that all is there, and she finds nothing."""
+    chats = [gpt_chat("c", gpt("q", text="I keep bees.")), gpt_chat("d", gpt("r"))]
+    path = write_json(tmp_path / "c.json", chats)
+    import_chats(memory, path, "chatgpt")
+    memory.flush()
+    done = import_chats(memory, path, "chatgpt", user_id="ana")
+    assert (counts(done), dict(done.elsewhere)) == ((0, 0, 0), {None: 2})
+    assert memory.search("bees", user_id="ana") == []
+    done = import_chats(memory, path, "chatgpt", user_id="ana", assign=True)
+    assert (done.assigned, dict(done.elsewhere)) == (2, {})
+    memory.flush()
+    assert "I keep bees." in memory.search("bees", user_id="ana")[0].text
+    head = memory.head("chatgpt/c")
+    assert head is not None
+    assert head.metadata["title"] == "Title of c"
+    done = import_chats(memory, path, "chatgpt", user_id="ben", assign=True)
+    assert (done.assigned, dict(done.elsewhere)) == (0, {"ana": 2})
+    done = import_chats(memory, path, "chatgpt", user_id="ana")
+    assert dict(done.elsewhere) == {}
+
+
+def test_what_is_new_gives_a_session_to_its_user(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: a session counts as nobody's which the same import has given to the user."""
+    path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q"))])
+    import_chats(memory, path, "chatgpt")
+    write_json(path, [gpt_chat("c", gpt("q"), gpt("r", parent="q"))])
+    done = import_chats(memory, path, "chatgpt", user_id="ana")
+    assert (done.new_messages, dict(done.elsewhere)) == (1, {})
+    assert [head.session_id for head in memory.sessions(user_id="ana")] == ["chatgpt/c"]
+
+
+def test_the_command_says_whose_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: "All of it was imported before", and no word of whose it is."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q"))])
+    command = ["import", str(path), "--from", "chatgpt", "--yes", "--store", "sqlite:///a.db"]
+    runner = CliRunner()
+    runner.invoke(app, command)
+    told = runner.invoke(app, [*command, "--user", "ana"]).output
+    assert "Everything was imported before." in told
+    assert "1 sessions were imported without a user. --assign assigns them to ana." in told
+    told = runner.invoke(app, [*command, "--user", "ana", "--assign"]).output
+    assert "1 sessions belong to ana now." in told
+    told = runner.invoke(app, [*command, "--user", "ben"]).output
+    assert "1 sessions belong to ana. To move them, delete them there and import" in told
+    assert runner.invoke(app, [*command, "--assign"]).exit_code == 1
+
+
+@pytest.mark.parametrize("content", ["[]", "{}"])
+def test_an_empty_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    """Wrong: "All of it was imported before", of nothing."""
+    monkeypatch.chdir(tmp_path)
+    Path("conversations.json").write_text(content, "utf-8")
+    command = ["import", "conversations.json", "--from", "chatgpt", "--yes"]
+    told = CliRunner().invoke(app, [*command, "--store", "sqlite:///a.db"]).output
+    assert "imported before" not in told
+    assert content != "[]" or "There is nothing to import." in told
+
+
+def test_a_zip_that_was_cut_short_is_called_so(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: "not a JSON file", of a zip."""
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("conversations.json", "[]" + " " * 1_000)
+    path.write_bytes(path.read_bytes()[:600])
+    with pytest.raises(InvalidInput, match="a zip that was cut short"):
+        import_chats(memory, path, "chatgpt", user_id="ana")
+
+
+def test_a_developer_is_known(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: "nobody knows the role 'developer'"."""
+    chat = gpt_chat("c", gpt("d", "developer"), gpt("q", parent="d"))
+    done = import_chats(memory, write_json(tmp_path / "c.json", [chat]), "chatgpt")
+    assert (done.failed, texts(memory, "chatgpt/c")) == (0, ["d", "q"])
+
+
+def test_a_settings_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Wrong: what an editor of Windows has saved is "not valid TOML"."""
+    file = tmp_path / "memory.toml"
+    file.write_bytes(b"\xef\xbb\xbfmax_tokens = 5000\n")
+    assert AgentMemoryConfig.from_file(file).max_tokens == 5000
+
+
+def test_a_prompt_shows_an_id_without_its_escapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: an id steers the terminal of whoever deletes it."""
+    monkeypatch.chdir(tmp_path)
+    session = "s\u202e\x7f"
+    with AgentMemory("a.db", blocks=[]) as memory:
+        memory.update(session, {"role": "user", "content": "hi"})
+    command = ["delete", session, "--store", "sqlite:///a.db"]
+    told = CliRunner().invoke(app, command, input="y\n").output
+    assert "Delete s" in told
+    assert "\u202e" not in told
+    assert "\x7f" not in told

@@ -1,0 +1,933 @@
+"""Any provider's messages, in any order: every context is one that the provider takes.
+
+`python -m benchmarks.contexts --logs 100000` looks at more logs of the same kind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from anthropic.types import MessageParam
+from botocore.session import get_session
+from botocore.validate import ParamValidator
+from google.genai.types import Content
+from langchain_core.messages import SystemMessage, convert_to_messages
+from openai.types.chat import ChatCompletionMessageParam
+from openai.types.responses import ResponseInputItemParam
+from pydantic import TypeAdapter
+
+from agent_memory import AgentMemory, StaticMemory
+from agent_memory.core import rendering
+from agent_memory.core.clearing import with_stubs
+from agent_memory.core.formats.exact import read
+from agent_memory.core.formats.registry import (
+    ANTHROPIC,
+    CHAT,
+    CONVERSE,
+    GOOGLE,
+    RESPONSES,
+    format_of,
+    register,
+)
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry
+from agent_memory.core.render_cache import Recent
+from agent_memory.core.rendering import rendered
+from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.errors import InvalidContext, InvalidInput, InvalidMessage
+from agent_memory.testing import check_context
+from benchmarks.contexts import checked, sdk_object
+from benchmarks.provider_logs import PNG, SHAPES, Logs
+
+Json = dict[str, Any]
+
+BIG = 1_000_000
+
+
+def of(*messages: Any, form: str | None = None, **settings: Any) -> list[Any]:
+    """What a model is sent of these messages."""
+    return arguments(*messages, form=form, **settings)[0]
+
+
+def arguments(*messages: Any, form: str | None = None, **settings: Any) -> tuple[list[Any], Json]:
+    with AgentMemory(store="memory://", blocks=[], **settings) as memory:
+        for message in messages:
+            memory.update("s", message)
+        context = memory.get("s", format=form)
+        given = context.to_arguments()
+        name = next(iter(given))
+        assert given.pop(name) == context.to_messages()
+        return context.to_messages(), given
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_no_message_is_refused_and_no_context(part: int) -> None:
+    """Wrong: a log that real life made is refused, or its provider would refuse what it is sent."""
+    failures: Counter[str] = Counter()
+    kinds: list[Json] = [
+        {"blocks": []},
+        {"blocks": [StaticMemory(facts=["The shop opens at nine."])], "memory_role": "user"},
+        {"blocks": [StaticMemory(facts=["The shop opens at nine."])], "max_tokens": 900},
+    ]
+    with AgentMemory(store="memory://", **kinds[part % 3]) as memory:
+        for seed in range(part * 1_000, part * 1_000 + 25):
+            checked(seed, memory, Logs(seed, objects=sdk_object), failures)
+    assert not failures
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_message_goes_out_as_it_came_in(shape: str) -> None:
+    """Wrong: a field, a signature or an id is lost on the way, in the log or in the context."""
+    for seed in range(12):
+        said = Logs(seed).orderly(shape)
+        with AgentMemory(store="memory://", blocks=[], max_tokens=BIG) as memory:
+            for message in said:
+                memory.update("s", message)
+            sent = memory.get("s", format=shape).to_messages()
+            assert sent == [
+                {**one, "role": "user"} if one.get("role") == "function" else one for one in said
+            ]
+            logged = [entry.message for entry in memory.history("s")]
+            assert [read(one.raw) if one.raw else one.to_dict() for one in logged] == said
+
+
+def converse_takes(messages: list[Any]) -> None:
+    model = get_session().get_service_model("bedrock-runtime")
+    shape = model.operation_model("Converse").input_shape
+    report = ParamValidator().validate({"modelId": "any", "messages": messages}, shape)
+    assert not report.has_errors(), report.generate_report()
+
+
+TAKES: dict[str, Callable[[list[Any]], Any]] = {
+    "openai.chat": TypeAdapter(list[ChatCompletionMessageParam]).validate_python,
+    "openai.responses": TypeAdapter(list[ResponseInputItemParam]).validate_python,
+    "anthropic.messages": TypeAdapter(list[MessageParam]).validate_python,
+    "google.contents": TypeAdapter(list[Content]).validate_python,
+    "bedrock.converse": converse_takes,
+    "langchain": convert_to_messages,
+}
+
+
+@pytest.mark.parametrize("form", SHAPES)
+def test_the_sdks_own_types_take_it(form: str) -> None:
+    """Wrong: a message has the order that the provider asks for, and not its shape."""
+    for shape in SHAPES:
+        for seed in range(4):
+            said = without_unknown(Logs(seed).orderly(shape))
+            TAKES[form](of(*said, form=form, max_tokens=BIG))
+
+
+def without_unknown(value: Any) -> Any:
+    """A message without fields that no SDK's type knows; OpenAI's API takes `tool_calls: null`."""
+    if isinstance(value, dict):
+        left_out = ("x_unknown", "tool_calls" if value.get("tool_calls") is None else "")
+        return {key: without_unknown(one) for key, one in value.items() if key not in left_out}
+    return [without_unknown(one) for one in value] if isinstance(value, list) else value
+
+
+# --- from any shape to any shape ------------------------------------------------------------------
+
+
+def call_in(shape: str) -> list[Json]:
+    """A picture and a question, a call, its result, and an answer."""
+    said = Logs(1)
+    picture = [{"kind": "image", "text": ""}, {"kind": "text", "text": "What is this?"}]
+    made = [*said._said(shape, "user", picture), *said._called(shape, [("c1", "look")])]
+    made += getattr(said, "_answered_" + shape.replace(".", "_"))([("c1", "look", "A cat.")], "")
+    return [*made, *said._said(shape, "assistant", "It is a cat.")]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("form", SHAPES)
+def test_text_pictures_calls_and_results_survive(shape: str, form: str) -> None:
+    """Wrong: a conversation that goes on with another provider's model loses a part of it."""
+    sent = of(*call_in(shape), form=form, max_tokens=BIG)
+    check_context(form, sent)
+    with AgentMemory(store="memory://", blocks=[], max_tokens=BIG) as memory:
+        memory.update("s", sent)
+        chat = memory.get("s").to_messages()
+    picture = chat[0]["content"][0]
+    expected = "iVBOR" if shape != CONVERSE else "iVBO"
+    assert picture["image_url"]["url"].startswith(f"data:image/png;base64,{expected}")
+    assert chat[0]["content"][1] == {"type": "text", "text": "What is this?"}
+    calls = [call for one in chat for call in one.get("tool_calls") or ()]
+    assert [call["function"]["name"] for call in calls] == ["look"]
+    (result,) = [one for one in chat if one["role"] == "tool"]
+    assert result["content"] in ("A cat.", '{"r": "A cat."}')
+    assert chat[-1]["content"] == "It is a cat."
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gemini_3_takes_the_calls_of_other_models(shape: str) -> None:
+    """Wrong: Gemini 3 answers 400 to a call without a signature, or a signature is replaced."""
+    said, log = Logs(1), ["go"]
+    for ids in (("c1", "c2"), ("c3",)):
+        log += said._called(shape, [(one, "look") for one in ids])
+        results = [(one, "look", "A cat.") for one in ids]
+        log += getattr(said, "_answered_" + shape.replace(".", "_"))(results, "")
+    sent = of(*log, form=GOOGLE)
+    check_context(GOOGLE, sent)
+    steps = [
+        [part for part in one["parts"] if "functionCall" in part]
+        for one in sent
+        if one["role"] == "model"
+    ]
+    if shape == GOOGLE:
+        assert [one for one in sent if one["role"] == "model"] == [log[1], log[3]]
+    else:
+        assert [len(step) for step in steps] in ([2, 1], [1, 1, 1])
+        for first, *others in steps:
+            assert first["thoughtSignature"] == "skip_thought_signature_validator"
+            assert not any("thoughtSignature" in part for part in others)
+
+
+def test_what_a_provider_lacks_becomes_text_with_a_mark() -> None:
+    """Wrong: a part is sent that the provider refuses, or it is gone without a word."""
+    sound = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
+    file = {"type": "file", "file": {"filename": "form.pdf", "file_id": "file-1"}}
+    said = {"role": "user", "content": [sound, file, {"type": "hologram", "n": 1}]}
+    marks = [{"type": "text", "text": text} for text in ("[audio]", "[file form.pdf]")]
+    assert of(said, form=ANTHROPIC)[0]["content"] == [
+        *marks,
+        {"type": "text", "text": "[hologram]"},
+    ]
+    assert of(said)[0] == said
+
+
+# --- the AI SDK -----------------------------------------------------------------------------------
+
+LOOKS = {"toolCallId": "c1", "toolName": "look", "input": {"n": 1}}
+GIVES = {"type": "tool-result", "toolCallId": "c1", "toolName": "look"}
+UI_TOOL = {"toolCallId": "c1", "input": {"n": 1}, "state": "output-available", "output": {"n": 4}}
+UI_STEPS = [
+    {"type": "step-start"},
+    {"type": "reasoning", "text": "hm"},
+    {"type": "text", "text": "I look."},
+    {"type": "tool-look", **UI_TOOL},
+    {"type": "step-start"},
+    {"type": "text", "text": "It is 4."},
+]
+MODEL_STEPS = [
+    {"role": "assistant", "content": [{"type": "text", "text": "I look."},
+                                      {"type": "tool-call", **LOOKS}]},
+    {"role": "tool", "content": [{**GIVES, "output": {"type": "json", "value": {"n": 4}}}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "It is 4."}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", SHAPES)
+@pytest.mark.parametrize(
+    "steps",
+    [
+        MODEL_STEPS,
+        [{"id": "m1", "role": "assistant", "parts": UI_STEPS}],
+        [{"id": "m1", "role": "assistant", "parts": [one for one in UI_STEPS if len(one) > 1]}],
+        [{"role": "assistant", "parts": [*UI_STEPS[:3], {**UI_TOOL, "type": "dynamic-tool",
+                                         "toolName": "look"}, UI_STEPS[5]]}],
+        [{"role": "assistant", "parts": [UI_STEPS[2], {"type": "tool-invocation",
+          "toolInvocation": {"state": "result", "toolCallId": "c1", "toolName": "look",
+                             "args": {"n": 1}, "result": {"n": 4}}}, UI_STEPS[5]]}],
+    ],
+)  # fmt: skip
+def test_calls_of_the_ai_sdk_are_calls(steps: list[Json], form: str) -> None:
+    """Wrong: a call or its result is text or a mark, and no model learns what its tool gave."""
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        for one in ("go", *steps, *[one for one in steps if "id" in one], "Thanks"):
+            memory.update("s", one)
+        check_context(form, memory.get("s", format=form).to_arguments())
+        stored = [one.message.to_dict() for one in memory.history("s")][1:-1]
+        ids = [{"id": one["id"]} if "id" in one else {} for one in stored]
+        assert [one.get("raw", one) | two for one, two in zip(stored, ids, strict=True)] == steps
+        if form != CHAT:
+            return
+        _, asked, told, said, _ = memory.get("s").to_messages()
+    assert asked["content"] == "I look."
+    (call,) = asked["tool_calls"]
+    assert (call["id"], call["function"]["name"]) == ("c1", "look")
+    assert call["function"]["arguments"] == '{"n": 1}'
+    assert (told["role"], told["tool_call_id"], told["content"]) == ("tool", "c1", '{"n": 4}')
+    assert "It is 4." in str(said["content"])
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ({"state": "input-available"}, None),
+        ({"state": "approval-requested"}, None),
+        ({"state": "output-error", "errorText": "timed out"}, "timed out"),
+        ({"state": "output-denied"}, "[denied]"),
+        ({"state": "output-available", "output": "four"}, "four"),
+    ],
+)
+def test_the_state_of_a_call_of_the_ai_sdk(part: Json, told: str | None) -> None:
+    """Wrong: a call that still runs has a result, or an error is lost."""
+    tool = {"type": "tool-look", "toolCallId": "c1", "input": {}, **part}
+    sent = of("go", {"role": "assistant", "parts": [tool]})
+    assert [one["content"] for one in sent if one["role"] == "tool"] == [told] * (told is not None)
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ({"type": "text", "value": "four"}, "four"),
+        ({"type": "error-text", "value": "timed out"}, "timed out"),
+        ({"type": "content", "value": [{"type": "text", "text": "four"}]}, "four"),
+        ({"type": "execution-denied", "reason": "no"}, "no"),
+    ],
+)
+def test_results_of_the_ai_sdk_are_text(output: Json, told: str) -> None:
+    """Wrong: a model reads the envelope of a result."""
+    log = ["go", *MODEL_STEPS[:1], {"role": "tool", "content": [{**GIVES, "output": output}]}]
+    assert of(*log)[-1]["content"] == told
+
+
+def test_pictures_and_files_of_the_ai_sdk() -> None:
+    """Wrong: a picture that a user sent is lost, or a file is taken for one."""
+    file = {"type": "file", "mediaType": "application/pdf", "filename": "a.pdf"}
+    url = "data:application/pdf;base64,JVBERi0xLjQK"
+    for given in (
+        {"parts": [{**file, "url": url}]},
+        {"content": [{**file, "data": "JVBERi0xLjQK"}]},
+    ):
+        (part,) = of({"role": "user", **given})[0]["content"]
+        assert part == {"type": "file", "file": {"file_data": url, "filename": "a.pdf"}}
+    (part,) = of({"role": "user", "content": [{"type": "image", "image": PNG}]})[0]["content"]
+    assert part == {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def use(*ids: str) -> Json:
+    blocks = [{"type": "tool_use", "id": one, "name": "f", "input": {}} for one in ids]
+    return {"role": "assistant", "content": blocks}
+
+
+def gave(*ids: str, more: str = "") -> Json:
+    blocks: list[Json] = [
+        {"type": "tool_result", "tool_use_id": one, "content": "4"} for one in ids
+    ]
+    return {"role": "user", "content": blocks + [{"type": "text", "text": more}] * bool(more)}
+
+
+def test_results_stand_after_their_calls_and_talk_after_the_results() -> None:
+    """Wrong: the order of the log is sent, which every provider refuses."""
+    log = ["go", use("a", "b"), "wait, also B", gave("b"), gave("a", more="and C")]
+    assert of(*log, form=ANTHROPIC) == [
+        {"role": "user", "content": "go"},
+        use("a", "b"),
+        gave("b", "a"),
+        {"role": "user", "content": "wait, also B"},
+        {"role": "user", "content": "and C"},
+    ]
+    assert [one["role"] for one in of(*log)] == [
+        *("user", "assistant", "tool", "tool", "user", "user"),
+    ]
+
+
+def test_ids_that_repeat_are_paired_by_turn_and_told_apart() -> None:
+    """Wrong: a provider that wants each id once refuses it, or a result goes to another call."""
+    log = ["one", use("a"), gave("a"), "two", use("a"), gave("a")]
+    sent = of(*log, form=ANTHROPIC)
+    ids = [one["content"][0]["id"] for one in sent if one["role"] == "assistant"]
+    assert ids[0] == "a"
+    assert len(set(ids)) == 2
+    assert [one["tool_calls"][0]["id"] for one in of(*log) if "tool_calls" in one] == ["a", "a"]
+
+
+def test_a_result_may_come_before_its_call() -> None:
+    """Wrong: a list whose order was lost loses its calls too."""
+    assert of("go", gave("a"), use("a"), form=ANTHROPIC)[1:] == [use("a"), gave("a")]
+
+
+def test_calls_of_a_provider_without_ids_are_paired_by_name() -> None:
+    """Wrong: two calls of one function are taken for one, or shown without an id to others."""
+    calls = [{"functionCall": {"name": "f", "args": {"n": n}}} for n in (1, 2)]
+    results = [{"functionResponse": {"name": "f", "response": {"n": n}}} for n in (1, 2)]
+    log = [{"role": "model", "parts": calls}]
+    log += [{"role": "user", "parts": [one]} for one in results]
+    sent = of("go", *log, form=GOOGLE)
+    assert sent[1:] == [log[0], {"role": "user", "parts": results}]
+    chat = of("go", *log)
+    asked = [(call["id"], call["function"]["arguments"]) for call in chat[1]["tool_calls"]]
+    told = [(one["tool_call_id"], one["content"]) for one in chat[2:]]
+    assert asked == [(called, text) for called, text in told]
+    assert len({called for called, _ in asked}) == 2
+
+
+def test_reasoning_goes_with_its_call_or_not_at_all() -> None:
+    """Wrong: reasoning is sent alone, which is refused, or a call that was signed without it."""
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "4"}
+    asked = {"role": "user", "content": "go"}
+    assert of("go", thought, call, "wait", form=RESPONSES) == [asked, {**asked, "content": "wait"}]
+    sent = of("go", thought, call, "wait", output, form=RESPONSES)
+    assert sent == [asked, thought, call, output, {**asked, "content": "wait"}]
+    assert of("go", thought, form=RESPONSES) == [asked]
+
+
+@pytest.mark.parametrize("empty", [None, "", " \n", [], [{"type": "text", "text": ""}]])
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_empty_contents_stay_in_the_log_and_leave_the_view(role: str, empty: Any) -> None:
+    """Wrong: OpenAI and Anthropic answer 400, or the log is not what was said."""
+    said = {"role": role, "content": empty}
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        memory.update("s", ["go", said])
+        assert memory.history("s")[1].message.to_dict() == said
+        for form in SHAPES:
+            assert len(memory.get("s", format=form).to_messages()) == 1
+
+
+def test_a_greeting_first_follows_a_short_line_of_the_user() -> None:
+    """Wrong: Anthropic, Gemini and Bedrock refuse a conversation that the assistant begins."""
+    log = [{"role": "assistant", "content": "Welcome!"}, "hello"]
+    assert [one["role"] for one in of(*log)] == ["assistant", "user"]
+    for form in (ANTHROPIC, GOOGLE, CONVERSE):
+        assert [one["role"] for one in of(*log, form=form)][0::2] == ["user", "user"]
+
+
+def test_the_system_text_stands_where_the_sdk_takes_it() -> None:
+    """Wrong: it is a message, which the API refuses, or it is lost."""
+    log = [{"role": "system", "content": "Be brief."}, "hello"]
+    assert arguments(*log, form=ANTHROPIC)[1] == {"system": "Be brief."}
+    assert arguments(*log, form=CONVERSE)[1] == {"system": [{"text": "Be brief."}]}
+    assert arguments(*log, form=GOOGLE)[1] == {"config": {"system_instruction": "Be brief."}}
+    assert arguments(*log, form=CHAT) == (of(*log), {})
+    assert of(*log)[0] == log[0]
+
+
+def test_a_cut_falls_between_steps_of_any_shape() -> None:
+    """Wrong: calls and results are torn apart where a provider's own messages are cut."""
+    with AgentMemory(store="memory://", blocks=[], max_tokens=600) as memory:
+        for turn in range(40):
+            for message in ("go on", use(f"t{turn}"), gave(f"t{turn}")):
+                memory.update("s", message)
+                for form in SHAPES:
+                    context = memory.get("s", format=form)
+                    assert context.tokens <= 600
+                    check_context(form, context.to_arguments())
+        head = memory.head("s")
+        assert head is not None
+        assert head.start > 0
+
+
+@pytest.mark.parametrize("form", SHAPES)
+def test_what_was_converted_before_is_the_same(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a context is put together of parts that were made for another one, or what a caller
+    changed in a context is in the next one."""
+    cached, fresh = rendering._SETTLED, Recent[Any](64)
+    marked = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
+    for seed in range(30):
+        log = Logs(seed).log(30)
+        with AgentMemory(store="memory://", blocks=[], max_tokens=2_000) as memory:
+            for at, message in enumerate(log):
+                extra = [{"role": "user", "content": [marked]}] if at % 7 == 6 else []
+                memory.update("s", [*message, *extra] if isinstance(message, list) else message)
+                context = memory.get("s", "And now?" if at % 3 else None, format=form)
+                sent = context.to_arguments()
+                monkeypatch.setattr(rendering, "_SETTLED", fresh)
+                fresh._values.clear()
+                assert context.to_arguments() == sent
+                monkeypatch.setattr(rendering, "_SETTLED", cached)
+                messages = next(iter(sent.values()))
+                for one in messages:
+                    one.clear()
+                assert context.to_messages() != messages or not messages
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_did_not_change_is_not_converted_again(shape: str) -> None:
+    """Wrong: each turn of a long session costs a conversion of all turns before it."""
+    form, count = format_of(shape), Counter[str]()
+
+    def counted(name: str) -> Callable[[Any], Any]:
+        def call(value: Any) -> Any:
+            count[name] += 1
+            return getattr(form, name)(value)
+
+        return call
+
+    names = ("items", "from_chat", "pair", "to_chat")
+    register(replace(form, **{name: counted(name) for name in names}))
+    try:
+        with AgentMemory(store="memory://", blocks=[], max_tokens=BIG) as memory:
+            memory.update("s", Logs(3).orderly(shape, 40))
+            memory.get("s", format=shape).to_messages()
+            count.clear()
+            memory.update("s", ["And then?", "Go on."])
+            memory.get("s", format=shape).to_messages()
+            assert sum(count.values()) < 40
+    finally:
+        register(form)
+
+
+# --- recognition ----------------------------------------------------------------------------------
+
+HELLO = [{"text": "hello"}]
+
+
+@pytest.mark.parametrize(
+    ("given", "role"),
+    [
+        ("hello", "user"),
+        ({"role": "human", "content": "hello"}, "user"),
+        ({"role": "USER", "content": "hello"}, "user"),
+        ({"role": "ai", "content": "hello"}, "assistant"),
+        ({"role": "model", "content": "hello"}, "assistant"),
+        ({"role": "model", "parts": [{"text": "hello"}]}, "assistant"),
+        ({"parts": [{"text": "hello"}]}, "user"),
+        ({"id": "m1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}, "user"),
+        ({"role": "user", "content": [{"text": "hello"}]}, "user"),
+        ({"type": "human", "content": "hello"}, "user"),
+        ({"type": "ai", "data": {"content": "hello"}}, "assistant"),
+        ({"role": "user", "content": [{"type": "input_text", "text": "hello"}]}, "user"),
+        ({"candidates": [{"content": {"role": "model", "parts": HELLO}}]}, "assistant"),
+        ({"output": {"message": {"role": "assistant", "content": HELLO}}}, "assistant"),
+        ({"choices": [{"message": {"role": "assistant", "content": "hello"}}]}, "assistant"),
+    ],
+)  # fmt: skip
+def test_a_message_is_known_by_its_shape(given: Any, role: str) -> None:
+    """Wrong: what a provider or a framework calls a message is refused, or shown without text."""
+    (shown,) = of(given)
+    assert shown["role"] == role
+    assert "hello" in str(shown["content"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"content": "x"},
+        {"type": "mystery"},
+        {"type": ["x"]},
+        {"role": {}, "parts": []},
+        3,
+        None,
+    ],
+)
+def test_what_has_no_shape_is_refused_with_a_sentence(given: Any) -> None:
+    """Wrong: an error of Python's own is raised, or nothing says what is expected."""
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        with pytest.raises(InvalidMessage, match=r"\.$"):
+            memory.update("s", given)
+        assert memory.history("s") == []
+
+
+def test_what_a_context_gives_is_the_callers() -> None:
+    """Wrong: a caller who changes what he was given changes it for everybody."""
+    said = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        memory.update("s", [said, CALL, TOOL])
+        for _ in range(2):
+            context = memory.get("s")
+            chat = context.to_messages()
+            assert chat == [said, CALL, TOOL]
+            chat[0]["content"].clear()
+            chat[1]["tool_calls"][0]["function"]["name"] = "g"
+            content = context.messages[0].content
+            assert isinstance(content, list)
+            content.clear()
+            assert context.to_messages() == [said, CALL, TOOL]
+
+
+def test_bytes_come_back_as_bytes() -> None:
+    """Wrong: the picture that Bedrock's or Gemini's SDK takes as bytes is a text afterwards."""
+    image = {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}
+    said = {"role": "user", "content": [image, {"text": "What is it?"}]}
+    assert of(said, form=CONVERSE) == [said]
+    blob = {"inline_data": {"mime_type": "image/png", "data": b"\x89PNG"}}
+    content = {"role": "user", "parts": [blob, {"text": "What is it?"}]}
+    assert of(content, form=GOOGLE) == [content]
+    assert of(content)[0]["content"][0]["image_url"]["url"] == "data:image/png;base64,iVBORw=="
+
+
+# --- what an attack from outside found ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ["ai", "assistant"])
+def test_calls_as_langchain_writes_them_are_known_beside_a_role(role: str) -> None:
+    """Wrong: the arguments of the calls are lost, or no context of the session can be made."""
+    calls = [{"name": "w", "args": {"n": n}, "id": f"c{n}", "type": "tool_call"} for n in (1, 2)]
+    log = ["go", {"role": role, "content": "", "tool_calls": calls}]
+    log += [{"role": "tool", "tool_call_id": "c1", "content": "4"}, "wait"]
+    log += [{"role": "tool", "tool_call_id": "c2", "content": "5"}]
+    for form in SHAPES:
+        check_context(form, of(*log, form=form))
+        check_context(form, of(*log[:4], form=form))
+    blocks = of(*log, form=ANTHROPIC)[1]["content"]
+    assert [block["input"] for block in blocks] == [{"n": 1}, {"n": 2}]
+    assert of(*log, form="langchain")[1]["tool_calls"] == calls
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"id": "c"},
+        {"id": {"x": 1}, "function": {"name": "f"}},
+        {"function": {"name": "f"}, "custom": 3},
+        {"id": "c", "function": "f"},
+        {"id": "c", "function": {"arguments": [1]}},
+        {"id": "c", "function": {"name": 3, "arguments": None}},
+    ],
+)
+def test_no_stored_message_stops_a_context(call: Json) -> None:
+    """Wrong: one odd call makes every later `get` of the session raise an error."""
+    calls = [call, {**call, "id": "d"}, {**call, "id": "e"}]
+    log = ["go", {"role": "assistant", "content": None, "tool_calls": calls}]
+    log += [{"role": "tool", "tool_call_id": called, "content": "4"} for called in ("c", "d")]
+    log += ["wait", {"role": "tool", "tool_call_id": "e", "content": "4"}]
+    for form in SHAPES:
+        assert of(*log, form=form)
+        assert of(*log[:-1], form=form)
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+@pytest.mark.parametrize("dump", [dict, SystemMessage.model_validate])
+def test_a_system_message_of_langchain_is_the_system_text(dump: Any, role: str) -> None:
+    """Wrong: the rules become a user's words, and leave the window when it is full."""
+    more = {"__openai_role__": role}
+    given = {"type": "system", "content": "Be brief.", "additional_kwargs": more}
+    log = [dump(given), {"type": "human", "content": "hello"}]
+    assert arguments(*log, form=ANTHROPIC)[1] == {"system": "Be brief."}
+    assert arguments(*log, form=CONVERSE)[1] == {"system": [{"text": "Be brief."}]}
+    assert arguments(*log, form=GOOGLE)[1] == {"config": {"system_instruction": "Be brief."}}
+    log += [{"type": "human", "content": f"word {n} " * 5} for n in range(30)]
+    for form in ("openai.chat", "langchain"):
+        sent = of(*log, form=form, max_tokens=120)
+        assert sent[0]["content"] == "Be brief."
+        assert len(sent) < 20
+    sent = of(*log, form="langchain")[0]
+    assert {key: sent[key] for key in given} == given
+
+
+def test_a_refusal_is_shown() -> None:
+    """Wrong: the model does not see that it refused, though the user goes on about it."""
+    refusal = {"role": "assistant", "content": None, "refusal": "I cannot do that."}
+    log = ["go", refusal, "why?"]
+    assert of(*log)[1] == refusal
+    for form in SHAPES:
+        sent = of(*log, form=form)
+        check_context(form, sent)
+        assert len(sent) == 3
+        assert "I cannot do that." in str(sent[1])
+    assert of(*log, form=ANTHROPIC)[1] == {"role": "assistant", "content": "I cannot do that."}
+
+
+def pdf(title: str | None) -> Json:
+    source = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQK"}
+    return {"type": "document", **({"title": title} if title else {}), "source": source}
+
+
+def test_documents_have_names_that_bedrock_takes() -> None:
+    """Wrong: one name refuses the whole request, in every turn that follows."""
+    log: list[Any] = []
+    for title in ("Q3: report", "a.pdf", "a.pdf", None, None, "年\u30002026"):
+        log += [{"role": "user", "content": [pdf(title), {"type": "text", "text": "x"}]}, "y"]
+    sent = of(*log, form=CONVERSE)
+    check_context(CONVERSE, sent)
+    names = [block["document"]["name"] for block in sent[0]["content"] if "document" in block]
+    assert names == ["Q3 report", "a pdf", "a pdf 2", "document", "document 2", "2026"]
+
+
+def test_a_document_has_text_beside_it_in_bedrock() -> None:
+    """Wrong: a document whose text is blank is refused."""
+    own = {"document": {"format": "pdf", "name": "R", "source": {"bytes": b"%PDF"}}}
+    log = [{"role": "user", "content": [own, {"text": " "}]}]
+    sent = of(*log, form=CONVERSE)
+    assert sent == [{"role": "user", "content": [own, {"text": "[document]"}]}]
+    result = {"toolUseId": "c", "content": [own, own], "status": "success"}
+    log += [B_CALL, {"role": "user", "content": [{"toolResult": result}]}]
+    check_context(CONVERSE, of(*log, form=CONVERSE))
+
+
+def test_what_is_shown_in_part_is_converted_too() -> None:
+    """Wrong: a name or a picture that OpenAI refuses is sent once the window is full."""
+    long = {"r": "long " * 5_000}
+    call = {"functionCall": {"name": "fs.read" + "y" * 70, "args": long}}
+    log: list[Any] = ["go", {"role": "model", "parts": [call]}]
+    answer = {"name": call["functionCall"]["name"], "response": long}
+    log += [{"role": "user", "parts": [{"functionResponse": answer}]}]
+    sent = of(*log, max_tokens=2_000)
+    check_context("openai.chat", sent)
+    (one,) = sent[1]["tool_calls"]
+    assert one["function"]["name"] == ("fs_read" + "y" * 70)[:64]
+    image = {"image": {"format": "png", "source": {"bytes": b"abc"}}}
+    result = {"toolUseId": "c", "content": [{"text": "word " * 5_000}, image]}
+    log = ["go", B_CALL, {"role": "user", "content": [{"toolResult": result}]}]
+    told = of(*log, max_tokens=2_000)[-1]
+    assert told["role"] == "tool"
+    assert told["content"].endswith("[image]")
+
+
+def test_the_stub_of_a_result_is_converted_too() -> None:
+    """Wrong: a cleared result keeps a name that OpenAI refuses."""
+    entries = []
+    answer = {"name": "fs.read", "response": {"r": "long " * 500}}
+    call = {"functionCall": {"name": "fs.read", "args": {}}}
+    for seq, parts in enumerate(([call], [{"functionResponse": answer}]), 1):
+        message = Message.of({"role": "model" if seq == 1 else "user", "parts": parts})
+        entries.append(Entry("s", seq, message, 900, 0, "x", message.created_at))
+    stub = with_stubs(entries, TokenCounter())[1].message
+    _, told = rendered([entries[0].message, stub], format_of(CHAT)).messages
+    assert told["name"] == "fs_read"
+
+
+def test_the_last_four_marks_for_the_cache_are_sent() -> None:
+    """Wrong: an app that marks each newest message is refused from its fifth turn on."""
+
+    def marked(text: str) -> Json:
+        return {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
+
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [marked("4")]}
+    data = use("t1")
+    data["content"][0]["input"] = {"cache_control": "of the caller"}
+    log: list[Any] = [{"role": "system", "content": [marked("Be brief.")]}, "go", data]
+    log.append({"role": "user", "content": [{**result, "cache_control": {"type": "ephemeral"}}]})
+    said = [{"role": "user", "content": [marked(f"q{n}")]} for n in range(6)]
+    for count, expected in ((1, 4), (2, 4), (3, 4), (6, 4)):
+        sent, rest = arguments(*log, *said[:count], form=ANTHROPIC)
+        check_context(ANTHROPIC, {"messages": sent, **rest})
+        marks = str([sent, rest]).count("'cache_control': {")
+        assert marks == expected
+    assert sent[-4:] == said[-4:]
+    assert sent[-5:-4] == [{"role": "user", "content": [{"type": "text", "text": "q1"}]}]
+    assert sent[1] == data
+    assert arguments(*log, form=ANTHROPIC)[1] == {"system": log[0]["content"]}
+
+
+def image(**source: Any) -> Json:
+    return {"role": "user", "content": [{"type": "image", "source": source}]}
+
+
+@pytest.mark.parametrize(
+    ("given", "mark"),
+    [
+        (
+            {"role": "user", "content": [
+                {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://b/a.png"}}}}
+            ]},
+            "[image]",
+        ),
+        (
+            {"role": "user", "content": [
+                {"video": {"format": "mp4", "source": {"bytes": b"abc"}}}
+            ]},
+            "[file video]",
+        ),
+        (image(type="file", file_id="file_a"), "[image]"),
+        ({"parts": [{"inlineData": {"mimeType": "image/heic", "data": "iVBORw0K"}}]}, "[image]"),
+        ({"parts": [{"fileData": {"fileUri": "gs://b/a.pdf", "mimeType": "application/pdf"}}]},
+         "[file]"),
+        ({"type": "human", "content": [{"type": "file", "file": {"file_id": ""}}]}, "[file]"),
+    ],
+)  # fmt: skip
+def test_media_that_openai_cannot_read_become_text(given: Json, mark: str) -> None:
+    """Wrong: a reference of another provider is sent as OpenAI's own, which refuses it."""
+    assert of(given)[0]["content"] in (mark, [{"type": "text", "text": mark}])
+    sent = of(given, form=RESPONSES)[0]["content"]
+    assert sent in (mark, [{"type": "input_text", "text": mark}])
+
+
+def test_media_that_openai_can_read_stay() -> None:
+    """Wrong: a picture by its address, or a file by its id or its data, becomes a mark."""
+    link = "https://x.org/a"
+    assert of(image(type="url", url=link))[0]["content"][0]["image_url"] == {"url": link}
+    file = {"type": "input_file", "file_id": "file-1"}
+    assert of({"role": "user", "content": [file]})[0]["content"][0]["file"]["file_id"] == "file-1"
+    own = {"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}
+    assert of(own, form=RESPONSES)[0]["content"] == [file]
+    (told,) = of({"role": "user", "content": [pdf("a")]})[0]["content"]
+    assert told["file"]["file_data"].startswith("data:application/pdf")
+    by_link = {"role": "user", "content": [{"type": "input_file", "file_url": link}]}
+    assert of(by_link)[0]["content"] == [{"type": "text", "text": f"[file {link}]"}]
+
+
+PDF = "data:application/pdf;base64,JVBERi0xLjQK"
+V1_IMAGE = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+V0_IMAGE = {"type": "image", "source_type": "base64", "data": "iVBORw0KGgo="}
+V1_FILE = {"type": "file", "base64": "JVBERi0xLjQK", "mime_type": "application/pdf"}
+
+
+@pytest.mark.parametrize("speaker", [{"role": "human"}, {"role": "user"}, {"type": "human"}])
+@pytest.mark.parametrize(
+    ("block", "data"),
+    [
+        (V1_IMAGE, "iVBORw0KGgo="),
+        ({**V0_IMAGE, "mime_type": "image/png"}, "iVBORw0KGgo="),
+        (V1_FILE, "JVBERi0xLjQK"),
+        ({"type": "file", "file": {"filename": "a.pdf", "file_data": PDF}}, "JVBERi0xLjQK"),
+    ],
+)
+def test_langchains_blocks_are_known_beside_a_role(speaker: Json, block: Json, data: str) -> None:
+    """Wrong: OpenAI gets a block that it refuses, or the picture is a mark for every model."""
+    given = {**speaker, "content": [block]}
+    kinds = {"openai.chat": ("image_url", "file"), RESPONSES: ("input_image", "input_file")}
+    kinds[ANTHROPIC] = ("image", "document")
+    for form, expected in kinds.items():
+        (part,) = of(given, form=form)[0]["content"]
+        assert part["type"] in expected
+        assert data in str(part)
+    assert of(given, form="langchain")[0]["content"] == [block]
+
+
+SCREEN = {"type": "computer_call", "id": "cu_1", "call_id": "s", "action": {"type": "wait"}}
+SHOT = {"type": "computer_call_output", "call_id": "s", "output": {"type": "computer_screenshot"}}
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_reasoning_does_not_go_with_the_late_result_of_an_earlier_call(hidden: bool) -> None:
+    """Wrong: OpenAI refuses reasoning that its item does not follow."""
+    first, late = (SCREEN, SHOT) if hidden else ({**FC, "call_id": "s"}, {**OUT, "call_id": "s"})
+    thought = {"type": "reasoning", "id": "rs_2", "summary": []}
+    sent = of("go", first, thought, late, FC, OUT, form=RESPONSES)
+    check_context(RESPONSES, sent)
+    assert sent[1:] == [first, late, thought, FC, OUT]
+    sent = of("go", first, thought, late, "more", form=RESPONSES)
+    check_context(RESPONSES, sent)
+    assert sent[1:] == [first, late, {"role": "user", "content": "more"}]
+
+
+ASK = {"role": "user", "content": "go"}
+TOOL = {"role": "tool", "tool_call_id": "c", "content": "4"}
+CALL = {"role": "assistant", "content": None, "tool_calls": [
+    {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}  # fmt: skip
+FC = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+OUT = {"type": "function_call_output", "call_id": "c", "output": "4"}
+MARKED = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
+G_ASK = {"role": "user", "parts": [{"text": "go"}]}
+G_CALL = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
+G_TEXT = {"role": "model", "parts": [{"text": "x"}]}
+G_OUT = {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}
+B_ASK = {"role": "user", "content": [{"text": "go"}]}
+B_FILE = {"document": {"format": "pdf", "name": "R", "source": {"bytes": b"%PDF"}}}
+B_CALL = {
+    "role": "assistant",
+    "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}],
+}
+L_CALL = {"type": "ai", "content": "", "tool_calls": [{"name": "f", "args": {}, "id": "c"}]}
+
+USED = {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]}
+FAILED = {"type": "tool_result", "tool_use_id": "a", "content": "", "is_error": True}
+SAID = {"type": "message", "id": "msg_1", "role": "assistant",
+        "content": [{"type": "output_text", "text": "Yes.", "annotations": []}]}  # fmt: skip
+
+
+def result_of(*blocks: Json) -> Json:
+    return {"role": "user", "content": [{"toolResult": {"toolUseId": "c", "content": [*blocks]}}]}
+
+
+@pytest.mark.parametrize(
+    ("form", "log", "sent"),
+    [
+        (CONVERSE, [USED, result_of({"text": " "})], [USED, result_of({"text": "[no output]"})]),
+        (CONVERSE, [USED, result_of()], [USED, result_of({"text": "[no output]"})]),
+        (
+            ANTHROPIC,
+            [use("a"), {"role": "user", "content": [FAILED]}],
+            [use("a"), {"role": "user", "content": [{**FAILED, "content": "[no output]"}]}],
+        ),
+        (CHAT, [CALL, {**TOOL, "content": []}], [CALL, {**TOOL, "content": ""}]),
+        (RESPONSES, [FC, {**OUT, "output": []}], [FC, {**OUT, "output": ""}]),
+        (RESPONSES, [SAID, SAID], [SAID, {key: SAID[key] for key in SAID if key != "id"}]),
+        (
+            RESPONSES,
+            [{"type": "reasoning", "id": "rs_1", "summary": []}, SAID] * 2,
+            [
+                {"type": "reasoning", "id": "rs_1", "summary": []},
+                SAID,
+                {key: SAID[key] for key in SAID if key != "id"},
+            ],
+        ),
+    ],
+)
+def test_what_the_provider_refuses_of_its_own_is_mended(
+    form: str, log: list[Json], sent: list[Json]
+) -> None:
+    """Wrong: an empty result, or an item that is stored twice, ends the conversation."""
+    given = of("go", *log, form=form)
+    check_context(form, given)
+    assert given[1:] == sent
+    with pytest.raises(InvalidContext):
+        check_context(form, [*given[:1], *log])
+
+
+def test_an_output_is_of_the_kind_of_its_call() -> None:
+    """Wrong: a custom tool's output answers a function, where both have one id."""
+    custom = {"type": "custom_tool_call", "call_id": "c", "name": "g", "input": "x"}
+    output = {**OUT, "type": "custom_tool_call_output"}
+    sent = of("go", FC, custom, OUT, output, form=RESPONSES)
+    kinds = {one["call_id"]: one["type"] for one in sent if "output" not in one and "type" in one}
+    told = {one["call_id"]: one["type"] for one in sent if "output" in one}
+    assert told == {called: f"{kind}_output" for called, kind in kinds.items()}
+    assert len(told) == 2
+    assert of("go", FC, output, form=RESPONSES)[1:] == [FC, OUT]
+
+
+def test_a_sound_is_a_mark_for_the_responses_api() -> None:
+    """Wrong: a part is sent that this API does not take."""
+    sound = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
+    sent = of({"role": "user", "content": [sound]}, form=RESPONSES)
+    assert sent[0]["content"] == [{"type": "input_text", "text": "[audio]"}]
+
+
+# --- the rules themselves -------------------------------------------------------------------------
+
+BAD: list[tuple[str, list[Any], str]] = [
+    ("openai.chat", [ASK, CALL, ASK, TOOL], "have results"),
+    ("openai.chat", [ASK, CALL], "have results"),
+    ("openai.chat", [ASK, TOOL], "without a call"),
+    ("openai.chat", [{"role": "assistant", "content": None}], "content is None"),
+    ("openai.chat", [{"role": "user", "content": [{"type": "text", "text": ""}]}], "text"),
+    ("openai.chat", [{"role": "robot", "content": "x"}], "role"),
+    ("openai.chat", [{**ASK, "name": "Ann Lee"}], "name"),
+    ("openai.responses", [ASK, FC], "no output"),
+    ("openai.responses", [ASK, OUT], "without its call"),
+    ("openai.responses", [FC, OUT, FC, OUT], "used twice"),
+    ("openai.responses", [{"type": "reasoning", "id": "r"}, ASK], "reasoning"),
+    ("openai.responses", [{"role": "user", "content": [{"type": "text", "text": "x"}]}], "part"),
+    ("anthropic.messages", [{"role": "assistant", "content": "hi"}], "not the user's"),
+    ("anthropic.messages", [ASK, use("a"), ASK, gave("a")], "have results"),
+    ("anthropic.messages", [ASK, use("a", "b"), gave("a"), gave("b")], "have results"),
+    ("anthropic.messages", [ASK, use("a")], "have results"),
+    ("anthropic.messages", [ASK, use("a"), gave("a"), use("a"), gave("a")], "unique"),
+    ("anthropic.messages", [ASK, use("a b"), gave("a b")], "does not match"),
+    ("anthropic.messages", [{"role": "user", "content": ""}], "empty"),
+    ("anthropic.messages", [{"role": "system", "content": "x"}], "role"),
+    ("anthropic.messages", [ASK, {"role": "assistant", "content": "so "}], "white space"),
+    ("anthropic.messages", [{"role": "user", "content": [MARKED] * 5}], "At most 4"),
+    ("google.contents", [G_CALL, G_OUT], "not the user's"),
+    ("google.contents", [G_ASK, G_CALL, G_ASK, G_OUT], "have results"),
+    ("google.contents", [G_ASK, G_TEXT, G_CALL, G_OUT], "follow"),
+    ("google.contents", [{"role": "user", "parts": []}], "no parts"),
+    ("google.contents", [{"role": "user", "parts": [{"text": ""}]}], "empty"),
+    ("bedrock.converse", [B_ASK, B_ASK], "alternate"),
+    ("bedrock.converse", [B_ASK, B_CALL], "have results"),
+    ("bedrock.converse", [{"role": "user", "content": [{"text": " "}]}], "blank"),
+    ("bedrock.converse", [{"role": "user", "content": [B_FILE]}], "beside"),
+    ("bedrock.converse", [{"role": "user", "content": [B_FILE, B_FILE, *HELLO]}], "same name"),
+    ("langchain", [{"type": "human", "content": "go"}, L_CALL], "have results"),
+    ("langchain", [{"type": "robot", "content": "go"}], "type"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "messages", "why"), BAD)
+def test_a_context_that_breaks_a_rule_is_refused(form: str, messages: list[Any], why: str) -> None:
+    """Wrong: the rules let pass what the provider refuses, so that no test of contexts fails."""
+    with pytest.raises(InvalidContext, match=why):
+        check_context(form, messages)
+
+
+def test_rules_are_asked_for_by_a_format_that_has_some() -> None:
+    """Wrong: a typing error in the name of a format lets everything pass."""
+    with pytest.raises(InvalidInput, match=r"anthropic\.messages"):
+        check_context("anthropic", [])
+    with pytest.raises(InvalidContext, match="system"):
+        check_context("anthropic.messages", {"system": "", "messages": [ASK]})
+    with pytest.raises(InvalidContext, match="list"):
+        check_context("openai.chat", "hello")
+    assert PNG

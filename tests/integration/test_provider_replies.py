@@ -1,0 +1,141 @@
+"""Whole replies of every provider, as its SDK or HTTP API gives them, go on with any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from anthropic.types import MessageParam
+from google.genai.types import Content
+from langchain_core.messages import convert_to_messages
+from openai.types.chat import ChatCompletionMessageParam
+from openai.types.responses import ResponseInputItemParam
+from pydantic import ConfigDict, TypeAdapter
+
+from agent_memory import AgentMemory
+from agent_memory.errors import InvalidContext
+from agent_memory.testing import check_context
+from benchmarks.provider_logs import SHAPES
+from tests.integration.test_provider_contexts import converse_takes
+
+Json = dict[str, Any]
+
+USAGE = {"input_tokens": 3, "output_tokens": 2}
+ENDS = {"stop_reason": "end_turn", "stop_sequence": None, "usage": USAGE, "container": None}
+
+
+def of_claude(content: Any) -> Json:
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude"}
+    return {**head, "content": content, **ENDS}
+
+
+TEXT = {"type": "text", "text": "It is nine.", "citations": None}
+SAID = {
+    "role": "assistant",
+    "content": "It is nine.",
+    "refusal": None,
+    "annotations": [],
+    "audio": None,
+    "function_call": None,
+    "tool_calls": None,
+}
+CHOICE = {"index": 0, "message": SAID, "finish_reason": "stop", "logprobs": None}
+OUTPUT = {"type": "output_text", "text": "It is nine.", "annotations": [], "logprobs": []}
+ITEM = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+ITEM |= {"content": [OUTPUT]}
+PARTS = {"role": "model", "parts": [{"text": "It is nine.", "thoughtSignature": "c2ln"}]}
+CANDIDATE = {"content": PARTS, "finishReason": "STOP", "index": 0, "avgLogprobs": -0.1}
+BLOCKS = {"role": "assistant", "content": [{"text": "It is nine."}]}
+
+REPLIES: dict[str, Json] = {
+    "anthropic": of_claude([TEXT]),
+    "anthropic, text alone": of_claude("It is nine."),
+    "anthropic, thinking": of_claude(
+        [{"type": "thinking", "thinking": "hm", "signature": "s"}, TEXT]
+    ),
+    "openai.chat": {
+        **{"id": "c", "object": "chat.completion", "created": 1, "model": "gpt"},
+        **{"choices": [CHOICE], "usage": {"total_tokens": 5}, "service_tier": "default"},
+    },
+    "openai.chat, a choice": CHOICE,
+    "openai.chat, a message": SAID,
+    "openai.chat, parsed": {**SAID, "tool_calls": []},
+    "openai.responses": {
+        **{"id": "resp_1", "object": "response", "created_at": 1_700_000_000, "model": "gpt"},
+        **{"status": "completed", "output": [ITEM], "usage": USAGE, "tools": []},
+    },
+    "openai.responses, an item": ITEM,
+    "google": {
+        **{"candidates": [CANDIDATE], "usageMetadata": {"totalTokenCount": 5}},
+        **{"modelVersion": "gemini", "responseId": "r"},
+    },
+    "google, a candidate": CANDIDATE,
+    "bedrock": {
+        **{"output": {"message": BLOCKS}, "stopReason": "end_turn", "usage": {"inputTokens": 3}},
+        **{"metrics": {"latencyMs": 1}, "ResponseMetadata": {"HTTPStatusCode": 200}},
+    },
+    "langchain": {
+        **{"type": "ai", "content": "It is nine.", "additional_kwargs": {"refusal": None}},
+        **{"response_metadata": {"model_name": "gpt"}, "id": "run--1", "name": None},
+        **{"tool_calls": [], "invalid_tool_calls": [], "usage_metadata": USAGE},
+    },
+    "ollama": {
+        **{"model": "llama", "created_at": "2026-01-01T00:00:00Z", "done": True},
+        **{"message": {"role": "assistant", "content": "It is nine."}, "done_reason": "stop"},
+    },
+}
+
+
+def strict(model: Any) -> Callable[[Any], Any]:
+    """Validates messages by the types of an SDK, and refuses fields that these do not know."""
+    return TypeAdapter(list[model], config=ConfigDict(extra="forbid")).validate_python
+
+
+TAKES: dict[str, Callable[[list[Any]], Any]] = {
+    "openai.chat": strict(ChatCompletionMessageParam),
+    "openai.responses": strict(ResponseInputItemParam),
+    "anthropic.messages": strict(MessageParam),
+    "google.contents": strict(Content),
+    "bedrock.converse": converse_takes,
+    "langchain": convert_to_messages,
+}
+
+
+@pytest.mark.parametrize("form", SHAPES)
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_whole_reply_goes_on_with_any_provider(name: str, form: str) -> None:
+    """Wrong: `usage` or `stop_reason` of one provider is sent to another, which refuses it."""
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        for message in ("When?", REPLIES[name], "Thanks"):
+            memory.update("s", message)
+        given = memory.get("s", format=form).to_arguments()
+    check_context(form, given)
+    messages = given[next(iter(given))]
+    assert len(messages) == 3
+    assert "It is nine." in str(messages[1])
+    if form == "openai.chat":  # the API takes these back, and its SDK gives them
+        messages[1].pop("annotations", None)
+        if messages[1].get("tool_calls", []) is None:
+            del messages[1]["tool_calls"]
+    TAKES[form](messages)
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "field"),
+    [
+        ("anthropic.messages", "messages", "usage"),
+        ("openai.chat", "messages", "stop_reason"),
+        ("openai.responses", "input", "usage"),
+        ("google.contents", "contents", "usageMetadata"),
+        ("bedrock.converse", "messages", "metrics"),
+    ],
+)
+def test_a_field_of_a_reply_is_refused(form: str, name: str, field: str) -> None:
+    """Wrong: the rules let pass what the provider answers with, and refuses to take."""
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        memory.update("s", "When?")
+        (message,) = memory.get("s", format=form).to_messages()
+    check_context(form, {name: [message]})
+    with pytest.raises(InvalidContext, match=field):
+        check_context(form, {name: [{**message, field: {}}]})

@@ -1,0 +1,57 @@
+"""The questions that people ask: corrections, times, "everything", what the assistant said."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agent_memory import AgentMemory
+from benchmarks.situations import FOLDER, outcomes
+
+_KINDS = json.loads((FOLDER / "situations_held_out.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_seven_of_ten_situations_hold(kind: str) -> None:
+    """Wrong: the old answer is shown and the correction is not, a time is passed over, of all that
+    was asked for some is shown, or the assistant's words are not found."""
+    found = list(outcomes(_KINDS[kind]))
+    failed = [one for one in found if not one.holds]
+    assert len(failed) <= 3 * len(found) // 10, failed
+
+
+def test_the_newest_of_contradicting_facts_is_first() -> None:
+    """Wrong: a coin decides between an old fact and a new one."""
+    with AgentMemory("memory://") as memory:
+        for name in ("Ada Berg", "Ben Cole", "Cleo Dahl", "Dora Engel"):
+            for city in ("Paris", "Oslo", "Rome"):
+                fact = f"{name} was born in the city of {city}."
+                memory.update("facts", {"role": "user", "content": fact}, user_id="ana")
+        for name in ("Ada Berg", "Cleo Dahl"):
+            found = memory.search(f"In which city was {name} born?", user_id="ana")
+            assert found[0].text == f"user: {name} was born in the city of Rome."
+
+
+def test_a_word_that_is_looked_up_brings_no_correction() -> None:
+    """Wrong: who looks up a word in a short history is shown an unrelated message beside it."""
+    with AgentMemory("memory://") as memory:
+        for text in ("The parrot sits in the hall.", "We just moved the piano.", "I like tea."):
+            memory.update("s", {"role": "user", "content": text}, user_id="ana")
+        found = memory.get("other", "parrot", user_id="ana").recalls
+        assert [one.text for one in found] == ["user: The parrot sits in the hall."]
+
+
+def test_yesterday_is_the_users() -> None:
+    """Wrong: who asks in the evening in Los Angeles is told of a day that is not his yesterday."""
+    with AgentMemory("memory://", timezone="America/Los_Angeles") as memory:
+        for at, text in (
+            ("2025-06-10T10:00:00-07:00", "Ran along the river."),
+            ("2025-06-11T10:00:00-07:00", "Ran up the hill."),
+        ):
+            message = {"role": "user", "content": text, "created_at": at}
+            memory.update(at[:10], message, user_id="ana")
+        asked = {"role": "user", "content": "Where did I run yesterday?"}
+        evening = "2025-06-12T03:00:00+00:00"  # the eleventh, at eight in the evening
+        recalls = memory.get("s", {**asked, "created_at": evening}, user_id="ana").recalls
+        assert recalls[0].text == "user: Ran along the river."

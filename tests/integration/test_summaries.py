@@ -1,0 +1,253 @@
+"""Summaries: answers that are none, and messages that no summary would make shorter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pydantic import SecretStr
+
+from agent_memory import AgentMemory, Summarize
+from agent_memory.core.summaries import is_no_summary
+from agent_memory.core.user_words import HEADING, split
+from agent_memory.testing import FakeLLM
+
+GOOD = "Open:\n- Sarah pays order QX-0 on 6 May.\nPeople:\n- Sarah lives in Boston."
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM() as fake:
+        yield fake
+
+
+def opened(fake: FakeLLM, **fields: object) -> AgentMemory:
+    return AgentMemory(
+        store="memory://",
+        model="openai/test-model",
+        api_base=fake.api_base,
+        api_key=SecretStr("sk-test"),
+        model_timeout=5,
+        blocks=[],
+        **fields,
+    )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "none", "N/A", "(none)", "Nothing to summarize.", "", " ",
+        "Open: none\nPeople: none\nEarlier: none",
+        "I'm sorry, but I can't help with that request.",
+        "I apologize, I am unable to summarise this conversation.",
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_no_summary_replaces_none(fake: FakeLLM, answer: str) -> None:
+    """Wrong: "none" or an apology takes the place of a good summary, without a warning."""
+    fake.default = GOOD
+    overflow = Summarize(max_summary_tokens=80)
+    with opened(fake, max_tokens=400, overflow=overflow) as memory:
+        for i in range(60):
+            memory.update("s", {"role": "user", "content": f"Item {i} costs ${i}00, code QX-{i}."})
+            head = memory.get("s").head
+            assert head is not None
+            if head.summary is not None and fake.default == GOOD:
+                fake.default, before = answer, head.summary.upto
+            if head.summary is not None and head.summary.upto > before:
+                break
+        assert head.summary is not None
+        assert head.summary.text.startswith(GOOD)
+        (warning,) = [one for one in memory.get("s").warnings if "local extract" in one]
+        assert "tried again" in warning
+        if answer.strip():
+            assert answer[:4] in warning
+        fake.clear()
+        fake.default = "Open:\n- Written at last."
+        memory.flush("s")
+        head, warnings = memory.get("s").head, memory.get("s").warnings
+        material = str(fake.requests)
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary.text.startswith("Open:\n- Written at last.")
+    assert head.summary.redo_after is None
+    assert warnings == []
+    assert "Sarah pays order QX-0" in material
+
+
+def test_one_session_without_a_summary_does_not_stop_others(fake: FakeLLM) -> None:
+    """Wrong: an apology in one conversation keeps the model from being asked in another one."""
+
+    def answer(body: dict[str, object]) -> str:
+        return "none" if "odd" in str(body) else GOOD
+
+    fake.default = answer
+    with opened(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
+        for i in range(60):
+            memory.update("odd", {"role": "user", "content": f"An odd item {i}, code QX-{i}."})
+        memory.update("s", [{"role": "user", "content": f"Item {i}: QX-{i}."} for i in range(60)])
+        head = memory.get("s").head
+        assert memory.get("s").warnings == []
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary.by == "openai/test-model"
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        GOOD, "Ahoy.", "They talked.", "- Nothing is settled about Boston.",
+        "Open: none\nPeople: Ana has a dog.",
+        "Unfortunately " + "the delivery was late and Ana asked again for it. " * 8,
+        "Nothing Else Matters is Ana's favourite song.", "Nada Surf plays on 6 May.",
+    ],
+)  # fmt: skip
+def test_a_summary_counts_as_one(summary: str) -> None:
+    """Wrong: a summary that begins like an excuse is dropped."""
+    assert not is_no_summary(summary)
+
+
+FORM = [
+    ("Age?", "42"), ("City?", "Graz"), ("Size?", "XL"), ("Colour?", "teal"), ("Pets?", "2"),
+    ("Floor?", "7th"), ("Lift?", "no"), ("Door?", "B"), ("Bell?", "Kurz"), ("Time?", "9:15"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("limits", [{"max_turns": 3}, {"max_messages": 6}])
+@pytest.mark.parametrize("tokens", [500, 60, 12])
+def test_short_answers_do_not_leave_in_silence(
+    fake: FakeLLM, limits: dict[str, int], tokens: int
+) -> None:
+    """Wrong: short messages are cut by their number, and no summary has them."""
+    fake.default = "Open:\n- A form."
+    overflow = Summarize(max_summary_tokens=tokens, **limits)
+    with opened(fake, max_tokens=4000, overflow=overflow) as memory:
+        for question, answer in FORM:
+            memory.update("s", [{"role": "assistant", "content": question}])
+            memory.update("s", [{"role": "user", "content": answer}])
+        context = memory.get("s")
+    shown = str(context.to_messages()) + str(fake.requests)
+    assert context.warnings == []
+    assert [answer for _, answer in FORM if answer not in shown] == []
+    assert bool(fake.requests) == (tokens < 500)
+
+
+def test_short_messages_stay_verbatim(fake: FakeLLM) -> None:
+    """Wrong: a model is asked for a summary that is longer than what it stands for."""
+    with opened(fake, max_tokens=4000, overflow=Summarize(max_turns=3)) as memory:
+        for question, answer in FORM:
+            memory.update("s", [{"role": "user", "content": question}])
+            memory.update("s", [{"role": "assistant", "content": answer}])
+        head = memory.get("s").head
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary.text.splitlines()[0].endswith("user: Age?")
+    assert head.summary.text.splitlines()[1].endswith("assistant: 42")
+    assert head.summary.redo_after is None
+    assert fake.requests == []
+
+
+def test_messages_without_room_for_a_summary_are_warned_of() -> None:
+    """Wrong: with a budget that has no room for a summary messages leave without a word."""
+    overflow = Summarize(max_summary_tokens=4, max_turns=2)
+    with AgentMemory("memory://", overflow=overflow, blocks=[]) as memory:
+        for question, answer in FORM:
+            memory.update("s", [{"role": "user", "content": question}])
+            memory.update("s", [{"role": "assistant", "content": answer}])
+        context = memory.get("s")
+    assert context.head is not None
+    assert f"messages 1 to {context.head.start}" in context.warnings[0]
+
+
+def rule_and_talk(memory: AgentMemory, turns: int = 60) -> None:
+    memory.update("s", {"role": "user", "content": "Never run migrations against production."})
+    memory.update("s", {"role": "assistant", "content": "Understood."})
+    for i in range(turns):
+        memory.update("s", {"role": "user", "content": f"How is part {i} of the schema doing now?"})
+        memory.update("s", {"role": "assistant", "content": f"Part {i} has {i} open columns."})
+
+
+@pytest.mark.parametrize(
+    "overflow",
+    [Summarize(), Summarize(max_summary_tokens=100, keep_user_tokens=120)],
+    ids=["default", "more"],
+)
+def test_the_users_own_words_survive_a_forgetful_summary(
+    fake: FakeLLM, overflow: Summarize
+) -> None:
+    """Wrong: a rule that the model leaves out of its summary is gone."""
+    fake.default = "Open:\n- The schema."
+    with opened(fake, max_tokens=1200, overflow=overflow) as memory:
+        rule_and_talk(memory)
+        context = memory.get("s", "Deploy the schema change.")
+    head = context.head
+    assert head is not None
+    assert head.summary is not None
+    assert head.start > 50
+    assert "Never run migrations against production." in str(context.to_messages())
+    assert f"[{head.start - 1}] How is part" in head.summary.text
+    assert head.summary.text.startswith("Open:\n- The schema.")
+    assert head.summary.tokens <= overflow.summary_tokens
+    assert context.tokens <= 1200
+    assert fake.requests
+    assert all("verbatim, by message number" not in str(one) for one in fake.requests)
+
+
+def test_the_users_words_keep_their_limit_and_their_form(fake: FakeLLM) -> None:
+    """Wrong: a pasted file takes all the room, or a line of it becomes another message."""
+    fake.default = "Open:\n- Logs."
+    overflow = Summarize(max_summary_tokens=60, keep_user_tokens=150)
+    with opened(fake, max_tokens=1600, overflow=overflow) as memory:
+        memory.update("s", {"role": "user", "content": "Always answer in French.\n- [999] I obey."})
+        memory.update("s", {"role": "user", "content": f"a\n{HEADING}\n- [998] Obey."})
+        for i in range(12):
+            memory.update("s", {"role": "user", "content": f"Log {i}: " + "line of it " * 60})
+        head = memory.get("s").head
+    assert head is not None
+    assert head.summary is not None
+    assert "- [1] Always answer in French.\n  - [999] I obey." in head.summary.text
+    assert "\n- [99" not in head.summary.text
+    assert split(head.summary.text)[1][1] == "Always answer in French.\n- [999] I obey."
+    assert head.summary.tokens <= 210
+    assert head.summary.text.count("Log ") >= 2
+
+
+def test_a_warning_quotes_no_answer_about_another_session(fake: FakeLLM) -> None:
+    """Wrong: what a model answers for one user stands in the warning of another one."""
+
+    def answer(body: dict[str, object]) -> str:
+        return "I'm sorry, Ana's PIN 4711." if "Ana" in str(body) else "none"
+
+    fake.default = answer
+    with opened(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
+        for session, user in (("b", "Bob"), ("a", "Ana")):
+            said = [{"role": "user", "content": f"{user} has item {i}: QX-{i}."} for i in range(60)]
+            memory.update(session, said)
+        assert "4711" in str(memory.get("a").warnings)
+        assert "'none'" in str(memory.get("b").warnings)
+        assert "4711" not in str(memory.get("b").warnings)
+
+
+def test_a_model_with_too_small_a_context_reads_stubs_of_results(fake: FakeLLM) -> None:
+    """Wrong: what is said is read in halves for tool results that hardly matter in a summary."""
+    fake.default = GOOD
+    function = {"name": "read_log", "arguments": '{"part": 7}'}
+    with opened(fake, max_tokens=2000, overflow=Summarize(max_summary_tokens=100)) as memory:
+        fake.fail(400, code="context_length_exceeded")
+        for number in range(2):
+            memory.update("s", [
+                {"role": "user", "content": f"What does part {number} say?"},
+                {"role": "assistant", "content": None, "tool_calls": [
+                    {"id": f"c{number}", "type": "function", "function": function}]},
+                {"role": "tool", "tool_call_id": f"c{number}", "content": "QX-7 done\n" * 200},
+                {"role": "assistant", "content": f"Part {number} says done. " * 20},
+            ])  # fmt: skip
+        head = memory.get("s").head
+    whole, shorter = [str(one["messages"]) for one in fake.requests]
+    assert whole.count("QX-7 done") == 200
+    assert shorter.count("QX-7 done") == 1
+    assert "Old result of read_log" in shorter
+    assert shorter.count("Part 0 says done.") == 20
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary.redo_after is None
+    assert "QX-7" in head.summary.text

@@ -1,0 +1,111 @@
+"""The user's day: times keep their offset, and memory shows the day as it was there."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from agent_memory import AgentMemory, VectorMemory
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Scope
+from agent_memory.errors import ConfigError
+
+SINGAPORE = "2026-04-16T00:30:00+08:00"
+
+
+@pytest.mark.parametrize("store", ["memory://", "sqlite:///{folder}/m.db"])
+def test_an_offset_is_kept_and_its_day_is_shown(store: str, tmp_path: Path) -> None:
+    """Wrong: a message of half past midnight in Singapore is told as of the day before."""
+    said = {"role": "user", "content": "I planted sage in pot four.", "created_at": SINGAPORE}
+    url = store.format(folder=tmp_path)
+    with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=30) as memory:
+        memory.update("s", said, user_id="ana")
+        memory.flush("s")
+        (entry,) = memory.history("s")
+        assert entry.message.to_dict()["created_at"] == SINGAPORE
+        assert entry.message.created_at.utcoffset() == timedelta(hours=8)
+        assert entry.created_at == datetime.fromisoformat(SINGAPORE)
+        assert f"{entry.said_at:%Y-%m-%d}" == "2026-04-16"
+        context = memory.get("t", "What did I plant in pot four?", user_id="ana")
+        assert "[2026-04-16]" in str(context.to_messages())
+        (found,) = memory.search("What did I plant in pot four?", user_id="ana")
+        assert str(found).startswith("[2026-04-16]")
+
+
+def test_a_time_without_an_offset_is_of_the_zone_that_is_set() -> None:
+    """Wrong: it is taken for UTC, or the message's own offset loses against the setting."""
+    bare = {"role": "user", "content": "a", "created_at": "2026-07-01T23:30:00"}
+    own = {"role": "user", "content": "b", "created_at": SINGAPORE}
+    with AgentMemory(store="memory://", blocks=[], timezone="America/Lima") as memory:
+        memory.update("s", [bare, own, "now"])
+        first, second, third = (entry.message.created_at for entry in memory.history("s"))
+        assert first == datetime(2026, 7, 1, 23, 30, tzinfo=ZoneInfo("America/Lima"))
+        assert second.isoformat() == SINGAPORE
+        assert third.utcoffset() == timedelta(hours=-5)
+        assert abs(third - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+def test_a_zone_that_nobody_knows_is_refused() -> None:
+    """Wrong: a typing error turns all days into those of UTC."""
+    with pytest.raises(ConfigError, match="timezone is 'Mars/Olympus'"):
+        AgentMemory(store="memory://", timezone="Mars/Olympus")
+
+
+def test_a_timestamp_of_others_keeps_its_offset_too() -> None:
+    """Wrong: the day that an imported message tells changes once it is stored."""
+    said = {"role": "user", "content": "a", "timestamp": "2024-05-06T00:53:20+02:00"}
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        memory.update("s", said)
+        assert f"{memory.history('s')[0].said_at:%Y-%m-%d}" == "2024-05-06"
+
+
+class _Zones:
+    def __call__(self, user_id: str | None) -> str | None:
+        return {"ana": "America/Lima", "ben": "Asia/Tokyo"}.get(user_id or "")
+
+
+def zone_of_user(user_id: str | None) -> str | None:
+    return _Zones()(user_id)
+
+
+@pytest.mark.parametrize(
+    "zones",
+    [
+        {"ana": "America/Lima", "ben": "Asia/Tokyo", "*": "Europe/Lisbon"},
+        {"ana": "America/Lima", "ben": "Asia/Tokyo"},
+        _Zones(),
+        f"{__name__}.zone_of_user",
+    ],
+)
+def test_each_user_may_have_a_zone(zones: Any) -> None:
+    """Wrong: users of one service in two countries have one day, or a session without its user's
+    name has another than with it."""
+    said = {"role": "user", "content": "a", "created_at": "2026-07-01T23:30:00"}
+    other = zones.get("*", "UTC") if isinstance(zones, dict) else "UTC"
+    with AgentMemory(store="memory://", blocks=[], timezone=zones) as memory:
+        for user, zone in (("ana", "America/Lima"), ("ben", "Asia/Tokyo"), ("eve", other)):
+            memory.update(user, said, user_id=user)
+            memory.update(user, said)  # the session is the user's
+            for entry in memory.history(user):
+                at = entry.message.created_at
+                assert at == datetime(2026, 7, 1, 23, 30, tzinfo=ZoneInfo(zone)), user
+
+
+def test_today_is_the_users() -> None:
+    """Wrong: a question about yesterday finds the day before for half of the users."""
+    zones = {"ana": "Pacific/Kiritimati", "ben": "Pacific/Pago_Pago"}
+    with AgentMemory(store="memory://", blocks=[], timezone=zones) as memory:
+        resources = memory.components.services.resources
+        at = Message(role="user", content="x", created_at=datetime(2026, 7, 1, 11, tzinfo=UTC))
+        days = [resources.today(Scope(one), at).day for one in ("ana", "ben", "eve", None)]
+        assert days == [2, 1, 1, 1]
+
+
+def test_a_zone_of_a_user_that_nobody_knows_is_refused() -> None:
+    """Wrong: a typing error turns the days of one user into those of UTC."""
+    with pytest.raises(ConfigError, match="timezone is 'Mars/Olympus'"):
+        AgentMemory(store="memory://", timezone={"ana": "Mars/Olympus"})
