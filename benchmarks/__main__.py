@@ -30,7 +30,7 @@ PeersDir = Annotated[Path, typer.Option(help="Where peers are installed.")]
 def run(
     context: typer.Context,
     small: Annotated[
-        bool, typer.Option(help="In a minute, to see that all works; its figures say little.")
+        bool, typer.Option(help="A quick check that everything runs; its figures say little.")
     ] = False,
     only: Annotated[
         list[str] | None,

@@ -10,7 +10,6 @@ import threading
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import gettempdir
 from typing import IO, Any, Literal
 
 ROOT = Path(__file__).parents[1]
@@ -194,7 +193,6 @@ def clean_environment() -> dict[str, str]:
     """This process's, without settings of ours; tiktoken's files are found with no network."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("AGENT_MEMORY_")}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode beside it
-    env["PYTHONPYCACHEPREFIX"] = str(Path(gettempdir(), "agent-memory-bench-bytecode"))
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
     found = find_spec("litellm")
     if found is not None and found.submodule_search_locations:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contenders import CONTENDERS, OURS, Contender, Gone, Process
+from benchmarks.contenders import CONTENDERS, OURS, WITH_RECALL, Contender, Gone, Process
 from benchmarks.results import Cell, Results, sample
 from benchmarks.workloads import BUDGET, Scale, Work, time_box
 
@@ -40,7 +40,8 @@ class Run:
         self.folder = folder
         self._processes: dict[str, Process] = {}
         self._reasons: dict[str, str] = {}
-        self.present = [one for one in CONTENDERS if one.python(peers_dir).exists()]
+        self._contenders = [one for one in CONTENDERS if scale.recall or one.key != WITH_RECALL]
+        self.present = [one for one in self._contenders if one.python(peers_dir).exists()]
 
     @property
     def steps(self) -> int:
@@ -64,7 +65,7 @@ class Run:
                 process.close()
 
     def _start(self, results: Results) -> None:
-        for contender in CONTENDERS:
+        for contender in self._contenders:
             about: dict[str, Any] = {"name": contender.name, "kind": contender.kind}
             results.contenders[contender.key] = about
             if contender not in self.present:

@@ -9,7 +9,6 @@ from benchmarks.contenders import FLOOR, IN_MEMORY, OURS, WITH_RECALL, Contender
 
 BUDGET = 4096
 THREADS, TASKS = "8 threads", "8 tasks"
-AS_SENT = "1,000, as chat dicts"
 PLAIN, TRIMMED = "no budget", "4k budget"
 _FILES = (OURS, WITH_RECALL, FLOOR, "openai-agents", "langchain", "llamaindex-file")
 INLINE, BACKGROUND = "Trim, inline", "Summarize, background"
@@ -47,7 +46,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of each work is done; `seconds` is the most that a round of a peer takes."""
+    """How much of each work is done.
+
+    Attributes:
+        seconds: The most that a round of a peer takes.
+        recall: Whether the contender that embeds messages takes part.
+    """
 
     sizes: tuple[int, ...]
     gets: tuple[int, ...]
@@ -59,6 +63,7 @@ class Scale:
     delay: float
     seconds: float
     patience: float
+    recall: bool
 
 
 FULL = Scale(
@@ -72,18 +77,20 @@ FULL = Scale(
     delay=2.0,
     seconds=1.5,
     patience=60.0,
+    recall=True,
 )
 SMALL = Scale(
-    sizes=(100, 1_000),
-    gets=(20, 5),
-    appends=50,
-    run=500,
-    sessions=40,
-    messages=10,
-    background=200,
+    sizes=(20, 100),
+    gets=(5, 5),
+    appends=10,
+    run=120,
+    sessions=16,
+    messages=5,
+    background=50,
     delay=0.2,
     seconds=1.0,
     patience=10.0,
+    recall=False,
 )
 
 
@@ -115,11 +122,16 @@ def _get(scale: Scale) -> Work:
         Variant(f"{size:,}, all in budget", {**fields, "size": size, "count": count}, size)
         for size, count in zip(scale.sizes, scale.gets, strict=True)
     ]
-    again = {"size": 1_000, "count": scale.gets[1], "seconds": 0}
-    variants.append(Variant("1,000, each after an append", {**again, "work": "turn"}))
-    variants.append(Variant("1,000, first after opening", {**again, "work": "open"}, only=_FILES))
+    size = scale.sizes[1]
+    again = {"size": size, "count": scale.gets[1], "seconds": 0}
+    variants.append(Variant(f"{size:,}, each after an append", {**again, "work": "turn"}))
+    variants.append(
+        Variant(f"{size:,}, first after opening", {**again, "work": "open"}, only=_FILES)
+    )
     rendered = {**again, "work": "render"}
-    variants.append(Variant(AS_SENT, rendered, only=(OURS, IN_MEMORY, WITH_RECALL)))
+    variants.append(
+        Variant(f"{size:,}, as chat dicts", rendered, only=(OURS, IN_MEMORY, WITH_RECALL))
+    )
     longest = min(10_000, scale.sizes[-1])
     budget = {**fields, "size": longest, "count": scale.appends, "budget": BUDGET}
     variants.append(Variant(f"4k budget, after {longest:,}", budget))
