@@ -1,12 +1,12 @@
-"""Which layer a test belongs to, told by its folder and by what it and its fixtures name.
+"""Decide which layer a test belongs to, by its file and by what it and its fixtures name.
 
-- core: what needs this process alone.
-- server: what a server is started for: whatever names a class of `tests.servers`.
-- process: what starts processes: whatever names `subprocess`, `multiprocessing`, `os.fork`, or an
-  MCP client that does.
-- long: stories at length: what is marked so, state machines, whatever names a part of `benchmarks`,
-  what is held against timelines, and what is cut short "at any step", by its own name; and of
-  `tests/docs` what starts processes, which is the code of all documents and examples.
+- core: tests that need this process alone.
+- server: tests that name a class of `tests.servers`, and all of `test_folder_*`, `test_qdrant_*`
+  and `test_duckdb_*`: a folder, local Qdrant and DuckDB take as long as a server.
+- process: tests that name `subprocess`, `multiprocessing`, `os.fork`, or an MCP client.
+- long: tests marked `long`, state machines, tests of benchmarks, tests that follow a timeline, and
+  tests named "at any step"; in `tests/docs` also those that start processes: they run the code of
+  all documents and examples.
 """
 
 from __future__ import annotations
@@ -28,18 +28,27 @@ LAYERS = ("core", "server", "process", "long")
 
 _STORIES = ("benchmarks", "tests.integration.timeline")
 _AT_ANY_STEP = re.compile("_at_(any|each|every)_(step|chunk|event)")
+_BENCHMARKS = ("_benchmark", "_benchmarks")
+_SLOW_STORES = ("test_folder_", "test_qdrant_", "test_duckdb_")
 _STARTING = {"fork", "posix_spawn", "spawnv"}
 
 
 def layer_of(item: pytest.Function) -> str:
-    """The layer of a collected test."""
-    if item.get_closest_marker("long") or hasattr(item.obj, "_hypothesis_state_machine_class"):
+    """Return the layer of a collected test."""
+    file = item.path.stem
+    if (
+        item.get_closest_marker("long")
+        or hasattr(item.obj, "_hypothesis_state_machine_class")
+        or file.endswith(_BENCHMARKS)
+    ):
         return "long"
     needs = {need for one in _asked(item) for need in _needs(one, item.cls)}
     if "process" in needs and item.path.parent.name == "docs":
         return "long"
     if needs.isdisjoint(LAYERS) and _AT_ANY_STEP.search(item.function.__name__):
         return "long"
+    if file.startswith(_SLOW_STORES):
+        needs.add("server")
     return next((layer for layer in ("long", "server", "process") if layer in needs), "core")
 
 

@@ -111,14 +111,8 @@ class SealedVectorsContract(VectorStoreContract):
         assert all(np.allclose(before[name], after[name]) for name in before)
 
 
-class TestOverMemory(
-    SessionStoreContract,
-    RecordStoreContract,
-    SealedVectorsContract,
-    WorkStoreContract,
-    ImportContract,
-):
-    """`EncryptedStore` over `MemoryStore` keeps the contract."""
+class TestOverMemory(SessionStoreContract, RecordStoreContract, WorkStoreContract, ImportContract):
+    """Encrypted sessions, records and dues."""
 
     @pytest.fixture
     def store(self) -> Iterator[Store]:
@@ -127,19 +121,16 @@ class TestOverMemory(
         store.close()
 
     @pytest.fixture
+    def other(self, store: EncryptedStore) -> Store:
+        return encrypted(store._inner)
+
+    @pytest.fixture
     def elsewhere(self) -> Store:
         return encrypted(MemoryStore("elsewhere"), namespace="elsewhere")
 
 
-class TestOverSQLite(
-    SessionStoreContract,
-    RecordStoreContract,
-    SealedVectorsContract,
-    ManyHandlesContract,
-    WorkStoreContract,
-    ImportContract,
-):
-    """`EncryptedStore` over a SQLite file keeps the contract."""
+class TestOverSQLite(SealedVectorsContract, ManyHandlesContract):
+    """Encrypted vectors, which several handles on one file write and search."""
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -21,54 +20,23 @@ from agent_memory.errors import UnknownStore
 from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.stores.base import Store
 from agent_memory.stores.routed import RoutedStore
-from agent_memory.testing import (
-    RecordStoreContract,
-    SessionStoreContract,
-    VectorStoreContract,
-    WorkStoreContract,
-)
-from tests.contract.import_contract import ImportContract
+from agent_memory.testing import RecordStoreContract, VectorStoreContract
 
+BLOCKS = ("f", "facts", "notes", "theirs", "v", "w", "w_2")
 SECRET = "The vault's word is xylophone."
 
 
-class _Contracts(
-    SessionStoreContract,
-    RecordStoreContract,
-    VectorStoreContract,
-    WorkStoreContract,
-    ImportContract,
-):
-    pass
+class TestRouted(RecordStoreContract, VectorStoreContract):
+    """`RoutedStore` overrides records and vectors only; every block of the contract is routed."""
 
-
-class TestInMemory(_Contracts):
     @pytest.fixture
     def store(self) -> Store:
-        return RoutedStore(MemoryStore(), {"apart": MemoryStore()})
-
-
-class TestOnSQLite(_Contracts):
-    @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[Store]:
-        yield from _opened(tmp_path)
+        return RoutedStore(MemoryStore(), dict.fromkeys(BLOCKS, MemoryStore()))
 
     @pytest.fixture
-    def other(self, tmp_path: Path) -> Iterator[Store]:
-        yield from _opened(tmp_path)
-
-    @pytest.fixture
-    def elsewhere(self, tmp_path: Path) -> Iterator[Store]:
-        yield from _opened(tmp_path, "elsewhere")
-
-
-def _opened(folder: Path, namespace: str = "default") -> Iterator[Store]:
-    main, apart = (
-        SQLStore(f"sqlite:///{folder / name}.db", namespace) for name in ("main", "apart")
-    )
-    yield RoutedStore(main, {"apart": apart})
-    main.close()
-    apart.close()
+    def elsewhere(self) -> Store:
+        namespace = "elsewhere"
+        return RoutedStore(MemoryStore(namespace), dict.fromkeys(BLOCKS, MemoryStore(namespace)))
 
 
 @pytest.fixture

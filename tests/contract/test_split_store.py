@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +12,7 @@ from agent_memory.core.records import Record
 from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores import MemoryStore, SplitStore, SQLStore
 from agent_memory.stores.base import Store
-from agent_memory.testing import (
-    RecordStoreContract,
-    SessionStoreContract,
-    VectorStoreContract,
-    WorkStoreContract,
-)
+from agent_memory.testing import SessionStoreContract, WorkStoreContract
 from agent_memory.testing.contract import draft, stored
 from tests.contract.import_contract import ImportContract
 
@@ -26,34 +20,20 @@ SECRET = "You are Aurelia, and the vault's word is xylophone."
 PROMPT = {"role": "system", "content": SECRET}
 
 
-class _Contracts(
-    SessionStoreContract,
-    RecordStoreContract,
-    VectorStoreContract,
-    WorkStoreContract,
-    ImportContract,
-):
-    pass
+class TestSplit(SessionStoreContract, WorkStoreContract, ImportContract):
+    """`SplitStore` overrides heads, entries and what is due; records and vectors it hands on."""
 
-
-class TestInMemory(_Contracts):
     @pytest.fixture
     def store(self) -> Store:
         return SplitStore(MemoryStore(), MemoryStore())
 
-
-class TestOnSQLite(_Contracts):
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[Store]:
-        yield from _opened(tmp_path)
+    def other(self, store: SplitStore) -> Store:
+        return SplitStore(store._inner, store._system)
 
     @pytest.fixture
-    def other(self, tmp_path: Path) -> Iterator[Store]:
-        yield from _opened(tmp_path)
-
-    @pytest.fixture
-    def elsewhere(self, tmp_path: Path) -> Iterator[Store]:
-        yield from _opened(tmp_path, "elsewhere")
+    def elsewhere(self) -> Store:
+        return SplitStore(MemoryStore("elsewhere"), MemoryStore("elsewhere"))
 
 
 class Down(MemoryStore):
@@ -67,16 +47,8 @@ class Down(MemoryStore):
         return super().records(block, owner)
 
 
-def _opened(folder: Path, namespace: str = "default") -> Iterator[Store]:
-    store = _split(folder, namespace)
-    yield store
-    store.close()
-
-
-def _split(folder: Path, namespace: str = "default") -> SplitStore:
-    main, system = (
-        SQLStore(f"sqlite:///{folder / name}.db", namespace) for name in ("main", "system")
-    )
+def _split(folder: Path) -> SplitStore:
+    main, system = (SQLStore(f"sqlite:///{folder / name}.db") for name in ("main", "system"))
     return SplitStore(main, system)
 
 

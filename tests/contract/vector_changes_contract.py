@@ -16,7 +16,7 @@ from agent_memory.stores.base import Store
 from agent_memory.testing.contract import record
 from agent_memory.testing.features import for_words, units, worded
 from agent_memory.testing.views import ViewsContract, bm25
-from tests.at_length import at_length
+from tests.kit import at_length
 
 _WIDTH = 5
 _CLOSE = 1e-5  # cosines in single precision; words are in half precision

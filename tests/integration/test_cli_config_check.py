@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from agent_memory import AgentMemoryConfig
 from agent_memory.cli.app import app
 from agent_memory.core.plugins import BUILT_IN, find_kind
-from tests.at_length import at_length
+from tests.kit import at_length
 
 ROOT = Path(__file__).parents[2]
 CANARY = "Hunter2Canary"

@@ -34,7 +34,6 @@ from agent_memory.errors import (
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.histories import histories, unpaired
-from tests.at_length import at_length
 from tests.integration.composing import (
     SECONDS,
     Outage,
@@ -46,15 +45,14 @@ from tests.integration.composing import (
 )
 from tests.integration.echoing import Echo
 from tests.integration.turning import MODEL
+from tests.kit import at_length
 
 USERS = ["ada", "bob", "cleo", "dan", "eve"]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+@pytest.fixture
+def stores(tmp_path: Path) -> Callable[[str], str]:
     """Addresses of stores, by name."""
-    if request.param == "memory":
-        return lambda name: "memory://"
     return lambda name: f"sqlite:///{tmp_path / name}.db"
 
 

@@ -267,6 +267,7 @@ def test_doctor_asks_sqlite(memory: AgentMemory) -> None:
     assert "SQLite" in told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", [0.3, 0.5])
 def test_pages_that_sqlite_cannot_read(place: float) -> None:
     """Wrong: a few sessions on a broken page stop the work on all."""

@@ -19,9 +19,9 @@ from agent_memory import (
 from agent_memory.errors import MemoryClosed, SessionOfAnotherUser
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/memory.db"
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/memory.db"
 
 
 @pytest.fixture

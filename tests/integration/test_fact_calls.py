@@ -21,9 +21,6 @@ from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model, absorbed, at, remembering, said, texts
-from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
-
-__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
 
 HOME = "Lives in Paris."
 MOVED = "Lives in Rome."

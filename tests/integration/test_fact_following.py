@@ -34,9 +34,9 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return read
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    url = f"sqlite:///{tmp_path}/m.db"
     store = open_store(url)
     yield store
     store.close()

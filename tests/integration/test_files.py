@@ -27,10 +27,10 @@ from agent_memory.testing import watched
 PLAN = "/memories/plan.md"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., AgentMemory]:
+@pytest.fixture
+def opened(tmp_path: Path) -> Callable[..., AgentMemory]:
     """Opens a memory on one store, as often as it is called."""
-    store: Any = MemoryStore() if request.param == "memory" else f"sqlite:///{tmp_path}/a.db"
+    store = f"sqlite:///{tmp_path}/a.db"
 
     def open_memory(**limits: Any) -> AgentMemory:
         return AgentMemory(store=store, blocks=[FileMemory(**limits)])

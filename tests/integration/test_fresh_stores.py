@@ -13,9 +13,6 @@ import pytest
 from agent_memory import AgentMemory, VectorMemory
 from agent_memory.stores.base import Store
 
-# ruff: noqa: F401, F811 (fixtures)
-from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
-
 SAID = "I am allergic to peanuts, badly."
 ASKED = "Am I allergic to peanuts?"
 FOUND = [f"user: {SAID}"]

@@ -27,7 +27,7 @@ from agent_memory.ltm_blocks import StaticMemory
 from agent_memory.strategies import Chain, FlushToLTM, Summarize, Trim
 from agent_memory.strategies.base import Strategy
 from agent_memory.testing.histories import histories, long_turn, unpaired
-from tests.at_length import at_length
+from tests.kit import at_length
 
 EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES") or at_length(300))
 

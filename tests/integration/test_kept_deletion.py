@@ -25,9 +25,6 @@ from agent_memory.ltm_blocks.skills import Skill
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
-from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
-
-__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
 
 USERS = ("ada", "ben")
 

@@ -20,9 +20,6 @@ from agent_memory.ltm_blocks.keyed_records import KeyedRecords, Whose, forget, p
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
-from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
-
-__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
 
 ADA, BEN = Scope("ada", "s-ada"), Scope("ben", "s-ben")
 SECONDS = 60.0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from agent_memory.core.messages import Message
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.testing.histories import histories
-from tests.at_length import at_length
+from tests.kit import at_length
 
 UNKNOWN_TO_LITELLM = ("input_audio", "from_the_future")
 

@@ -26,8 +26,8 @@ from agent_memory.ltm_blocks.files.block import FileMemory
 from agent_memory.ltm_blocks.working import WorkingMemory
 from agent_memory.mcp.server import build
 from agent_memory.mcp.sessions import read
-from tests.at_length import at_length
 from tests.integration.fact_model import Model, absorbed, remembering, said
+from tests.kit import at_length
 
 T = TypeVar("T")
 Mode = Literal["legacy", "auto"]

@@ -31,7 +31,7 @@ from agent_memory.strategies import Cut, Window
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.histories import call, histories, result, unpaired
 from agent_memory.testing.watching import watched
-from tests.at_length import at_length
+from tests.kit import at_length
 
 PLENTY = 1_000_000
 

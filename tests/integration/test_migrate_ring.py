@@ -15,10 +15,7 @@ from agent_memory.errors import StoreUnavailable
 from agent_memory.stores import MemoryStore, open_store
 from agent_memory.testing import watched
 from agent_memory.testing.contract import draft
-from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url
 from tests.integration.migrating import cut, everything, fill, fill_plainly, moved
-
-__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url"]
 
 
 @pytest.fixture

@@ -19,12 +19,9 @@ from uuid import uuid4
 import pytest
 
 from agent_memory import AgentMemory
-from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url
 from tests.servers.line import Line
 from tests.servers.process import CannotStart, untested
 from tests.servers.redis import RedisNodes, redis_binaries
-
-__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url"]
 
 WRITERS = 8
 WRITES = 12

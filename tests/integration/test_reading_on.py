@@ -25,10 +25,10 @@ def document(words: int = 6_000) -> str:
     return "\n".join(f"Line {line}: item {line * 7919 % 10_007}." for line in range(words // 4))
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentMemory]:
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[AgentMemory]:
     """A memory whose sessions each hold a few messages."""
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
+    url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, max_tokens=LARGE) as memory:
         yield memory
 

@@ -51,7 +51,7 @@ def test_words_and_meaning_find_it(memory: AgentMemory, question: str, seq: int)
 
 def test_what_is_foreign_brings_nothing(memory: AgentMemory) -> None:
     """Wrong: a prompt is filled with whatever is there."""
-    for number in range(40):
+    for number in range(12):
         said = [{"role": r, "content": f"{c} That makes {number}."} for r, c in TALK]
         memory.update(f"more {number}", said, user_id="u")
     memory.flush()

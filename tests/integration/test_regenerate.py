@@ -27,10 +27,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.fact_model import Model, said
-from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
 from tests.integration.undo_twin import assert_alike, everything, opened, turn, twins, with_tool
-
-__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
 
 BEFORE = turn("My dog is brown", "A brown dog.")
 OLD = with_tool("What does the dog eat?", "old-canary meat", "It eats old-canary.", 1)

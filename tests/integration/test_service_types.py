@@ -11,10 +11,11 @@ import pytest
 
 from agent_memory.server.calls import OPERATIONS
 from tests.integration.serving import BY_NAME, fill, sample, serving
+from tests.kit import every_nth
 
 VALUES: list[Any] = [None, True, 5, -1, 1.5, 10**30, "text", "", [], [[1]], {}, {"a": {"b": []}}]
 ALL = [one.name for one in OPERATIONS]
-GROUPS = [ALL[at::8] for at in range(8)]
+GROUPS = [ALL[at::2] for at in range(2)]
 
 
 def edited(value: Any) -> Iterator[Any]:
@@ -38,7 +39,7 @@ def test_a_field_of_another_type_is_refused(tmp_path: Path, names: list[str]) ->
         for name in names:
             for field in BY_NAME[name].form.model_fields:
                 given = sample(service, name, "ana")
-                for value in edited(given.get(field)):
+                for value in every_nth(edited(given.get(field)), 7):
                     if field in BY_NAME[name].in_path and not isinstance(value, str | int):
                         continue
                     key = own[not BY_NAME[name].of_user]

@@ -34,10 +34,7 @@ from agent_memory.errors import (
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM, watched
-from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
 from tests.integration.keeping import opened
-
-__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
 
 
 def user(text: str, **fields: Any) -> dict[str, Any]:

@@ -25,10 +25,7 @@ from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM, watched
-from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
 from tests.integration.keeping import opened
-
-__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
 
 PLACES = ("_grants", "_authors", "_notes", "_failed", "kept", "vector")
 

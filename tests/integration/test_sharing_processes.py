@@ -16,9 +16,6 @@ from uuid import uuid4
 import pytest
 
 from agent_memory import AgentMemory
-from tests.integration.fact_stores import redis_url
-
-__all__ = ["redis_url"]
 
 SECONDS = 3.0
 AGENTS = ("ann", "ben")

@@ -51,9 +51,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "skills"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path, folder: Path) -> Iterator[AgentMemory]:
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
+@pytest.fixture
+def memory(tmp_path: Path, folder: Path) -> Iterator[AgentMemory]:
+    url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, blocks=[SkillMemory(folder=folder)]) as memory:
         yield memory
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from agent_memory import AgentMemory, operations
 from agent_memory.errors import InvalidId, InvalidSnapshot
 from agent_memory.testing import FakeLLM
-from tests.at_length import at_length
 from tests.integration.snapshot_world import (
     bodies_of,
     left_in,
@@ -27,6 +26,7 @@ from tests.integration.snapshot_world import (
     resummed,
     seen,
 )
+from tests.kit import at_length
 
 __all__ = ["lines"]
 

@@ -45,9 +45,9 @@ DAY = timedelta(days=1)
 HERE = (0.0, 0.0)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    url = f"sqlite:///{tmp_path}/m.db"
     with closing(open_store(url)) as store:
         yield store
 

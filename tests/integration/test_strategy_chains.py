@@ -27,7 +27,7 @@ from agent_memory import (
 )
 from agent_memory.core.records import Scope
 from agent_memory.testing import FakeLLM, check_context
-from tests.at_length import at_length
+from tests.kit import at_length
 
 Json = dict[str, Any]
 

@@ -51,9 +51,9 @@ def opened(store: Any, *blocks: Block, **fields: Any) -> AgentMemory:
     return AgentMemory(store=store, blocks=blocks, recall_timeout=SECONDS, **fields)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/m.db"
 
 
 @pytest.fixture(params=["no block", "notes", "vector", "vector and notes"])

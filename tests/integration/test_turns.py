@@ -28,9 +28,9 @@ A = {"role": "assistant", "content": "It rains."}
 HOLD = "Nobody may leave the camp after dark."
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/m.db"
 
 
 @pytest.fixture

@@ -32,9 +32,7 @@ from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
-from tests.at_length import at_length
 from tests.integration.fact_model import Model, said
-from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
 from tests.integration.test_profiles import Small
 from tests.integration.undo_twin import (
     assert_alike,
@@ -45,9 +43,8 @@ from tests.integration.undo_twin import (
     view,
     with_tool,
 )
+from tests.kit import at_length
 from tests.servers.qdrant import StandIn
-
-__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
 
 SYSTEM = {"role": "system", "content": "Be kind.", "created_at": "2024-01-05T00:00:00Z"}
 KEPT = [SYSTEM, *turn("I have a dog", "How nice."), *with_tool("And a job", "Acme", "Good.", 1)]

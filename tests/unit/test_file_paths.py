@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.files.paths import MAX_CHARS, MAX_DEPTH, checked_path
-from tests.at_length import at_length
+from tests.kit import at_length
 
 SLASHES = (
     "\u2044\u2215\u2571\u27cb\u29f8\u29f6\u2afb\u2afd\uff0f\u31d3\u3033\u1735\u2041\U0001d23a\u2cc6"

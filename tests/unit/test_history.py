@@ -17,7 +17,7 @@ from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkK
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.ltm_blocks.extractive.history.history import facts_of
 from agent_memory.ltm_blocks.extractive.history.periods import END
-from tests.at_length import at_length
+from tests.kit import at_length
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = [START + timedelta(days=n) for n in range(10)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.skills.files import checked, parse, render
 from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill, rendered
-from tests.at_length import at_length
+from tests.kit import at_length
 
 MOST = 100_000
 

@@ -20,7 +20,7 @@ from agent_memory.core.tokens.encodings import Encoding, encoding
 from agent_memory.core.tokens.vocabularies import CLAUDE, VOCABULARIES, OpenAI, joined
 from agent_memory.errors import ConfigError
 from agent_memory.testing.histories import texts
-from tests.at_length import at_length
+from tests.kit import at_length
 
 pytestmark = pytest.mark.long
 

@@ -13,7 +13,7 @@ from agent_memory.core.tokens.encodings import encoding
 from agent_memory.core.tokens.merges import MergeCounter, NotForMerging
 from agent_memory.core.tokens.vocabularies import VOCABULARIES, Vocabulary
 from agent_memory.testing.histories import texts
-from tests.at_length import at_length
+from tests.kit import at_length
 
 pytestmark = pytest.mark.long
 

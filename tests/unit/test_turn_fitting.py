@@ -30,7 +30,7 @@ from agent_memory.core.turns import (
 )
 from agent_memory.errors import InvalidMessage
 from agent_memory.testing.histories import call, histories, log_of, result, texts, unpaired
-from tests.at_length import at_length
+from tests.kit import at_length
 
 COUNTER = TokenCounter()
 BLOCKS = {"vector": BlockInfo("vector", None), "static": BlockInfo("static", None)}
