@@ -14,6 +14,7 @@
     ├── AccessDenied               the caller may not see this
     │   └── SessionOfAnotherUser   the session belongs to the user first named for it
     ├── ConfigError                the configuration cannot work
+    │   ├── InvalidSetting         an unknown setting, or a value that it cannot have
     │   ├── InvalidBudget          a budget that leaves no room
     │   ├── InvalidShares          shares of the budget that pass 1
     │   ├── UnknownKind            no strategy or block of that kind
@@ -104,6 +105,10 @@ class SessionOfAnotherUser(AccessDenied):
 
 class ConfigError(AgentMemoryError):
     """The configuration cannot work."""
+
+
+class InvalidSetting(ConfigError):
+    """A setting is unknown, or has a value that it cannot have."""
 
 
 class InvalidBudget(ConfigError):

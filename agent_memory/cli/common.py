@@ -16,7 +16,7 @@ import typer
 
 from agent_memory.cli.config_files import read_config
 from agent_memory.core.masked import without_password as without_password
-from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
+from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput, InvalidSetting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,16 +91,14 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except AgentMemoryError as error:
-            fail(_noted(str(error), error))
+            code = BAD_SETTINGS if isinstance(error, InvalidSetting) else FAILED
+            fail(_noted(str(error), error), code)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
             fail(f"{error.filename or 'Input or output'}: {error.strerror or error}.")
-        except ValueError as error:
-            told = _settings_error(error)
-            if told is None:
-                raise
-            fail(_noted(told, error), BAD_SETTINGS)
+        except UnicodeDecodeError:
+            fail("A file is not UTF-8 text.", BAD_SETTINGS)
 
     return run
 
@@ -285,19 +283,3 @@ class _Lines(logging.Handler):
 
 def _noted(text: str, error: BaseException) -> str:
     return " ".join([text, *getattr(error, "__notes__", ())])
-
-
-def _settings_error(error: ValueError) -> str | None:
-    """Describe invalid settings by field, without their values; None for other errors."""
-    from pydantic import ValidationError
-    from pydantic_settings import SettingsError
-
-    if isinstance(error, ValidationError):
-        told = (
-            f"{'.'.join(str(part) for part in found['loc']) or 'settings'}: {found['msg']}"
-            for found in error.errors(include_url=False, include_input=False)
-        )
-        return "; ".join(told).rstrip(".") + "."
-    if isinstance(error, UnicodeDecodeError):
-        return "A file is not UTF-8 text."
-    return f"{error}." if isinstance(error, SettingsError) else None

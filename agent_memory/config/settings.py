@@ -286,7 +286,7 @@ class AgentMemoryConfig(Sourced):
         Raises:
             ConfigError: The file cannot be read, has another format, or describes several stores;
                 see `Deployment`.
-            pydantic.ValidationError: A field is unknown or its value is invalid.
+            InvalidSetting: A field is unknown or its value is invalid.
         """
         table = read_settings(path)
         if "stores" in table:

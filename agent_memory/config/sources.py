@@ -7,22 +7,15 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    ModelWrapValidatorHandler,
-    ValidationError,
-    model_validator,
-)
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic import BaseModel, ConfigDict
 
 from agent_memory.core.limits import quoted
-from agent_memory.errors import ConfigError
+from agent_memory.core.settings_model import SettingsModel
+from agent_memory.errors import ConfigError, InvalidSetting
 
 if TYPE_CHECKING:
     from pydantic_settings import BaseSettings
@@ -30,36 +23,19 @@ if TYPE_CHECKING:
 PREFIX = "AGENT_MEMORY_"
 NESTED = "__"
 
-_HIDDEN = "**********"
 _MOST = 16 * 2**20
 
 _file: ContextVar[dict[str, Any] | None] = ContextVar("config_file", default=None)
 
 
-class Sourced(BaseModel):
-    """A frozen model with fields from code, the environment and a file.
+class Sourced(SettingsModel):
+    """A model with fields from code, the environment and a file.
 
     Code overrides the environment, and the environment overrides the file. Mappings are merged key
     by key.
     """
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        arbitrary_types_allowed=True,
-        validate_default=True,
-        hide_input_in_errors=True,  # it may be a secret, in the wrong place
-    )
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _discreet(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Remove input values from errors, also in `errors()`."""
-        try:
-            return handler(data)
-        except ValidationError as error:
-            told = [_without_input(one, cls.model_fields) for one in error.errors()]
-            raise ValidationError.from_exception_data(error.title, told, hide_input=True) from None
+    model_config = ConfigDict(validate_default=True)
 
     def __init__(self, /, **fields: Any) -> None:
         settings = merged(_file.get() or {}, from_environment(type(self)))
@@ -70,20 +46,11 @@ class Sourced(BaseModel):
         """Create from these fields only, without a file or the environment.
 
         Raises:
-            pydantic.ValidationError: A field is unknown or its value is invalid.
+            InvalidSetting: A field is unknown or its value is invalid.
         """
         made = cls.__new__(cls)
-        BaseModel.__init__(made, **fields)
+        SettingsModel.__init__(made, **fields)
         return made
-
-
-def _without_input(told: ErrorDetails, fields: Collection[str]) -> InitErrorDetails:
-    kind: Any = told["type"]  # pydantic wants literals
-    says: Any = told["msg"]
-    if kind == "extra_forbidden" and len(told["loc"]) == 1:
-        near = get_close_matches(str(told["loc"][0]), fields, n=1)
-        says = "There is no such setting." + (f" Did you mean {near[0]}?" if near else "")
-    return InitErrorDetails(type=PydanticCustomError(kind, says), loc=told["loc"], input=_HIDDEN)
 
 
 @contextmanager
@@ -107,11 +74,11 @@ def from_environment(
         without: Fields to ignore.
 
     Raises:
-        pydantic_settings.SettingsError: The variable of a list or table is not JSON.
+        InvalidSetting: The variable of a list or table is not JSON.
     """
     if not any(name.upper().startswith(prefix) for name in os.environ):
         return {}
-    from pydantic_settings import EnvSettingsSource  # slow to import and rarely needed
+    from pydantic_settings import EnvSettingsSource, SettingsError  # slow, and rarely needed
 
     source = EnvSettingsSource(
         cast("type[BaseSettings]", model),  # any model has the attributes that it reads
@@ -123,7 +90,10 @@ def from_environment(
     source.env_vars = {
         name: value for name, value in source.env_vars.items() if not name.startswith(passed)
     }
-    return source()
+    try:
+        return source()
+    except SettingsError as error:
+        raise InvalidSetting(f"Set the environment variable to JSON: {error}.") from None
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

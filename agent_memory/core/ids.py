@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from typing import Literal
+from uuid import UUID
 
 from agent_memory.errors import InvalidId
 
@@ -37,8 +38,7 @@ def check_id(name: str, value: object) -> None:
         InvalidId: The id is invalid, or begins with the prefix of shared namespaces.
     """
     if not isinstance(value, str):
-        kind = type(value).__name__
-        raise InvalidId(f"{name} must be a string, not {kind}. Give str(...) of it.")
+        raise InvalidId(f"{name} must be text, not {type(value).__name__}. {_converted(value)}")
     if not value.strip():
         raise InvalidId(f"{name} is empty. Give a text such as a UUID.")
     if len(value) > MAX_ID:
@@ -50,6 +50,12 @@ def check_id(name: str, value: object) -> None:
             f"{name} begins with U+001E, which is reserved for shared namespaces. Use "
             "memory.share(name) to access one."
         )
+
+
+def _converted(value: object) -> str:
+    if isinstance(value, int | UUID):
+        return f"Pass {str(value)!r}."
+    return "Pass an id, such as 'monday' or str(uuid4())."
 
 
 def is_storable(text: str) -> bool:

@@ -18,6 +18,7 @@ from agent_memory.core.formats.langchain import SYSTEM_TYPES as LANGCHAIN_SYSTEM
 from agent_memory.core.formats.registry import LANGCHAIN, views_of
 from agent_memory.core.limits import UNREADABLE, quoted
 from agent_memory.core.recognition import check_count, dated, fields_in
+from agent_memory.core.settings_model import requirement
 from agent_memory.core.timestamps import TIMES, moment_said
 from agent_memory.errors import InvalidMessage
 
@@ -85,8 +86,8 @@ class Message(BaseModel):
         if value is None or isinstance(value, str | list):
             return value
         raise InvalidMessage(
-            f"The message's `content` is a {type(value).__name__}. Give text, a list of content "
-            "parts, or None."
+            f"The message's `content` is of type {type(value).__name__}. Pass text, a list of "
+            "content parts, or None."
         )
 
     @field_validator("role", mode="before")
@@ -116,7 +117,9 @@ class Message(BaseModel):
                 'Write {"role": "user", "content": "..."}.'
             )
         if self.role is not None and self.role not in ROLES:
-            raise InvalidMessage(f"Unknown role {quoted(self.role)}. Known: {', '.join(ROLES)}.")
+            raise InvalidMessage(
+                f"Unknown role {quoted(self.role)}. Use one of: {', '.join(ROLES)}."
+            )
         if self.raw is not None and not self.format:
             raise InvalidMessage('A raw message needs its `format`, such as "openai.responses".')
         if self.role is None:
@@ -349,7 +352,7 @@ def _refusal(error: ValidationError) -> InvalidMessage:
     if isinstance(raised, InvalidMessage):
         return raised
     where = ".".join(str(part) for part in first["loc"])
-    return InvalidMessage(f"The message's `{where}` is not valid: {first['msg']}.")
+    return InvalidMessage(f"The message's `{where}` {requirement([first])}.")
 
 
 _set = object.__setattr__

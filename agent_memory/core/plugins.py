@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -50,10 +51,12 @@ def find_kind(group: str, kind: str) -> type[BaseModel]:
     else:
         plugins = entry_points(group=group)
         if kind not in plugins.names:
-            known = ", ".join(sorted({*built_in, *plugins.names}))
+            known = sorted({*built_in, *plugins.names})
+            near = get_close_matches(kind, known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
             raise UnknownKind(
-                f"No {quoted(kind)} in {group}. Known kinds: {known}. To add one, register it "
-                f"as an entry point of the group {group!r}."
+                f"No {quoted(kind)} in {group}.{hint} Known kinds: {', '.join(known)}. To add one, "
+                f"register it as an entry point of the group {group!r}."
             )
         kind_class = plugins[kind].load()
     if not (isinstance(kind_class, type) and issubclass(kind_class, BaseModel)):
@@ -97,12 +100,15 @@ class ByKind:
     def _build(self, value: Any) -> Any:
         if isinstance(value, BaseModel):
             return value
+        if isinstance(value, type):
+            name = value.__name__
+            raise ValueError(f"{name} is a class. Call it to create an instance: {name}(...)")
         table = value if isinstance(value, dict) else {"kind": value}
         kind = table.get("kind")
         if not isinstance(kind, str):
             known = ", ".join(BUILT_IN[self.group])
-            raise ValueError(f"give an instance, a mapping with a `kind`, or a kind: {known}")
-        return find_kind(self.group, kind)(**table)
+            raise ValueError(f"must be one of {known}, a mapping with a `kind`, or an instance")
+        return find_kind(self.group, kind).model_validate(table)  # errors begin at the field
 
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
-from agent_memory.core.formats.chat import role_in
+from agent_memory.core.formats.chat import ROLES, role_in
 from agent_memory.core.formats.exact import MAX_DEPTH, is_plain, written
 from agent_memory.core.formats.registry import RESPONSES, Format, is_exact, recognised
 from agent_memory.core.formats.responses import COMPACTED
@@ -33,9 +33,8 @@ _GOOGLE = "google.genai"
 _BY_JSON = ("openai", "anthropic")
 
 _WANTED = (
-    "Give text, an OpenAI chat dict with `role` and `content`, an item of OpenAI's Responses API, "
-    "a message of Anthropic's, Gemini's or Bedrock's API, a message of LangChain, an object of "
-    "their SDKs, or a Message."
+    'Pass text, a dict such as {"role": "user", "content": "Hello"}, or a message of OpenAI, '
+    "Anthropic, Gemini, Bedrock or LangChain."
 )
 
 
@@ -51,6 +50,19 @@ def fields_in(value: object) -> list[Fields]:
     if is_response(given):
         return _items(given)
     return [_fields(_unwrapped(given))]
+
+
+def check_pair(value: object) -> None:
+    """Refuse a pair such as ("user", "Hello"), which would be stored as two messages.
+
+    Raises:
+        InvalidMessage: It is a pair of a role and a text.
+    """
+    if isinstance(value, tuple) and len(value) == 2 and value[0] in ROLES:
+        raise InvalidMessage(
+            "A pair of a role and a text is not a message. "
+            f'Pass {{"role": "{value[0]}", "content": ...}}.'
+        )
 
 
 def is_response(value: Fields) -> bool:
@@ -86,7 +98,7 @@ def _fields(fields: Fields) -> Fields:
         fields = {key: plain(value) if key in _NESTED else value for key, value in fields.items()}
     role = fields.get("role")
     if role is None:
-        raise InvalidMessage(f"A message needs a role, or another known shape. {_WANTED}")
+        raise InvalidMessage(f"The message has no `role`. {_WANTED}")
     return {**fields, "role": role_in(role)} if isinstance(role, str) else fields
 
 
@@ -132,7 +144,7 @@ def _mapping(value: object) -> Fields:
     fields = plain(value)
     if isinstance(fields, Mapping):
         return fields
-    raise InvalidMessage(f"Cannot take a {type(value).__name__} as a message. {_WANTED}")
+    raise InvalidMessage(f"A message cannot be of type {type(value).__name__}. {_WANTED}")
 
 
 def plain(value: Any, depth: int = 0) -> Any:

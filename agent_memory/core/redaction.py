@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
 from agent_memory.core.formats.exact import is_written
 from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.settings_model import SettingsModel
 from agent_memory.errors import ConfigError, MissingExtra
 
 _PASSES = 25
@@ -18,7 +19,7 @@ one.
 """
 
 
-class Redactor(BaseModel):
+class Redactor(SettingsModel):
     """Replaces personal data and secrets in a text: `Redactor()(text)`.
 
     Only known forms are found. Names, postal addresses, keys of other providers, and passwords
@@ -43,8 +44,6 @@ class Redactor(BaseModel):
         MissingExtra: Phone numbers are to be replaced, and `phonenumbers` is not installed.
         ConfigError: The region is unknown.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     emails: bool = True
     phones: bool = True

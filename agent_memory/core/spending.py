@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
-
 from agent_memory.core.limits import MOST
 from agent_memory.core.ranges import Amount, Range
+from agent_memory.core.settings_model import SettingsModel
 
 
-class SpendingLimit(BaseModel):
+class SpendingLimit(SettingsModel):
     """The limits of a day (UTC), retries included. None limits nothing, 0 allows nothing.
 
     Attributes:
@@ -20,8 +19,6 @@ class SpendingLimit(BaseModel):
         tokens: Tokens sent to them and answered by them.
         cost: US dollars. The price of each model must be known: see the setting `prices`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     calls: Amount | None = None
     tokens: Amount | None = None
@@ -38,15 +35,13 @@ class SpendingLimit(BaseModel):
         return self.tokens is not None or self.cost is not None
 
 
-class SpendingLimits(BaseModel):
+class SpendingLimits(SettingsModel):
     """The limits by day on model calls that the memory makes on its own.
 
     Attributes:
         total: The limit over all users and processes.
         per_user: The limit for each user. A session without an owner counts only in `total`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     total: SpendingLimit = SpendingLimit()
     per_user: SpendingLimit = SpendingLimit()

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import ValidationError
-
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.config.sources import (
     NESTED,
@@ -58,7 +56,7 @@ class Deployment:
         Raises:
             ConfigError: The file cannot be read, has another format, or a setting cannot work. A
                 note names the store.
-            pydantic.ValidationError: A field is unknown or its value is invalid. A note names the
+            InvalidSetting: A field is unknown or its value is invalid. A note names the
                 store.
         """
         tables = store_tables(read_settings(path))
@@ -154,13 +152,12 @@ def store_config(name: str, table: dict[str, Any], **fields: Any) -> AgentMemory
 
     Raises:
         ConfigError: As for `Deployment.from_file`.
-        pydantic.ValidationError: As for `Deployment.from_file`.
     """
     try:
         own = from_environment(AgentMemoryConfig, store_prefix(name))
         with settings(table):
             return AgentMemoryConfig(**merged(own, fields))
-    except (AgentMemoryError, ValidationError) as error:
+    except AgentMemoryError as error:
         error.add_note(_note(name))
         raise
 

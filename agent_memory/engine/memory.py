@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from agent_memory.config.settings import NOTES
+from agent_memory.core.call_errors import with_call_errors
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.explanation import Explanation
 from agent_memory.core.idempotency import check_end
@@ -18,6 +19,7 @@ from agent_memory.core.memory_spans import of_many, of_messages, of_nothing, tra
 from agent_memory.core.messages import Message
 from agent_memory.core.prompt_log import SentContext
 from agent_memory.core.receipts import Receipt
+from agent_memory.core.recognition import check_pair
 from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope, empty_head
 from agent_memory.core.turns import Turn
 from agent_memory.engine.append import drafts_of
@@ -50,6 +52,7 @@ def _namespace(memory: AgentMemory) -> str:
     return memory.config.namespace
 
 
+@with_call_errors
 class AgentMemory(OpenMemory):
     """Memory of an agent: sessions within a token budget, long-term blocks per user.
 
@@ -74,7 +77,7 @@ class AgentMemory(OpenMemory):
     Raises:
         ConfigError: The configuration cannot work: an unknown store, a missing extra, or stored
             vectors of another dimension.
-        pydantic.ValidationError: A field is unknown or its value is invalid.
+        InvalidSetting: A field is unknown or its value is invalid.
         StoreError: The store cannot be opened.
     """
 
@@ -126,6 +129,7 @@ class AgentMemory(OpenMemory):
             StoreError: The store failed. Nothing was stored.
         """
         self._guard.check_session(session_id, user_id)
+        check_pair(message)
         messages: Sequence[Any] = message if isinstance(message, list | tuple) else [message]
         messages = self.components.contexts.new_in(session_id, messages)
         if not messages:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO, cast
 
+from agent_memory.core.call_errors import with_call_errors
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.messages import Message
 from agent_memory.core.prompt_log import SentContext
@@ -101,6 +102,7 @@ class Sessions(Protocol):
     def delete(self, session_id: str, *, user_id: str | None = None) -> Receipt | None: ...
 
 
+@with_call_errors
 class BoundSession:
     """One conversation of one user, in any memory.
 
@@ -238,6 +240,7 @@ class BoundSession:
         return self._memory.delete(self.session_id, user_id=self.user_id)
 
 
+@with_call_errors
 class Session(BoundSession):
     """One conversation of one user. Made by `AgentMemory.session`.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
+from agent_memory.core.call_errors import with_call_errors
 from agent_memory.core.ids import marker
 from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.memory_spans import of_id, traced
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.spatial.block import SpatialHandle
 
 
+@with_call_errors
 class User:
     """One user's memory. Made by `AgentMemory.user`.
 

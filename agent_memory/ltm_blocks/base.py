@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 
 from agent_memory.core.addresses import Address
 from agent_memory.core.lazy import made_once
 from agent_memory.core.messages import Message
 from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
+from agent_memory.core.settings_model import SettingsModel
 from agent_memory.core.timestamps import IN_UTC, Zones
 from agent_memory.errors import ConfigError
 from agent_memory.stores.pending import Pending
@@ -75,7 +76,7 @@ class Resources:
         return Pending(self.store)
 
 
-class Block(BaseModel, ABC):
+class Block(SettingsModel, ABC):
     """Base of long-term blocks: an immutable value that holds its settings.
 
     To write your own block, subclass this, set a `kind`, and write three methods. Each may be
@@ -89,10 +90,6 @@ class Block(BaseModel, ABC):
             the
             data with the sessions.
     """
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True
-    )
 
     kind: Any  # a string; `Any` lets a subclass narrow it to a literal
     name: str = Field(default="", pattern=r"^([a-z][a-z0-9_]*)?$")

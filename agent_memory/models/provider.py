@@ -42,6 +42,7 @@ _TRY_AGAIN = {408, 409, 425, 429}
 _KEY_REFUSED = {401, 403}
 # litellm reports a missing key as a server error.
 _NO_KEY = re.compile("Missing credentials|api_key client option must be set")
+_NO_PROVIDER = "LLM Provider NOT provided"
 _SECRETS = re.compile(r"(?i)((?:api[-_]?key|key|token|bearer|authorization)[=: ]+)\S+|\bsk-[\w-]+")
 
 
@@ -259,13 +260,23 @@ class Provider:
             )
         if getattr(error, "status_code", None) in _KEY_REFUSED or _NO_KEY.search(str(error)):
             return ModelForbidden(
-                f"{self.model} refused the API key or received none. Check `api_key`, or the "
-                "environment variable that the provider reads it from."
+                f"{self.model} refused the API key or received none. {self._key_hint()}"
+            )
+        if _NO_PROVIDER in str(error):
+            return ModelForbidden(
+                f"The model {self.model!r} names no provider that litellm knows. Name it as "
+                "provider/model, such as openai/gpt-4o-mini."
             )
         refused = ModelForbidden if getattr(error, "status_code", None) == 404 else ModelRefused
         return refused(
             f"{self.model} refused the request: {reason}. Check the model's name and settings."
         )
+
+    def _key_hint(self) -> str:
+        missing = load_litellm().validate_environment(self.model)["missing_keys"]
+        if missing and self._api_key is None:
+            return f"Set {' and '.join(missing)} in the environment, or pass `api_key`."
+        return "Check `api_key`, or the environment variable that the provider reads it from."
 
     def _reason(self, error: Exception) -> str:
         """Return the provider's error text as one short line, with keys masked."""

@@ -10,25 +10,22 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict
-
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.ranges import Weight
+from agent_memory.core.settings_model import SettingsModel
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.usage import Purpose, Usage
 from agent_memory.errors import SpendingLimitReached
 from agent_memory.models.loading import load_litellm
 
 
-class Price(BaseModel):
+class Price(SettingsModel):
     """A model's price, in US dollars for a million tokens.
 
     Attributes:
         input: Price of request tokens.
         output: Price of answer tokens.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     input: Weight
     output: Weight = 0.0

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from agent_memory.core.clearing import Clearing
 from agent_memory.core.plugins import ByKind
 from agent_memory.core.records import Entry, Summary
+from agent_memory.core.settings_model import SettingsModel
 from agent_memory.core.window import Cut, choose_cut
 from agent_memory.core.window import turns as turns_of
 from agent_memory.errors import ModelError
@@ -121,17 +120,13 @@ class Departure:
     failed: Callable[[ModelError], None] = lambda error: None
 
 
-class Strategy(BaseModel):
+class Strategy(SettingsModel):
     """Base of overflow strategies: a frozen value with a `kind`.
 
     A custom strategy subclasses this, sets a `kind` and overrides `cut`, `summarize` or both. For
     any result, the engine keeps tool groups complete, keeps the newest step with its question, and
     keeps contexts within the budget. A summary that is too long is cut.
     """
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True
-    )
 
     kind: Any  # a string; typed so that a subclass may narrow it to its literal
 

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from agent_memory.core.clearing import Clearing
 from agent_memory.core.records import Summary
+from agent_memory.core.settings_model import as_base_init
 from agent_memory.core.window import Cut
 from agent_memory.ltm_blocks.base import Block, Resources
 from agent_memory.strategies.base import Absorb, Departure, Limits, Strategy, StrategyField, Window
@@ -29,6 +30,8 @@ class Chain(Strategy):
 
     def __init__(self, members: Sequence[Any] | None = None, /, **fields: Any) -> None:
         super().__init__(**fields if members is None else {"members": members, **fields})
+
+    as_base_init(__init__)
 
     @property
     def share(self) -> float:

@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr
 
 from agent_memory import AgentMemory, Block, ExtractiveMemory, StaticMemory, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
-from agent_memory.errors import DimensionMismatch, UnknownStore, UnsupportedOperation
+from agent_memory.errors import (
+    DimensionMismatch,
+    InvalidSetting,
+    UnknownStore,
+    UnsupportedOperation,
+)
 from agent_memory.testing import FakeLLM
 
 
@@ -180,7 +185,7 @@ def test_a_dict_of_static_facts_has_one_for_each_key() -> None:
     assert shown == ["office: Berlin", "leave days: 25; leave sick days: 10"]
     with AgentMemory("memory://", blocks=[StaticMemory(facts="Be brief.")]) as memory:  # type: ignore[arg-type]
         assert [one.text for one in memory.get("s").static_facts] == ["Be brief."]
-    with pytest.raises(ValidationError):
+    with pytest.raises(InvalidSetting):
         StaticMemory(facts=[{"a": object()}])
 
 

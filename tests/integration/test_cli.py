@@ -304,7 +304,7 @@ def lines_as_messages(lines: list[dict[str, str]]) -> list[dict[str, str]]:
     [
         (b'{"role": "user"', "not valid JSON"),
         (b"[1, 2]", "not an object"),
-        (b'{"content": "no role"}', "needs a role"),
+        (b'{"content": "no role"}', "has no `role`"),
         (b'{"role": "narrator", "content": "x"}', "Unknown role"),
         (b'{"role": "user", "content": "x", "timestamp": "soon"}', "`timestamp`"),
         (b'{"role": "user", "content": "x", "create_time": [5]}', "`create_time`"),
@@ -524,7 +524,7 @@ def test_bad_settings_are_named_without_their_value(monkeypatch: pytest.MonkeyPa
     assert "No store serves nosuch://" in fails("stats", "--store", "nosuch://user:pw@host")
     Path("c.toml").write_text('secret_key = "hunter2"', encoding="utf-8")
     told = fails("stats", "--config", "c.toml", code=2)
-    assert "secret_key: There is no such setting" in told
+    assert "no setting `secret_key`." in told
     assert "hunter2" not in told
     monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "hunter2")
     told = fails("stats", code=2)

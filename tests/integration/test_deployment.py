@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import ValidationError
 
 from agent_memory import (
     AgentMemory,
@@ -21,6 +20,7 @@ from agent_memory import (
     VectorMemory,
     errors,
 )
+from agent_memory.errors import InvalidSetting
 
 TOML = """
 model = "openai/gpt-4o-mini"
@@ -212,7 +212,7 @@ def test_a_mistake_names_its_store(tmp_path: Path) -> None:
         Deployment.from_file(path)
     assert failure.value.__notes__ == ["This is about the store 'b' of the deployment."]
     path = written(tmp_path, "[stores.a]\nmax_tokns = 3")
-    with pytest.raises(ValidationError, match="max_tokns") as invalid:
+    with pytest.raises(InvalidSetting, match="max_tokns") as invalid:
         Deployment.from_file(path)
     assert invalid.value.__notes__ == ["This is about the store 'a' of the deployment."]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from pydantic import ValidationError
 
 from agent_memory import AgentMemory, FileMemory, Redactor
-from agent_memory.errors import ToolRefused
+from agent_memory.errors import InvalidSetting, ToolRefused
 from agent_memory.ltm_blocks.files.block import Files, run_command
 
 
@@ -41,7 +40,7 @@ def test_a_root_of_ones_own() -> None:
         ]
         assert "/memories" not in str(tool)
         assert "/home/notes" in str(tool)
-    with pytest.raises(ValidationError, match="such as /notes"):
+    with pytest.raises(InvalidSetting, match="such as /notes"):
         FileMemory(root="notes/")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr
 
 from agent_memory import (
     AgentMemory,
@@ -26,6 +26,7 @@ from agent_memory.core.context import leading_count
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.core.window import apply, choose_cut, visible
+from agent_memory.errors import InvalidSetting
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies import Cut, Window
 from agent_memory.testing import FakeLLM
@@ -320,5 +321,5 @@ def test_a_lowered_capacity_holds_beside_a_summary(tmp_path: Any) -> None:
 @pytest.mark.parametrize("bad", [1, 0, -3, 2.5])
 def test_a_capacity_for_less_than_a_turn_is_refused(bad: float) -> None:
     """Wrong: a window that can hold no question with its answer is opened."""
-    with pytest.raises(ValidationError, match="max_messages"):
+    with pytest.raises(InvalidSetting, match="max_messages"):
         AgentMemoryConfig(max_messages=bad)

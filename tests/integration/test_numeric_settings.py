@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from agent_memory import (
@@ -69,7 +69,7 @@ def settings_of(model: type[BaseModel], name: str, value: Any) -> dict[str, Any]
     """The settings of a memory with one number in one field.
 
     Raises:
-        ValidationError, ConfigError: It is refused.
+        ConfigError: It is refused.
     """
     more: dict[type[BaseModel], dict[str, Any]] = {Price: {"input": 1}}
     made = model(**{**more.get(model, {}), name: value})
@@ -117,7 +117,7 @@ def test_a_number_is_refused_or_works(model: type[BaseModel], name: str) -> None
         for value in every_nth(NUMBERS, 3):
             try:
                 given = settings_of(model, name, value)
-            except (ValidationError, ConfigError):
+            except ConfigError:
                 continue
             assert value not in (inf, -inf)
             for mode in ("inline", "background") if model is AgentMemoryConfig else ("inline",):
@@ -135,8 +135,7 @@ def test_a_file_of_settings_is_told_the_range(tmp_path: Path, name: str, value: 
     file.write_text(f"{name} = {value}\n", "utf-8")
     done = CliRunner().invoke(app, ["config", "check", str(file)], env={"COLUMNS": "200"})
     assert done.exit_code == 2
-    assert f"error: {name}" in done.output
-    assert "Give a value above 0 and at most " in done.output
+    assert f"error: `{name}` of AgentMemory must be above 0 and at most " in done.output
 
 
 @pytest.mark.parametrize("rate", ["inf", "nan", "1e300", "-1"])

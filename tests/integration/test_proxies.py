@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from agent_memory import AgentMemory, FlushToLTM, Message, VectorIndex
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.errors import InvalidSetting
 from agent_memory.standalone.item_index import Item
 from agent_memory.stores import MemoryStore, open_store
 from agent_memory.stores.base import Store
@@ -50,10 +50,10 @@ def test_a_store_behind_a_proxy(address: str, tmp_path: Path) -> None:
 def test_what_is_no_store_is_refused() -> None:
     """Wrong: a store without a method is found out by the call that needs it, or is refused without
     a word of what it lacks."""
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(InvalidSetting) as caught:
         AgentMemoryConfig(store=proxied(MemoryStore(), "rewrite"))
     assert "it has no `rewrite`" in str(caught.value)
-    with pytest.raises(ValidationError, match="it has no `all_records`, `all_vectors`"):
+    with pytest.raises(InvalidSetting, match="it has no `all_records`, `all_vectors`"):
         AgentMemoryConfig(system_store=cast("Store", object()))
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from agent_memory import (
     AgentMemory,
@@ -21,6 +20,7 @@ from agent_memory import (
     VectorMemory,
 )
 from agent_memory.core.records import Entry, Scope
+from agent_memory.errors import InvalidSetting
 
 OLD = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -187,7 +187,7 @@ def test_records_outlive_the_messages(url: str) -> None:
 @pytest.mark.parametrize("bad", ["week", 0, -5, timedelta(0)])
 def test_bad_values_are_refused(bad: Any) -> None:
     """Wrong: a setting that means nothing is taken for one that does."""
-    with pytest.raises(ValidationError):
+    with pytest.raises(InvalidSetting):
         AgentMemoryConfig(retention=bad)
 
 

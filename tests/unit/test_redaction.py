@@ -9,10 +9,9 @@ import uuid
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from agent_memory.core.redaction import Redactor
-from agent_memory.errors import ConfigError, MissingExtra
+from agent_memory.errors import ConfigError, InvalidSetting, MissingExtra
 from agent_memory.testing.histories import texts
 
 A36, A48 = "a1B2c3D4e5F6" * 3, "a1B2c3D4e5F6" * 4
@@ -373,8 +372,8 @@ def test_an_unknown_region_is_refused(region: str) -> None:
 
 def test_settings_are_frozen_and_known() -> None:
     """Wrong: a misspelt setting is ignored, and addresses are kept."""
-    with pytest.raises(ValidationError):
-        Redactor.model_validate({"email": True})
-    with pytest.raises(ValidationError, match="frozen"):
+    with pytest.raises(InvalidSetting, match=r"`email`\. Did you mean `emails`"):
+        Redactor(**{"email": True})
+    with pytest.raises(InvalidSetting, match="cannot be changed"):
         Redactor().emails = False
     assert Redactor(region="DE") == Redactor.model_validate({"region": "DE"})

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from agent_memory.core.records import Recall
+from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks.extractive import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, rendered
 from agent_memory.ltm_blocks.extractive.recalling import Remembered, recalls
@@ -79,7 +79,7 @@ def test_each_factor_counts_for_more() -> None:
 )
 def test_weights_that_are_none(wrong: dict[str, object]) -> None:
     """Wrong: a misspelt or negative weight is taken, and ranks in silence."""
-    with pytest.raises(ValidationError):
+    with pytest.raises(InvalidSetting):
         ImportanceScorer(**wrong)
 
 

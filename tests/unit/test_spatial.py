@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from agent_memory import InvalidInput, SpatialMemory
+from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks.spatial import Observation
 from agent_memory.ltm_blocks.spatial.index import Fading, Moment, PlaceIndex
 from agent_memory.ltm_blocks.spatial.observation import (
@@ -126,7 +126,7 @@ def test_bad_radius_confidence_and_time_are_refused() -> None:
 )
 def test_settings_are_bounded(fields: dict[str, Any]) -> None:
     """Wrong: a half-life of nothing divides by zero, or a fourth dimension is promised."""
-    with pytest.raises(ValidationError):
+    with pytest.raises(InvalidSetting):
         SpatialMemory(**fields)
 
 

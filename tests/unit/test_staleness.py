@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
+from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks.extractive import StalenessDetector
 from agent_memory.ltm_blocks.extractive.history.claims import Claim
 from agent_memory.ltm_blocks.extractive.history.likeness import Stale, last_said
@@ -219,5 +219,5 @@ def test_nothing_is_stale_of_nothing() -> None:
 )
 def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
     """Wrong: a limit that hides all facts, or a misspelt one, is taken in silence."""
-    with pytest.raises(ValidationError):
+    with pytest.raises(InvalidSetting):
         StalenessDetector(**wrong)

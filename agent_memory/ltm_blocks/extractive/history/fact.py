@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from agent_memory.core.ranges import Range, Weight
 from agent_memory.core.records import Source
+from agent_memory.core.settings_model import SettingsModel
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Kind
 from agent_memory.ltm_blocks.extractive.history.periods import Period, written
 
@@ -158,7 +157,7 @@ def unmarked(text: str) -> str:
     return _REMARKS.sub("", text) or text
 
 
-class ImportanceScorer(BaseModel):
+class ImportanceScorer(SettingsModel):
     """The weighted mean of six factors between 0 and 1; a weight of 0 disables one.
 
     Based on the retrieval of Park et al., "Generative Agents", 2023 (relevance, recency,
@@ -175,8 +174,6 @@ class ImportanceScorer(BaseModel):
         distinct: Weight of the rarity of its words among the user's facts, at most 1.
         half_life_days: Half-life of recency, in days.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     relevance: Weight = 1.0
     recency: Weight = 0.1

@@ -12,9 +12,10 @@ from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_memory.core.ranges import Duration
+from agent_memory.core.settings_model import SettingsModel
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.retrieval.words import words
 
@@ -155,7 +156,7 @@ class Stale:
     of: Fact | None = None
 
 
-class StalenessDetector(BaseModel):
+class StalenessDetector(SettingsModel):
     """Finds near-duplicates and old facts. These are not recalled, but stay in the history.
 
     Near-duplicates have the same significant words, including names, numbers and negations. They
@@ -168,8 +169,6 @@ class StalenessDetector(BaseModel):
         max_age: How long a fact is recalled after it was last stated; None for always.
         report_only: Whether to recall stale facts anyway; `User.stale` still reports them.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     jaccard: float = Field(default=0.8, gt=0, le=1)
     cosine: float = Field(default=0.92, gt=0, le=1)

@@ -1,0 +1,142 @@
+"""The base of models with settings: a sentence for invalid values, not pydantic's error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from agent_memory.errors import InvalidSetting
+
+_WANTED = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "mapping_type": "a mapping",
+    "sequence_str": "a list",
+    "string_type": "text",
+}
+
+
+_BEGINNINGS = ("Input should be ", "Give a value ", "must be ")
+_HINTS = dict.fromkeys(("session_id", "user_id"), "Pass it to each call.")
+
+
+def as_base_init(init: Any) -> None:
+    """Hide an `__init__` from pydantic, so that errors of nested models begin at the outer one."""
+    init.__pydantic_base_init__ = True
+
+
+class SettingsModel(BaseModel):
+    """A frozen model with settings. Its errors are sentences without the values, which may be
+    secrets in the wrong place.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True
+    )
+
+    if not TYPE_CHECKING:  # type checkers read the fields
+
+        def __init__(self, /, **fields):
+            try:
+                super().__init__(**fields)
+                return
+            except ValidationError as error:
+                sentence = sentence_of(error, type(self), fields)
+            raise InvalidSetting(sentence)  # outside, so that no context holds the values
+
+        as_base_init(__init__)
+
+        def __setattr__(self, name, value):
+            if name in type(self).model_fields:
+                raise InvalidSetting(
+                    f"`{name}` of {_shown(type(self))} cannot be changed. Create another with it."
+                )
+            super().__setattr__(name, value)
+
+
+def sentence_of(error: ValidationError, model: type[BaseModel], fields: Mapping[str, Any]) -> str:
+    """Describe invalid fields of a model, without their values.
+
+    Args:
+        error: The error.
+        model: The model.
+        fields: The values that were validated; a path in them is shown without pydantic's own tags.
+    """
+    by_path: dict[str, list[ErrorDetails]] = {}
+    for one in error.errors(include_url=False):
+        by_path.setdefault(_path(one, fields), []).append(one)
+    return " ".join(
+        _unknown(path, model)
+        if errors[0]["type"] == "extra_forbidden"
+        else _invalid(path, errors, model)
+        for path, errors in by_path.items()
+        # of a union's members, the one that the value resembles knows more
+        if not any(other.startswith(f"{path}.") for other in by_path)
+    )
+
+
+def _unknown(path: str, model: type[BaseModel]) -> str:
+    above, _, name = path.rpartition(".")
+    owner = f"`{above}`" if above else _shown(model)
+    near = [] if above else get_close_matches(name, model.model_fields, n=1)
+    hint = f"Did you mean `{near[0]}`?" if near else _HINTS.get(name, "Remove it.")
+    return f"{owner} has no setting `{name}`. {hint}"
+
+
+def _invalid(path: str, errors: list[ErrorDetails], model: type[BaseModel]) -> str:
+    name = f"`{path}` of {_shown(model)}" if path else _shown(model)
+    return f"{name} {requirement(errors)}."
+
+
+def requirement(errors: list[ErrorDetails]) -> str:
+    """Describe what a value must be, by the errors of one field, without the value."""
+    wanted: list[str] = []
+    for one in errors:
+        kind, says = one["type"], one["msg"].removeprefix("Value error, ").rstrip(".")
+        begins = next((begin for begin in _BEGINNINGS if says.startswith(begin)), None)
+        if kind == "missing":
+            return "is missing. Set it"
+        if kind in _WANTED:
+            wanted.append(_WANTED[kind])
+        elif kind == "is_instance_of":
+            expected = one["ctx"]["class"]
+            wanted.append("a list" if expected == "Sequence" else f"a {expected}")
+        elif begins is not None:
+            wanted.append(says.removeprefix(begins))
+        else:  # a validator's own sentence
+            return f"is not valid: {says}"
+    return f"must be {' or '.join(dict.fromkeys(wanted))}"
+
+
+def _path(error: ErrorDetails, fields: Mapping[str, Any]) -> str:
+    return ".".join(_parts(error, fields))
+
+
+def _parts(error: ErrorDetails, fields: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys and indexes of a location, without pydantic's tags, such as of a union."""
+    value: Any = fields
+    for place, part in enumerate(error["loc"]):
+        last = place == len(error["loc"]) - 1
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(part, int) and isinstance(value, Sequence) and not isinstance(value, str):
+            value = value[part] if part < len(value) else None
+        elif not place or (last and error["type"] in ("missing", "extra_forbidden")):
+            value = None
+        else:
+            continue
+        yield str(part)
+
+
+def _shown(model: type[BaseModel]) -> str:
+    return model.__name__.removesuffix("Config")

@@ -1,0 +1,239 @@
+"""Typical mistakes answer with a sentence that says what to do, without pydantic's terms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    AgentMemoryConfig,
+    AsyncAgentMemory,
+    Chain,
+    Message,
+    Redactor,
+    Summarize,
+    Trim,
+    VectorMemory,
+)
+from agent_memory.errors import AgentMemoryError, ConfigError, InvalidSetting
+
+JARGON = re.compile(
+    r"Input should be|Extra inputs|value_error|validation error|errors\.pydantic\.dev|"
+    r"\[type=|Value error|function-|positional argument"
+)
+ID = UUID("12345678-1234-5678-1234-567812345678")
+Act = Callable[[AgentMemory], Any]
+
+
+def opened(**fields: Any) -> Act:
+    return lambda memory: AgentMemory(store="memory://", **fields)
+
+
+MISTAKES: dict[str, tuple[Act, str]] = {
+    "a wrong role": (
+        lambda memory: memory.update("s", {"role": "usr", "content": "Hi"}),
+        "Unknown role 'usr'. Use one of: system, developer, user, assistant, tool, function.",
+    ),
+    "no role": (
+        lambda memory: memory.update("s", {"content": "Hi"}),
+        'The message has no `role`. Pass text, a dict such as {"role": "user", "content": "Hello"}',
+    ),
+    "a number as a message": (
+        lambda memory: memory.update("s", 5),
+        "A message cannot be of type int. Pass text, a dict such as",
+    ),
+    "a number in a list of messages": (
+        lambda memory: memory.update("s", ["Hi", 5]),
+        "A message cannot be of type int. Pass text, a dict such as",
+    ),
+    "a number as content": (
+        lambda memory: memory.update("s", {"role": "user", "content": 5}),
+        "The message's `content` is of type int. Pass text, a list of content parts, or None.",
+    ),
+    "a wrong field of a message": (
+        lambda memory: Message(role="user", content="Hi", metadata=5),
+        "The message's `metadata` must be a mapping.",
+    ),
+    "a role and a text as a pair": (
+        lambda memory: memory.update("s", ("user", "Hi")),
+        'A pair of a role and a text is not a message. Pass {"role": "user", "content": ...}.',
+    ),
+    "no key": (
+        lambda memory: memory.completion("s", "Hi", model="openai/gpt-4o-mini"),
+        "Set OPENAI_API_KEY in the environment, or pass `api_key`.",
+    ),
+    "a model without its provider": (
+        lambda memory: memory.completion("s", "Hi", model="gpt-99"),
+        "The model 'gpt-99' names no provider that litellm knows. Name it as provider/model",
+    ),
+    "no model": (
+        lambda memory: memory.completion("s", "Hi"),
+        'Configure one, such as AgentMemory(model="openai/gpt-4o-mini")',
+    ),
+    "a negative budget": (opened(max_tokens=-5), "max_tokens is -5; a context needs at least 64"),
+    "a negative budget of a call": (
+        lambda memory: memory.get("s", "Hi", max_tokens=-5),
+        "max_tokens is -5. Give a number of tokens above 0.",
+    ),
+    "a word as a budget": (
+        opened(max_tokens="lots"),
+        "`max_tokens` of AgentMemory must be a whole number.",
+    ),
+    "a word as a budget of a call": (
+        lambda memory: memory.get("s", "Hi", max_tokens="lots"),  # type: ignore[arg-type]
+        "max_tokens is 'lots'. Give a number of tokens above 0.",
+    ),
+    "a misspelt setting": (
+        opened(max_token=8_000),
+        "AgentMemory has no setting `max_token`. Did you mean `max_tokens`?",
+    ),
+    "a misspelt argument": (
+        lambda memory: memory.get("s", "Hi", max_token=5),  # type: ignore[call-arg]
+        "get() has no argument `max_token`. Did you mean `max_tokens`?",
+    ),
+    "an argument of a handle": (
+        lambda memory: memory.session("s", "u").get("Hi", max_token=5),  # type: ignore[call-arg]
+        "get() has no argument `max_token`. Did you mean `max_tokens`?",
+    ),
+    "a user by another name": (
+        lambda memory: memory.update("s", "Hi", user="ana"),  # type: ignore[call-arg]
+        "update() has no argument `user`. Did you mean `user_id`?",
+    ),
+    "a user by position": (
+        lambda memory: memory.update("s", "Hi", "ana"),  # type: ignore[misc]
+        "update() takes `session_id` and `message` by position. Pass the rest by name, such as "
+        "user_id=...",
+    ),
+    "a user of a search by position": (
+        lambda memory: memory.search("Hi", "ana"),  # type: ignore[misc]
+        "search() takes `query` by position. Pass the rest by name, such as user_id=...",
+    ),
+    "a user in the settings": (
+        opened(user_id="ana"),
+        "AgentMemory has no setting `user_id`. Pass it to each call.",
+    ),
+    "no message": (
+        lambda memory: memory.update("s"),  # type: ignore[call-arg]
+        "update() needs `message`.",
+    ),
+    "a number as a session": (
+        lambda memory: memory.update(5, "Hi"),  # type: ignore[arg-type]
+        "session_id must be text, not int. Pass '5'.",
+    ),
+    "a UUID as a session": (
+        lambda memory: memory.session(ID),  # type: ignore[arg-type]
+        f"session_id must be text, not UUID. Pass '{ID}'.",
+    ),
+    "session and message the wrong way round": (
+        lambda memory: memory.update({"role": "user", "content": "Hi"}, "s"),  # type: ignore[arg-type]
+        "session_id must be text, not dict. Pass an id, such as 'monday' or str(uuid4()).",
+    ),
+    "a number as a user": (
+        lambda memory: memory.get("s", "Hi", user_id=5),  # type: ignore[arg-type]
+        "user_id must be text, not int. Pass '5'.",
+    ),
+    "an unknown block": (opened(blocks=["vectors"]), "Did you mean 'vector'?"),
+    "an unknown strategy": (opened(overflow="summarise"), "Did you mean 'summarize'?"),
+    "one block without a list": (
+        opened(blocks=VectorMemory()),
+        "`blocks` of AgentMemory must be a list.",
+    ),
+    "a block's class": (opened(blocks=[VectorMemory]), "VectorMemory is a class. Call it"),
+    "a strategy's class": (opened(overflow=Trim), "Trim is a class. Call it"),
+    "a strategy as a block": (
+        opened(blocks=[Trim()]),
+        "`blocks.0` of AgentMemory must be a Block.",
+    ),
+    "a misspelt setting of a block": (
+        lambda memory: VectorMemory(max_token=5),  # type: ignore[call-arg]
+        "VectorMemory has no setting `max_token`. Did you mean `max_tokens`?",
+    ),
+    "a wrong setting of a nested mapping": (
+        opened(redact={"email": True}),
+        "`redact` has no setting `email`. Remove it.",
+    ),
+    "no strategies in a chain": (
+        lambda memory: Chain([]),
+        "`members` of Chain",
+    ),
+    "a wrong setting of a redactor": (
+        lambda memory: Redactor(emails="perhaps"),  # type: ignore[arg-type]
+        "`emails` of Redactor must be true or false.",
+    ),
+    "an unknown mode": (
+        opened(overflow_mode="later"),
+        "`overflow_mode` of AgentMemory must be 'inline' or 'background'.",
+    ),
+    "a changed setting": (
+        lambda memory: setattr(memory.config, "max_tokens", 5),
+        "`max_tokens` of AgentMemory cannot be changed. Create another with it.",
+    ),
+    "a number as a store": (
+        lambda memory: AgentMemory(store=5),
+        "`store` of AgentMemory must be text or a Store",
+    ),
+}
+
+
+@pytest.mark.parametrize(("act", "sentence"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_answers_what_to_do(
+    act: Act, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with (
+        AgentMemory(store="memory://") as memory,
+        pytest.raises((AgentMemoryError, TypeError)) as caught,
+    ):
+        act(memory)
+
+    assert sentence in str(caught.value)
+    assert not JARGON.search(str(caught.value))
+
+
+async def told(memory: AsyncAgentMemory) -> str:
+    with pytest.raises(TypeError) as caught:
+        await memory.update("s", "Hi", "ana")  # type: ignore[call-arg]
+    await memory.close()
+    return str(caught.value)
+
+
+def test_a_mistake_in_async_code_answers_what_to_do() -> None:
+    import asyncio
+
+    assert "Pass the rest by name" in asyncio.run(told(AsyncAgentMemory(store="memory://")))
+
+
+def test_a_type_error_within_a_call_is_kept() -> None:
+    def broken(text: str) -> str:
+        raise TypeError("of the caller's function")
+
+    with (
+        AgentMemory(store="memory://", redact=broken) as memory,
+        pytest.raises(TypeError) as caught,
+    ):
+        memory.update("s", "Hi")
+
+    assert str(caught.value) == "of the caller's function"
+
+
+def test_an_invalid_setting_holds_no_value() -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        AgentMemoryConfig(max_tokens="sk-secret", models="sk-secret")  # type: ignore[call-arg, arg-type]
+
+    assert isinstance(caught.value, ConfigError)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_blocks_and_strategies_by_name() -> None:
+    with AgentMemory(
+        store="memory://", model="openai/gpt-4o-mini", blocks=["vector"], overflow="summarize"
+    ) as memory:
+        assert [type(block) for block in memory.config.blocks] == [VectorMemory]
+        assert isinstance(memory.config.strategy, Summarize)
