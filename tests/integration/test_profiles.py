@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM
 from agent_memory.cli.app import app
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.errors import ConfigError, ModelOutputInvalid
+from agent_memory.errors import ConfigError, InvalidSetting, ModelOutputInvalid
 from tests.integration.fact_model import Model, absorbed, at, remembering, said, texts
 
 
@@ -417,7 +417,7 @@ def test_a_file_names_the_profile(tmp_path: Path) -> None:
     assert told["redact"] == "html.escape"
     (again,) = AgentMemoryConfig(**{**json.loads(shown.stdout), "api_key": None}).blocks
     assert again.model_dump() == block.model_dump()
-    with pytest.raises(ValidationError, match="Nobody"):
+    with pytest.raises(InvalidSetting, match="Nobody"):
         ExtractiveMemory(profile=f"{__name__}.Nobody")
 
 
