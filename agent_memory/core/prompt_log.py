@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from html import unescape
+from operator import is_
 from typing import Any, TypeAlias
 
 from agent_memory.core.context import BlockInfo, MemoryContext
@@ -14,6 +15,7 @@ from agent_memory.core.formats.exact import as_json
 from agent_memory.core.messages import SYSTEM_ROLES, Message, compact_json
 from agent_memory.core.packing import Shown
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Summary, empty_head
+from agent_memory.core.render_cache import Recent
 from agent_memory.core.window import is_user
 from agent_memory.errors import InvalidMessage
 
@@ -23,10 +25,13 @@ Piece: TypeAlias = tuple[int, int]
 A context has one piece for each message. Pieces are therefore bare tuples.
 """
 
+_PIECES: Recent[tuple[Sequence[Entry], Sequence[Piece]]] = Recent(64)
+
 
 def pieces(
     leading: Sequence[tuple[Message, int]],
-    said: Sequence[Entry],
+    turns: Sequence[Entry],
+    current: Sequence[Entry],
     recalls: Sequence[Recall],
     recall_tokens: int,
     *,
@@ -36,7 +41,8 @@ def pieces(
 
     Args:
         leading: The messages before the turns, each with its tokens.
-        said: The turns, including the current one.
+        turns: The stored turns. Their pieces are computed once.
+        current: The current turn.
         recalls: The recalls, which stand before the newest message of the user.
         recall_tokens: Tokens of the recalls.
         leads: Whether recalls stand at the end of the first message instead.
@@ -45,19 +51,33 @@ def pieces(
         (hash((one.role, one.content if type(one.content) is str else None)), tokens)
         for one, tokens in leading
     ]
-    below: list[Piece] = [
-        (hash((one.seq, tokens := one.tokens, text if type(text) is str else None)), tokens)
-        for one in said
-        for text in (one.message.content,)
-    ]
+    below = [*_pieces_of_turns(turns), *map(_piece, current)]
     if recalls:
         memory = hash(tuple([(one.block, str(one)) for one in recalls])), recall_tokens
         if leads:
             key, tokens = above[0] if above else (0, 0)
             return [(hash((key, memory[0])), tokens + recall_tokens), *above[1:], *below]
-        places = [place for place, entry in enumerate(said) if is_user(entry)]
-        below.insert(places[-1] if places else 0, memory)
+        said = [*turns, *current]
+        newest = next((at for at in reversed(range(len(said))) if is_user(said[at])), 0)
+        below.insert(newest, memory)
     return [*above, *below]
+
+
+def _piece(entry: Entry) -> Piece:
+    text = entry.message.content
+    return hash((entry.seq, entry.tokens, text if type(text) is str else None)), entry.tokens
+
+
+def _pieces_of_turns(turns: Sequence[Entry]) -> Sequence[Piece]:
+    if not turns:
+        return []
+    key = (id(turns[0]),)
+    known, known_pieces = _PIECES.find(key) or ((), ())
+    if len(known) > len(turns) or not all(map(is_, known, turns)):
+        known, known_pieces = (), ()
+    if len(known) == len(turns):
+        return known_pieces
+    return _PIECES.put(key, (turns, [*known_pieces, *map(_piece, turns[len(known) :])]))[1]
 
 
 def same(before: Sequence[Piece], now: Sequence[Piece]) -> int:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from operator import is_
+from typing import Any, NamedTuple
 
 from agent_memory.core.formats.registry import Format
 from agent_memory.core.messages import STANDING, Message, compact_json
 from agent_memory.core.records import Entry, Head
 from agent_memory.core.render_cache import Recent
 from agent_memory.core.rendering import BEFORE
-from agent_memory.core.shapes import HIDDEN, Shape, role_of, shape_of
+from agent_memory.core.shapes import HIDDEN, role_of, shape_of, shapes_of
 from agent_memory.core.tokens.counter import TokenCounter
 
 _PRICED: Recent[int] = Recent(4_096)
@@ -35,6 +36,23 @@ class Native:
     compaction: int | None = None
 
 
+class _Settled(NamedTuple):
+    """The entries before the newest question, as they are shown.
+
+    Attributes:
+        entries: The entries.
+        shown: The shown entries from the newest compaction on.
+        compaction: Seq of that compaction.
+    """
+
+    entries: list[Entry]
+    shown: list[Entry]
+    compaction: int | None
+
+
+_SETTLED: Recent[_Settled] = Recent(64)
+
+
 def native(
     head: Head | None,
     entries: Sequence[Entry],
@@ -52,23 +70,68 @@ def native(
         counter: The configured token counter.
         cut: Whether a compaction may replace the entries before it.
     """
+    newest = next(
+        (at for at in reversed(range(len(entries))) if role_of(entries[at].message) == "user"), 0
+    )
+    settled = _settled(entries, newest, form, counter, cut)
+    shown, compaction, _ = _shown_entries(entries[len(settled.entries) :], form, counter, cut)
+    if compaction is None:
+        shown, compaction = settled.shown + shown, settled.compaction
+    if compaction is not None and head is not None:
+        # The whole rest is shown: neither a summary nor a user's message has to come first.
+        head = replace(head, start=0, summary=None)
+    return Native(head, shown, compaction)
+
+
+def _settled(
+    entries: Sequence[Entry], upto: int, form: Format, counter: TokenCounter, cut: bool
+) -> _Settled:
+    """Return at most the first `upto` entries, to which no later entry belongs, as cached."""
+    if not upto:
+        return _Settled([], [], None)
+    key = form.name, counter.encoding, cut, id(entries[0])
+    cached = _SETTLED.find(key)
+    if cached is None or len(cached.entries) > upto or not all(map(is_, cached.entries, entries)):
+        cached = _Settled([], [], None)
+    since = len(cached.entries)
+    if since < upto:
+        shown, compaction, is_closed = _shown_entries(entries[since:upto], form, counter, cut)
+        if not is_closed:
+            return cached
+        if compaction is None:
+            shown, compaction = cached.shown + shown, cached.compaction
+        cached = _SETTLED.put(key, _Settled([*entries[:upto]], shown, compaction))
+    return cached
+
+
+def _shown_entries(
+    entries: Sequence[Entry], form: Format, counter: TokenCounter, cut: bool
+) -> tuple[list[Entry], int | None, bool]:
+    """Return the shown entries from the newest compaction on, its seq, and whether no later entry
+    can belong to one of them.
+    """
     begin, compaction = 0, None
-    name = form.name
-    own = [entry for entry in entries if entry.message.format == name]
-    special = [entry for entry in own if _is_special(shape_of(entry.message))]
-    if not special:
-        return Native(head, [*entries])
-    pairs = _pairs(special, form)
-    seqs = {entry.seq for entry in special}
+    messages = [entry.message for entry in entries]
+    own = [place for place, message in enumerate(messages) if message.format == form.name]
+    shapes = shapes_of(messages) if own else []
+    special = [place for place in own if not shapes[place].views or shapes[place].compacts]
+    if not special:  # none lacks a chat form or replaces earlier messages
+        return [*entries], None, True
+    pairs, all_paired = _pairs([entries[place] for place in special], form)
     shown: list[Entry] = []
     pending: list[Entry] = []
-    for entry in entries:
-        if entry.seq not in seqs and not pending:  # the usual case
-            shown.append(entry)
+    upcoming = iter([*special, len(entries)])
+    at, following = 0, next(upcoming)
+    while at < len(entries):
+        if not pending and at < following:  # the entries between are shown as they are
+            shown += entries[at:following]
+            at = following
             continue
+        entry, shape = entries[at], shapes[at]
+        following = next(upcoming) if at == following else following
+        at += 1
         message = entry.message
         raw = message.raw or {}
-        shape = shape_of(message)
         is_own = message.raw is not None and message.format == form.name
         is_compaction = is_own and shape.compacts
         is_hidden = is_own and not shape.views and (cut or not is_compaction)
@@ -97,16 +160,9 @@ def native(
             entry = _standing(entry, counter, pairs.get(entry.seq), before, is_hidden=is_hidden)
             pending = [] if goes_with else pending
         shown.append(entry)
+    is_closed = all_paired and not pending
     shown += [_standing(item, counter) for item in pending[: _led(pending, form)]]
-    if compaction is None or head is None:
-        return Native(head, shown)
-    # The whole rest is shown: neither a summary nor a user's message has to come first.
-    return Native(replace(head, start=0, summary=None), shown[begin:], compaction)
-
-
-def _is_special(shape: Shape) -> bool:
-    """Return whether a provider's message has no chat form, or replaces earlier messages."""
-    return not shape.views or shape.compacts
+    return shown[begin:], compaction, is_closed
 
 
 def _led(pending: Sequence[Entry], form: Format) -> int:
@@ -117,9 +173,9 @@ def _led(pending: Sequence[Entry], form: Format) -> int:
     return upto
 
 
-def _pairs(special: Sequence[Entry], form: Format) -> dict[int, tuple[str, bool]]:
+def _pairs(special: Sequence[Entry], form: Format) -> tuple[dict[int, tuple[str, bool]], bool]:
     """Map the seqs of calls and outputs without a chat form to their key and whether it is the
-    output.
+    output. Also return whether all of them are paired.
     """
     seqs_by_pair: dict[str, list[int]] = {}
     for entry in special:
@@ -128,7 +184,8 @@ def _pairs(special: Sequence[Entry], form: Format) -> dict[int, tuple[str, bool]
             if pair is not None:
                 seqs_by_pair.setdefault(pair, []).append(entry.seq)
     complete = {pair: seqs for pair, seqs in seqs_by_pair.items() if len(seqs) == 2}
-    return {seq: (pair, seq == seqs[1]) for pair, seqs in complete.items() for seq in seqs}
+    pairs = {seq: (pair, seq == seqs[1]) for pair, seqs in complete.items() for seq in seqs}
+    return pairs, len(complete) == len(seqs_by_pair)
 
 
 def _priced(raw: Mapping[str, Any], counter: TokenCounter) -> int:

@@ -6,6 +6,7 @@ A provider's own items are sent unchanged. All other messages are converted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from operator import is_
 from pickle import dumps, loads
 from typing import Any, Literal, NamedTuple
@@ -17,7 +18,7 @@ from agent_memory.core.formats.registry import CHAT, Format, format_of
 from agent_memory.core.messages import SYSTEM_ROLES, Message, copied
 from agent_memory.core.order import Arranging, Shown
 from agent_memory.core.render_cache import Recent
-from agent_memory.core.shapes import Shape, View, shapes_of
+from agent_memory.core.shapes import Shape, View, are_known, shape_of, shapes_of
 
 MemoryRole = Literal["system", "user", "leading"]
 """The place of recalls and the summary.
@@ -79,7 +80,7 @@ def rendered(
     if len(settled.items) > 2:
         first, last = copied([settled.items[0], settled.items[-1]])
         begin, end = form.merged([*front, first]), form.merged([last, *newest])
-        items = [*begin, *loads(settled.packed), *end]
+        items = [*begin, *chain.from_iterable(map(loads, settled.packed)), *end]
     else:
         items = form.merged([*front, *copied(settled.items), *newest])
     if form.arguments.user_first and items and items[0].get("role") != "user":
@@ -99,37 +100,38 @@ class _Settled(NamedTuple):
     """The cached turns before the newest one, in a format.
 
     Attributes:
-        shapes: The messages.
+        messages: The messages.
+        shapes: Their shapes.
         items: The merged items of the messages. They are shared: do not change them.
         arranging: The state from which the next messages are arranged.
         is_counted: Whether `Format.limited` may have to change an item.
-        packed: The pickled items without the first and the last one, for copying.
+        packed: The pickled items without the first and the last one, in chunks, for copying.
+        packed_count: Count of the items up to the last pickled one.
     """
 
+    messages: Sequence[Message]
     shapes: list[Shape]
     items: list[Any]
     arranging: Arranging
     is_counted: bool = False
-    packed: bytes = b""
+    packed: tuple[bytes, ...] = ()
+    packed_count: int = 1
 
 
 _SETTLED: Recent[_Settled] = Recent(64)
+_MOST_CHUNKS = 32
 
 
 def _body(
     messages: Sequence[Message], form: Format, memory: str, memory_role: MemoryRole
 ) -> tuple[_Settled, list[Any]]:
     """Return the turns in a format: the cached turns before the newest one, and the newest one."""
-    shapes = shapes_of(messages)
-    newest = next(
-        (at for at in reversed(range(len(shapes))) if shapes[at].is_plain and _is_user(shapes[at])),
-        0,
-    )
-    settled = _settled(messages, shapes, newest, form) if newest else None
-    shown: list[Shown] | None = None
-    if settled is not None:
-        shown = settled.arranging.copy().shown(shapes[newest:], newest)
-    if settled is None or shown is None:
+    newest = next((at for at in reversed(range(len(messages))) if _asks(messages[at])), 0)
+    settled = _settled(messages, newest, form)
+    since = len(settled.messages)
+    shapes = settled.shapes + shapes_of(messages[since:])
+    shown = settled.arranging.copy().shown(shapes[since:], since)
+    if shown is None:
         settled = _nothing(form)
         shown = settled.arranging.shown(shapes) or []
     if memory:
@@ -138,30 +140,37 @@ def _body(
 
 
 def _nothing(form: Format) -> _Settled:
-    return _Settled([], [], Arranging(form.ids, in_runs=form.in_runs))
+    return _Settled([], [], [], Arranging(form.ids, in_runs=form.in_runs))
 
 
-def _settled(
-    messages: Sequence[Message], shapes: list[Shape], upto: int, form: Format
-) -> _Settled | None:
-    """Return the first `upto` messages as cached turns; None if later results answer their
-    calls."""
-    key = (form.name, id(shapes[0]))
+def _settled(messages: Sequence[Message], upto: int, form: Format) -> _Settled:
+    """Return at most the first `upto` messages as cached turns.
+
+    None are returned if later results answer their calls, or a format is not registered yet.
+    """
+    if not upto:
+        return _nothing(form)
+    key = (form.name, id(messages[0]))
     cached = _SETTLED.find(key)
-    since = len(cached.shapes) if cached is not None else 0
-    if cached is None or since > upto or not all(map(is_, cached.shapes, shapes)):
+    since = len(cached.messages) if cached is not None else 0
+    if cached is None or since > upto or not all(map(is_, cached.messages, messages)):
         cached, since = _nothing(form), 0
     if since < upto:
         arranging = cached.arranging.copy()
-        shown = arranging.shown(shapes[since:upto], since)
-        if shown is None:
-            return None
+        shapes = cached.shapes + shapes_of(messages[since:upto])
+        shown = arranging.shown(shapes[since:], since)
+        if shown is None or not are_known(messages[since:upto]):
+            return _nothing(form)
         new = _own(_items(shown, messages, shapes, form), form)
         is_counted = cached.is_counted or any(map(form.is_counted, new))
         run = _last_run(cached.items)
         items = [*cached.items[:run], *form.merged([*cached.items[run:], *new])]
-        packed = dumps(items[1:-1], protocol=5)
-        settled = _Settled(shapes[:upto], items, arranging, is_counted, packed)
+        packed, count = cached.packed, cached.packed_count
+        if len(packed) > _MOST_CHUNKS or count > max(run, 1):
+            packed, count = (), 1
+        if count < len(items) - 1:
+            packed, count = (*packed, dumps(items[count:-1], protocol=5)), len(items) - 1
+        settled = _Settled(messages[:upto], shapes, items, arranging, is_counted, packed, count)
         cached = _SETTLED.put(key, settled)
     return cached
 
@@ -241,8 +250,10 @@ def _placed(shown: list[Shown], memory: str, role: MemoryRole) -> list[Shown]:
     return [*shown[:newest], user_message, *shown[newest + 1 :]]
 
 
-def _is_user(shape: Shape) -> bool:
-    return shape.role == "user"
+def _asks(message: Message) -> bool:
+    """Return whether a message is a user's, without calls and results."""
+    shape = shape_of(message)
+    return shape.is_plain and shape.role == "user"
 
 
 def _items(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from agent_memory.core.formats.chat import says_something
@@ -71,6 +71,11 @@ def shape_of(message: Message) -> Shape:
 def shapes_of(messages: Sequence[Message]) -> list[Shape]:
     """Return the shapes of messages, most of which are cached."""
     return [message.__dict__.get(SHAPE) or shape_of(message) for message in messages]
+
+
+def are_known(messages: Iterable[Message]) -> bool:
+    """Return whether the shapes of messages are computed for good: all formats are registered."""
+    return all(SHAPE in message.__dict__ for message in messages)
 
 
 def role_of(message: Message) -> str | None:

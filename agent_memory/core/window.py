@@ -17,7 +17,7 @@ from agent_memory.core.messages import SYSTEM_ROLES
 from agent_memory.core.order import pairs
 from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.core.render_cache import Recent
-from agent_memory.core.shapes import Shape, shape_of, shapes_of
+from agent_memory.core.shapes import Shape, are_known, shape_of, shapes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ class _Known(NamedTuple):
     Attributes:
         entries: The entries.
         layout: Their layout.
-        settled: The shapes of the entries before the newest question.
+        settled: The entries before the newest question.
         before: The layout of these entries.
     """
 
     entries: Sequence[Entry]
     layout: _Layout
-    settled: list[Shape]
+    settled: Sequence[Entry]
     before: _Layout
 
 
@@ -322,23 +322,24 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
         and len(cached.layout.shown) == len(entries)
     ):
         return cached.layout  # it is used several times for one context
-    shapes = shapes_of([entry.message for entry in entries])
-    before, settled = _Layout([], [], None), list[Shape]()
-    is_longer = cached is not None and len(cached.settled) <= len(shapes)
-    if cached is not None and is_longer and all(map(is_, cached.settled, shapes)):
+    before: _Layout = _Layout([], [], None)
+    settled: Sequence[Entry] = []
+    is_longer = cached is not None and len(cached.settled) <= len(entries)
+    if cached is not None and is_longer and all(map(is_, cached.settled, entries)):
         before, settled = cached.before, cached.settled
-    newest = next((i for i in reversed(range(len(shapes))) if _is_users(shapes[i])), 0)
+    newest = next((i for i in reversed(range(len(entries))) if is_user(entries[i])), 0)
     if newest > len(settled):
-        layout = before.with_more(_laid_out(entries, shapes, len(settled), newest))
-        if not (layout.pending or layout.orphans):  # no later entry is paired with an earlier one
-            before, settled = layout, shapes[:newest]
-    layout = before.with_more(_laid_out(entries, shapes, len(settled), len(shapes)))
+        layout = before.with_more(_laid_out(entries[len(settled) : newest]))
+        is_closed = not (layout.pending or layout.orphans)  # none is paired with a later entry
+        if is_closed and are_known(entry.message for entry in entries[len(settled) : newest]):
+            before, settled = layout, entries[:newest]
+    layout = before.with_more(_laid_out(entries[len(settled) :]))
     return _LAYOUTS.put(key, _Known(entries, layout, settled, before)).layout
 
 
-def _laid_out(entries: Sequence[Entry], shapes: Sequence[Shape], begin: int, end: int) -> _Layout:
+def _laid_out(entries: Sequence[Entry]) -> _Layout:
     """Return the layout of a range of entries on their own."""
-    entries, shapes = entries[begin:end], shapes[begin:end]
+    shapes = shapes_of([entry.message for entry in entries])
     shown = [shape.speaks for shape in shapes]
     for place, shape in enumerate(shapes):
         if shape.role in SYSTEM_ROLES and entries[place].message.is_system:

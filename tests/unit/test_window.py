@@ -14,7 +14,7 @@ from agent_memory import AgentMemory
 from agent_memory.core import window
 from agent_memory.core.order import pairs
 from agent_memory.core.records import Entry
-from agent_memory.core.shapes import role_of, shape_of, shapes_of
+from agent_memory.core.shapes import role_of, shape_of
 from agent_memory.core.window import (
     Cut,
     apply,
@@ -408,5 +408,4 @@ def test_the_layout_of_a_longer_window_is_that_of_its_parts(seed: int) -> None:
     random.shuffle(other)
     for end in random.choices(range(len(entries) + 1), k=60):
         said = entries[:end] + random.choice(([], other[:2]))
-        shapes = shapes_of([one.message for one in said])
-        assert window._layout(said) == window._laid_out(said, shapes, 0, len(said))
+        assert window._layout(said) == window._laid_out(said)

@@ -44,6 +44,7 @@ _ITEMS = frozenset(
 _ENDS = ("_call", "_call_output", "_output")
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_CUSTOM = ("custom_tool_call", "custom_tool_call_output")
 
 
 def recognises(value: Mapping[str, Any]) -> bool:
@@ -137,9 +138,7 @@ def is_counted(item: Any) -> bool:
     It has an id, which must be unique, or it belongs to a custom tool. The output of a custom tool
     must have the kind of its call.
     """
-    return isinstance(item, Mapping) and (
-        "id" in item or str(item.get("type")).startswith("custom_tool_call")
-    )
+    return isinstance(item, Mapping) and ("id" in item or item.get("type") in _CUSTOM)
 
 
 def limited(context: list[Any]) -> list[Any]:
@@ -147,23 +146,39 @@ def limited(context: list[Any]) -> list[Any]:
 
     A repeated message or call loses its id. Any other repeated item is dropped.
     """
-    limited_items: list[Any] = []
-    ids: set[object] = set()
-    outputs: dict[object, str] = {}
+    ids = [item_id for item in context if (item_id := item.get("id")) is not None]
+    if len({*ids}) < len(ids):
+        context = _without_repeats(context)
+    is_custom = any(item.get("type") in _CUSTOM for item in context)
+    return _with_kinds(context) if is_custom else context
+
+
+def _without_repeats(context: list[Any]) -> list[Any]:
+    """Remove duplicate ids."""
+    items, ids = list[Any](), set[object]()
     for item in context:
-        kind, item_id = item.get("type"), item.get("id")
-        if item_id is not None:
-            if item_id in ids:
-                if kind not in ("message", *_CALLS):
-                    continue
-                item = {key: value for key, value in item.items() if key != "id"}
+        item_id = item.get("id")
+        if item_id in ids:
+            if item.get("type") not in ("message", *_CALLS):
+                continue
+            item = {key: value for key, value in item.items() if key != "id"}
+        elif item_id is not None:
             ids.add(item_id)
+        items.append(item)
+    return items
+
+
+def _with_kinds(context: list[Any]) -> list[Any]:
+    """Give results the kind of their calls."""
+    items, outputs = list[Any](), dict[object, str]()
+    for item in context:
+        kind = item.get("type")
         if kind in _CALLS:
             outputs[item.get("call_id")] = f"{kind}_output"
         elif kind in _OUTPUTS and kind != (own := outputs.get(item.get("call_id"), kind)):
             item = {**item, "type": own}
-        limited_items.append(item)
-    return limited_items
+        items.append(item)
+    return items
 
 
 def compacts(raw: Mapping[str, Any]) -> bool:

@@ -53,7 +53,8 @@ class Prompts:
         owner = scope.session_id, scope.user_id
         now = pieces(
             list(zip(shown.leading, shown.leading_tokens, strict=True)),
-            [*shown.turns, *shown.drafts],
+            shown.turns,
+            shown.drafts,
             context.recalls,
             context.tokens - shown.tokens,
             leads=context.memory_role == "leading",
