@@ -1,14 +1,25 @@
-"""Helpers that tests of several folders share: fixtures, messages, texts, the command line."""
+"""Helpers that tests of several folders share: messages, logs, waiting, the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import time
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
+import pytest
 from hypothesis import settings
+from typer.testing import CliRunner
+
+from agent_memory import AgentMemory
+from agent_memory.cli.app import app
 
 T = TypeVar("T")
+
+SECONDS = 60.0
+"""The longest wait for a condition that holds in moments on a quiet machine."""
 
 
 def in_core() -> bool:
@@ -24,3 +35,42 @@ def at_length(count: int) -> int:
 def every_nth(cases: Iterable[T], step: int) -> Iterable[T]:
     """Return all cases, or every `step`-th where only the core runs."""
     return islice(cases, 0, None, step if in_core() else 1)
+
+
+def user(text: Any, **fields: Any) -> dict[str, Any]:
+    """Return a message of the user's."""
+    return {"role": "user", "content": text, **fields}
+
+
+def assistant(text: Any, **fields: Any) -> dict[str, Any]:
+    """Return a message of the assistant's."""
+    return {"role": "assistant", "content": text, **fields}
+
+
+def texts(memory: AgentMemory, session: str = "s") -> list[str]:
+    """Return the texts of a session's log."""
+    return [entry.message.text() for entry in memory.history(session)]
+
+
+def until(true: Callable[[], object]) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    """Return the output of a command of ours, which must end with this code."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def clean_environment(monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str) -> None:
+    """Work in a folder, on a wide terminal, without settings of ours or these variables."""
+    for name in list(os.environ):
+        if name.startswith("AGENT_MEMORY_") or name in more:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.chdir(folder)

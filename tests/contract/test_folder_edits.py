@@ -22,7 +22,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.folder.files import Files
 from agent_memory.stores.folder.lines import file_name
 from agent_memory.testing.contract import draft
-from tests.kit import at_length
+from tests.kit import at_length, texts
 
 JSON_VALUES: list[Any] = [None, True, 5, -1, 1.5, 10**30, "text", "", [], [1], {}, {"a": 1}]
 
@@ -33,10 +33,6 @@ def opened(folder: Path, **settings: Any) -> AgentMemory:
 
 def say(memory: AgentMemory, session: str, text: str, user: str = "ana") -> None:
     memory.update(session, {"role": "user", "content": text}, user_id=user)
-
-
-def texts(memory: AgentMemory, session: str) -> list[str]:
-    return [entry.message.text() for entry in memory.history(session)]
 
 
 def file_of(folder: Path, session: str) -> Path:

@@ -74,7 +74,3 @@ def opened(*blocks: Block, store: Any = "memory://", **fields: Any) -> AgentMemo
 def composed(members: dict[str, AgentMemory | Block], **settings: Any) -> CompositeMemory:
     """A composite that waits for its members: on a busy machine the first call is slow."""
     return CompositeMemory(members, **{"timeout": SECONDS, **settings})
-
-
-def texts(memory: AgentMemory, session_id: str) -> list[str]:
-    return [entry.message.text() for entry in memory.history(session_id)]

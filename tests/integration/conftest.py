@@ -11,6 +11,7 @@ import pytest
 
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
+from agent_memory.testing import FakeLLM
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mongodb import MongoDBServer
 from tests.servers.postgres import PostgresServer
@@ -70,6 +71,31 @@ def mysql_url() -> Iterator[str]:
     """A server's."""
     pytest.importorskip("pymysql")
     yield from (one.url for one in serve(MariaDBServer, "AGENT_MEMORY_TEST_MYSQL"))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """The address of a new SQLite file."""
+    return f"sqlite:///{tmp_path}/m.db"
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    """A model's server, scripted by the test."""
+    with FakeLLM() as server:
+        yield server
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a call that waits for another's change look often."""
+    monkeypatch.setattr("agent_memory.engine.leases._MOST_PAUSE_SECONDS", 0.02)
+
+
+@pytest.fixture
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let leases end at once, so that others take over what was interrupted."""
+    monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.005)
 
 
 @pytest.fixture(params=KINDS)

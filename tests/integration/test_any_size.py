@@ -18,6 +18,7 @@ from agent_memory.ltm_blocks import Block
 from agent_memory.strategies import FlushToLTM, Strategy, Summarize, Trim
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.histories import call, result, unpaired
+from tests.kit import assistant, user
 
 COUNTER = TokenCounter()
 STRATEGIES: list[Strategy] = [Trim(), Trim(by="importance"), Summarize(), FlushToLTM()]
@@ -26,14 +27,6 @@ STRATEGIES: list[Strategy] = [Trim(), Trim(by="importance"), Summarize(), FlushT
 def opened(**fields: Any) -> AgentMemory:
     """A memory that recalls nothing: what is shown is the window's."""
     return AgentMemory(store="memory://", blocks=(), **fields)
-
-
-def user(text: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def assistant(text: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": text}
 
 
 def words(tokens: int, word: str = "word") -> str:
@@ -219,12 +212,6 @@ def test_a_window_whose_newest_turn_is_long_is_compacted_at_most_once(fake: Fake
             assert len(fake.requests) == asked
             tokens.append(memory.get("s").tokens)
         assert memory.get("s").to_messages()[-1]["content"].startswith("said")
-
-
-@pytest.fixture
-def fake() -> Any:
-    with FakeLLM() as server:
-        yield server
 
 
 def test_each_compaction_lowers_the_count(fake: FakeLLM) -> None:

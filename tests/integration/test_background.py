@@ -28,6 +28,7 @@ from agent_memory.stores import MemoryStore
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
+from tests.kit import until, user
 
 SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
@@ -77,20 +78,9 @@ class Gate:
             self.inside -= 1
 
 
-def user(text: str, **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text, **fields}
-
-
 def old(text: str) -> dict[str, Any]:
     """A message of yesterday: its session has been silent for long."""
     return user(text, created_at=datetime.now(UTC) - timedelta(days=1))
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def background(book: Block, absorb: Any = "every_update", **fields: Any) -> AgentMemory:

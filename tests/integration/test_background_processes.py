@@ -18,6 +18,7 @@ import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.testing import FakeLLM
+from tests.kit import until
 
 SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
@@ -133,13 +134,6 @@ def line(process: subprocess.Popen[str]) -> str:
 def ended(process: subprocess.Popen[str], say: str = "") -> tuple[int, str, str]:
     out, errors = process.communicate(say, timeout=SECONDS)
     return process.returncode, out, errors
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def absorbed(memory: AgentMemory) -> list[tuple[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,6 @@ from agent_memory.errors import (
     UnsupportedOperation,
 )
 from agent_memory.testing import FakeLLM
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeLLM]:
-    with FakeLLM() as fake:
-        yield fake
 
 
 def extracting(fake: FakeLLM) -> AgentMemory:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,12 +14,6 @@ from agent_memory.testing import FakeLLM
 
 FACTS = ["The office opens at eight.", "Parental leave lasts 16 weeks.", "Lunch is at noon."]
 BABY = "We are expecting a baby, what do I need to know?"
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeLLM]:
-    with FakeLLM() as fake:
-        yield fake
 
 
 def opened(fake: FakeLLM, *blocks: Any, **fields: Any) -> AgentMemory:

@@ -200,11 +200,7 @@ def test_demo_still_knows_her_after_the_overflow() -> None:
         assert re.search(rf"✓ +her {what}\? +recalled, vector #\d", flush)
         assert re.search(rf"\u2013 +her {what}\? +in the log only, #\d", trim)
     assert "HR-101" in flush.split("The window after")[1]
-
-
-def test_demo_says_what_waits_for_a_model() -> None:
-    """Silence would let a newcomer take a local extract for the summary."""
-    told = run("demo")
+    # what waits for a model: silence would let a newcomer take a local extract for the summary
     assert "a local extract stands in" in told
     assert "extractive: 0 records, 19 messages not absorbed yet" in told
     assert "it needs a language model" in told

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory
-from agent_memory.cli.app import app
 from agent_memory.testing import FakeLLM
+from tests.kit import run
 
 SAID = [
     ("2024-01-05T09:00Z", "I live in Paris.", {"text": "Lives in Paris.", "since": "2020"}),
@@ -39,13 +38,6 @@ def _known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 message = {"role": "user", "content": text, "created_at": at}
                 memory.update(f"s{number}", message, user_id="ana")
                 memory.flush()
-
-
-def run(*arguments: str, code: int = 0) -> str:
-    """What a command prints."""
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == code, result.output
-    return result.output
 
 
 def rows(told: str) -> list[list[str]]:

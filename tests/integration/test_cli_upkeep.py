@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, AgentMemoryConfig
-from agent_memory.cli.app import app
 from agent_memory.testing import FakeLLM
+from tests.kit import clean_environment, run, until
 
 SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
@@ -41,11 +38,7 @@ blocks = [{kind = "extractive"}]
 
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("AGENT_MEMORY_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.chdir(tmp_path)
+    clean_environment(monkeypatch, tmp_path)
     Path("m.toml").write_text(CONFIG, encoding="utf-8")
 
 
@@ -67,20 +60,6 @@ def command(*arguments: str) -> subprocess.Popen[str]:
         text=True,
         bufsize=1,
     )
-
-
-def run(*arguments: str, code: int = 0) -> str:
-    """What a command prints, run in this process; it must end with this code."""
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == code, result.output
-    return result.output
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def write(sessions: int = 1, messages: int = 2) -> None:

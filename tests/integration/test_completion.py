@@ -32,7 +32,6 @@ from tests.integration.turning import (
     FACT,
     WEATHER,
     add,
-    everywhere,
     fake,
     logged,
     memory,
@@ -55,7 +54,6 @@ COUNTER = TokenCounter()
 # --- one round ------------------------------------------------------------------------------------
 
 
-@everywhere
 def test_a_turn_is_one_call(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: the model is asked without what is remembered, or the turn is not stored."""
     fake.reply("Hello, Ada.")
@@ -138,7 +136,6 @@ def test_one_answer_may_be_asked_for(memory: AgentMemory) -> None:
 # --- tools ----------------------------------------------------------------------------------------
 
 
-@everywhere
 def test_tools_of_the_memory_are_run(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: what the model writes down is not kept, or kept for somebody else."""
     fake.call(("memory_write", {"text": "Ada drinks tea."}), content="Noted soon.")
@@ -324,7 +321,6 @@ FAILURES: dict[str, tuple[Callable[[FakeLLM], dict[str, Any]], type[BaseExceptio
 }  # fmt: skip
 
 
-@everywhere
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_turn_that_fails_leaves_no_trace(
@@ -374,7 +370,6 @@ def test_another_users_session_is_refused(memory: AgentMemory, fake: FakeLLM) ->
 # --- at the same time -----------------------------------------------------------------------------
 
 
-@everywhere
 def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: one waits for the other's model (both would wait for ever), or they are mixed."""
     together = threading.Barrier(4)
@@ -408,7 +403,6 @@ def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake:
     ]  # fmt: skip
 
 
-@everywhere
 def test_other_calls_go_on_while_a_model_thinks(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: an update, a get or a flush of the session waits for the model."""
 

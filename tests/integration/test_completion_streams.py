@@ -38,16 +38,10 @@ def fake() -> Iterator[FakeLLM]:
 
 
 @pytest.fixture
-def memory(request: pytest.FixtureRequest, fake: FakeLLM, tmp_path: Path) -> Iterator[AgentMemory]:
-    """Kept in memory; see `everywhere`."""
-    on_disk = getattr(request, "param", "memory") == "sqlite"
-    url = f"sqlite:///{tmp_path}/m.db" if on_disk else "memory://"
+def memory(fake: FakeLLM, url: str) -> Iterator[AgentMemory]:
     with remembering(fake, url) as memory:
         memory.update("s", {"role": "user", "content": FACT}, user_id="ada")
         yield memory
-
-
-everywhere = pytest.mark.parametrize("memory", ["memory", "sqlite"], indirect=True)
 
 
 def two_rounds(memory: AgentMemory, fake: FakeLLM) -> CompletionStream:
@@ -78,7 +72,6 @@ def test_usage_comes_to_who_asks_for_it(memory: AgentMemory, fake: FakeLLM, aske
     assert memory.stats().usage.completion_tokens > 0
 
 
-@everywhere
 def test_a_stream_is_stored_at_its_end(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: the turn is stored before the last chunk was read, or after `StopIteration`."""
     stream = two_rounds(memory, fake)
@@ -219,7 +212,6 @@ def interrupt(stream: CompletionStream) -> None:
     raise KeyboardInterrupt
 
 
-@everywhere
 @pytest.mark.parametrize("way", [close, leave, fail, interrupt])
 def test_a_consumer_that_stops_at_any_chunk_leaves_no_trace(
     memory: AgentMemory, fake: FakeLLM, way: Callable[[CompletionStream], None]
@@ -340,7 +332,6 @@ def reading(stream: CompletionStream, until: int) -> tuple[threading.Thread, lis
     return thread, chunks
 
 
-@everywhere
 @pytest.mark.parametrize("events", [3, FINISHED, EVENTS - 1])
 def test_closing_does_not_wait_for_the_model(
     memory: AgentMemory, fake: FakeLLM, events: int

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from agent_memory import AgentMemory
 from agent_memory.errors import InvalidMessage, ToolRefused
 from agent_memory.testing import FakeLLM
-from tests.integration.turning import WEATHER, add, everywhere, fake, logged, memory, results
+from tests.integration.turning import WEATHER, add, fake, logged, memory, results
 
 __all__ = ["fake", "memory"]
 
@@ -187,7 +187,6 @@ def test_calls_of_the_callers_tools_are_handed_back(memory: AgentMemory, fake: F
     ]  # fmt: skip
 
 
-@everywhere
 @pytest.mark.parametrize("dumped", [False, True])
 def test_rounds_before_a_call_that_is_handed_back_are_kept(
     memory: AgentMemory, fake: FakeLLM, dumped: bool

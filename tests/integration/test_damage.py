@@ -17,17 +17,14 @@ from agent_memory.cli.app import app
 from agent_memory.engine.edit.repair import LOST
 from agent_memory.errors import Damaged, SessionOfAnotherUser, StoreError
 from agent_memory.testing import FakeLLM
+from tests.kit import clean_environment
 
 _SESSIONS = 5
 
 
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("AGENT_MEMORY_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.chdir(tmp_path)
+    clean_environment(monkeypatch, tmp_path)
 
 
 @pytest.fixture
@@ -252,11 +249,11 @@ def test_doctor_names_what_is_damaged(memory: AgentMemory) -> None:
         assert name in told
 
 
-def test_doctor_asks_sqlite(memory: AgentMemory) -> None:
-    """Wrong: a file with 8 KB of noise in the middle is told to be sound."""
-    for n in range(40):
-        memory.update("long", {"role": "user", "content": f"{n} " + "words and words " * 100})
-    memory.close()
+def test_doctor_finds_noise_in_a_sqlite_file() -> None:
+    """The noise is 8 KB in the middle of the file."""
+    with AgentMemory("sqlite:///m.db", blocks=[]) as memory:
+        for n in range(40):
+            memory.update("long", {"role": "user", "content": f"{n} " + "words and words " * 100})
     with closing(sqlite3.connect("m.db")) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with Path("m.db").open("r+b") as file:

@@ -31,6 +31,7 @@ from agent_memory.models.embedders.onnx import FastEmbedEmbedder
 from agent_memory.models.embedders.remote import LiteLLMEmbedder
 from agent_memory.models.llm import Charges, Ledger
 from agent_memory.testing import FakeLLM
+from tests.kit import user
 
 KEY = "sk-test-canary"
 
@@ -72,10 +73,6 @@ def note_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waits: list[float] = []
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waits.append))
     return waits
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, package: str) -> None:

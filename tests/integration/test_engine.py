@@ -17,11 +17,7 @@ from agent_memory import (
     VectorMemory,
 )
 from agent_memory.errors import MemoryClosed, SessionOfAnotherUser
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/memory.db"
+from tests.kit import assistant, user
 
 
 @pytest.fixture
@@ -35,14 +31,6 @@ def memory(url: str) -> Iterator[AgentMemory]:
         ),
     ) as memory:
         yield memory
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
-
-
-def assistant(text: str) -> dict[str, str]:
-    return {"role": "assistant", "content": text}
 
 
 def talk(memory: AgentMemory, session: str, turns: int, owner: str | None = None) -> None:

@@ -10,6 +10,7 @@ import pytest
 from agent_memory import AgentMemory, Chain, ClearTools, Summarize, Trim
 from agent_memory.core.explanation import Explanation
 from agent_memory.errors import InvalidInput
+from tests.kit import user
 
 LISBON = "I moved to Lisbon last spring, for the light."
 
@@ -18,10 +19,6 @@ LISBON = "I moved to Lisbon last spring, for the light."
 def memory() -> Iterator[AgentMemory]:
     with AgentMemory(store="memory://", recall_timeout=30) as memory:
         yield memory
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def reasons(explained: Explanation) -> str:

@@ -298,12 +298,6 @@ def talk(fake: FakeLLM, **how: Any) -> Talk:
     return Talk(memory, model)
 
 
-@pytest.fixture
-def fake() -> Iterator[FakeLLM]:
-    with FakeLLM() as fake:
-        yield fake
-
-
 EACH = [pytest.param(one, id=f"{one.kind}-{n}") for n, one in enumerate(ATTEMPTS)]
 OWN = {fact for fact, _ in TOLD.values()}
 

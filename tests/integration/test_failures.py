@@ -15,6 +15,7 @@ from agent_memory import AgentMemory, Block, FlushToLTM, Strategy, Trim
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.strategies import Cut, Window
+from tests.kit import user
 
 
 class Ledger(Block):
@@ -39,10 +40,6 @@ class Ledger(Block):
     def delete(self, scope: Scope) -> None:
         for key in [k for k in self.taken if k[0] == scope.session_id and k[1] > scope.after]:
             del self.taken[key]
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 @pytest.fixture

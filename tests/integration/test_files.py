@@ -195,8 +195,7 @@ def test_a_rename_that_stops_half_way(stop: int, when: str) -> None:
         assert files.paths() == [f"/memories/new/{number}" for number in range(4)]
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_edits_at_the_same_time(kind: str, tmp_path: Path) -> None:
+def test_edits_at_the_same_time(tmp_path: Path) -> None:
     """Wrong: of lines that two memories insert into one file at the same time one is lost; or two
     create one file, or the last free place is taken twice."""
 
@@ -204,10 +203,7 @@ def test_edits_at_the_same_time(kind: str, tmp_path: Path) -> None:
         if step == "after records":
             time.sleep(0.001)  # others come between what is read and what is written, if they can
 
-    shared = MemoryStore()
-    stores = [
-        shared if kind == "memory" else SQLStore(f"sqlite:///{tmp_path}/a.db") for _ in range(2)
-    ]
+    stores = [SQLStore(f"sqlite:///{tmp_path}/a.db") for _ in range(2)]
     one, other = (
         AgentMemory(store=watched(store, linger), blocks=[FileMemory(max_files=4)])
         for store in stores

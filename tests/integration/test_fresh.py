@@ -15,24 +15,16 @@ from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.operations import import_session
 from agent_memory.testing import FakeLLM
+from tests.kit import user
 
 SAID = "I am allergic to peanuts, badly."
 ASKED = "Am I allergic to peanuts?"
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'm.db'}"
-
-
-@pytest.fixture
 def memory(url: str) -> Iterator[AgentMemory]:
     with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as memory:
         yield memory
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def texts(recalls: Sequence[Recall]) -> list[str]:
@@ -270,7 +262,7 @@ def test_a_context_says_what_waits_for_a_block(url: str) -> None:
         assert memory.get("c", ASKED, user_id="v").warnings == []
 
 
-@pytest.mark.parametrize("mode", ["inline", "background"])
+@pytest.mark.parametrize("mode", ["inline", pytest.param("background", marks=pytest.mark.long)])
 def test_where_much_waits_updates_work_it_off(url: str, mode: Any) -> None:
     """Wrong: what nobody absorbs grows, and each question takes longer than the one before it; or
     of ten thousand messages the one that is asked for is not found."""

@@ -11,16 +11,9 @@ from agent_memory import AgentMemory, AsyncAgentMemory, NullMemory, Summarize, V
 from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.errors import InvalidInput
 from agent_memory.testing import FakeLLM
+from tests.kit import assistant, user
 
 Json = dict[str, Any]
-
-
-def user(text: str) -> Json:
-    return {"role": "user", "content": text}
-
-
-def assistant(text: str) -> Json:
-    return {"role": "assistant", "content": text}
 
 
 GIVEN: list[Json] = [

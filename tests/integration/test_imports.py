@@ -22,6 +22,7 @@ from tests.integration.import_samples import (
     write_lines,
     write_table,
 )
+from tests.kit import texts
 
 
 @pytest.fixture
@@ -29,11 +30,6 @@ def memory() -> Iterator[AgentMemory]:
     """A memory that holds nothing, and shows what was said alone."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         yield memory
-
-
-def texts(memory: AgentMemory, session_id: str) -> list[str]:
-    """What a session's log says."""
-    return [entry.message.text() for entry in memory.history(session_id)]
 
 
 def ids(memory: AgentMemory) -> list[str]:

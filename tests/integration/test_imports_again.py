@@ -16,6 +16,7 @@ from agent_memory.cli.app import app
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.importing import Imported, import_chats
 from tests.integration.import_samples import gpt, gpt_chat, write_json, write_lines
+from tests.kit import texts
 
 LATER = (datetime.now(UTC) + timedelta(days=1)).timestamp()
 BLOCKS: list[Any] = [NoteMemory(), VectorMemory()]
@@ -25,10 +26,6 @@ BLOCKS: list[Any] = [NoteMemory(), VectorMemory()]
 def memory() -> Iterator[AgentMemory]:
     with AgentMemory(store="memory://", blocks=BLOCKS) as memory:
         yield memory
-
-
-def texts(memory: AgentMemory, session_id: str) -> list[str]:
-    return [entry.message.text() for entry in memory.history(session_id)]
 
 
 def ids(memory: AgentMemory) -> list[str]:

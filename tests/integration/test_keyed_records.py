@@ -21,6 +21,8 @@ from agent_memory.stores.base import Store
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
 
+pytestmark = pytest.mark.usefixtures("impatient")
+
 ADA, BEN = Scope("ada", "s-ada"), Scope("ben", "s-ben")
 SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
@@ -56,12 +58,6 @@ def memory(store: Store) -> Iterator[AgentMemory]:
 @pytest.fixture
 def block(memory: AgentMemory) -> Keeper:
     return keeper(memory)
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for another's change looks often."""
-    monkeypatch.setattr("agent_memory.engine.leases._MOST_PAUSE_SECONDS", 0.02)
 
 
 def texts(keyed: KeyedRecords) -> list[str]:

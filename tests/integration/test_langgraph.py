@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -14,11 +13,6 @@ from langgraph.types import Command, interrupt
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.langgraph import AgentMemorySaver, AgentMemoryStore
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/m.db"
 
 
 @pytest.fixture

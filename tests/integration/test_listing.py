@@ -11,6 +11,7 @@ import pytest
 
 from agent_memory import AgentMemory, Entry, VectorMemory
 from agent_memory.errors import InvalidInput, SessionOfAnotherUser
+from tests.kit import texts
 
 BEGUN = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -75,10 +76,6 @@ def test_a_session_tells_when_it_was_spoken_in_and_what_it_is_called(memory: Age
     memory.delete("s")
     memory.update("s", said("anew"), user_id="ana")
     assert session.head().metadata == {}  # type: ignore[union-attr]
-
-
-def texts(memory: AgentMemory, session: str = "s") -> list[str]:
-    return [entry.message.text() for entry in memory.history(session)]
 
 
 def test_a_log_is_edited_in_one_step(memory: AgentMemory) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -30,12 +29,6 @@ class Fact(BaseModel):
 
     name: str
     age: int
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeLLM]:
-    with FakeLLM() as server:
-        yield server
 
 
 def open_llm(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from base64 import b64encode
 from contextlib import closing
 from itertools import pairwise
@@ -10,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, VectorMemory, operations
-from agent_memory.cli.app import app
 from agent_memory.engine import leases
 from agent_memory.engine.transfer.migration import migrate as migrating
 from agent_memory.stores import open_store
@@ -21,27 +18,17 @@ from agent_memory.stores.base import Store
 from agent_memory.testing import watched
 from agent_memory.testing.contract import draft
 from tests.integration.migrating import everything, fill_plainly
+from tests.kit import clean_environment, run
 
 FROM, TO = "sqlite:///from.db", "sqlite:///to.db"
 
 
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("AGENT_MEMORY_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.chdir(tmp_path)
+    clean_environment(monkeypatch, tmp_path)
     monkeypatch.setattr(leases, "LEASE_SECONDS", 0.02)
     with closing(open_store(FROM)) as store:
         fill_plainly(store, 3)
-
-
-def run(*arguments: str, code: int = 0) -> str:
-    """What a command prints; it must end with this code."""
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == code, result.output
-    return result.output
 
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, url: str = TO, *options: str) -> str:

@@ -20,9 +20,9 @@ from agent_memory.models.embedders.cache import CachedEmbedder
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
-from tests.integration.keeping import SECONDS, impatient, opened, url
+from tests.integration.keeping import SECONDS, opened
 
-__all__ = ["impatient", "url"]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 @pytest.fixture

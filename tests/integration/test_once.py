@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,23 +21,11 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.errors import Conflict, InvalidInput, SessionOfAnotherUser
 from agent_memory.stores import MemoryStore
-
-
-def user(text: str, **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text, **fields}
-
-
-def assistant(text: str, **fields: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": text, **fields}
+from tests.kit import assistant, user
 
 
 def texts(entries: list[Entry]) -> list[str]:
     return [entry.message.text() for entry in entries]
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'memory.db'}"
 
 
 def opened(url: str, **fields: Any) -> AgentMemory:

@@ -12,6 +12,7 @@ from agent_memory.core.formats.registry import RESPONSES, Format, register
 from agent_memory.core.rendering import OPENING
 from agent_memory.errors import InvalidInput
 from agent_memory.standalone.null import NullMemory
+from tests.kit import user
 
 ITEMS: list[dict[str, Any]] = [
     {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
@@ -41,10 +42,6 @@ def test_a_response_of_the_responses_api_is_stored_by_its_items() -> None:
 
 def raw(item: dict[str, Any], format: str = RESPONSES) -> dict[str, Any]:
     return {"raw": item, "format": format}
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
 
 
 SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAB" * 40}

@@ -24,6 +24,7 @@ from agent_memory.stores.qdrant.connection import Connection
 from agent_memory.stores.qdrant.names import embedding
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
+from tests.kit import until, user
 from tests.servers.qdrant import Request, StandIn
 
 OLD, NEW, OTHER = "openai/old", "openai/new", "openai/other"
@@ -91,10 +92,6 @@ class Rig:
 def rig(fake: FakeLLM) -> Iterator[Rig]:
     with StandIn() as server:
         yield Rig(server, fake)
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def talk(rig: Rig, sessions: int = 3) -> list[str]:
@@ -312,13 +309,6 @@ def test_who_looked_before_and_writes_after(rig: Rig) -> None:
     assert steps == [None, None, None]
     assert "user: said at the wrong moment" in rig.held()["new"]
     assert list(rig.held()) == ["new"]
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_an_outage_of_the_embedder_swaps_nothing(

@@ -28,6 +28,7 @@ from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.features import everything, ranked
 from agent_memory.testing.watching import watched
+from tests.kit import until, user
 
 SECONDS = 60.0
 
@@ -72,15 +73,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.02)
 
 
-@pytest.fixture
-def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.005)
-
-
-def user(text: str, **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text, **fields}
-
-
 def yesterday() -> datetime:
     return datetime.now(UTC) - timedelta(days=1)
 
@@ -94,13 +86,6 @@ def config(store: Store | str, *blocks: Block, **fields: Any) -> AgentMemoryConf
 def noted(store: Store, block: str = "notes") -> list[str]:
     """What was noted of Ada, sorted."""
     return sorted(fact.text for fact in store.records(block, "user:ada"))
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 class Cut(Exception):

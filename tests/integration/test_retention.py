@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,11 +51,6 @@ def turn(number: int, **fields: Any) -> dict[str, Any]:
 def filled(memory: AgentMemory, count: int = 40, **fields: Any) -> None:
     for number in range(1, count + 1):
         memory.update("s", turn(number, **fields), user_id="u")
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'memory.db'}"
 
 
 def test_forever_is_the_default(url: str) -> None:

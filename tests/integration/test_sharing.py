@@ -35,10 +35,7 @@ from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.keeping import opened
-
-
-def user(text: str, **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text, **fields}
+from tests.kit import user
 
 
 def texts(messages: Any) -> list[str]:

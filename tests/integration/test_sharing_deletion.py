@@ -26,6 +26,7 @@ from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.keeping import opened
+from tests.kit import user
 
 PLACES = ("_grants", "_authors", "_notes", "_failed", "kept", "vector")
 
@@ -58,10 +59,6 @@ class Kept(Block):
         self.resources.store.delete_records(
             self.name, **where, after=scope.after, lease=scope.lease
         )
-
-
-def user(text: Any, **fields: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text, **fields}
 
 
 def said(share: Share, session_id: str) -> list[str]:
@@ -484,12 +481,6 @@ def cut_at(step: int) -> Callable[[str], None]:
             raise Cut(name)
 
     return watch
-
-
-@pytest.fixture
-def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is cut short holds on to its leases for a moment only."""
-    monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.005)
 
 
 def again(memory: AgentMemory, delete: Callable[[AgentMemory], None]) -> None:

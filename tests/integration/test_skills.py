@@ -25,6 +25,8 @@ from agent_memory.ltm_blocks.skills import Skill, Skills
 from agent_memory.models.embedders.cache import CachedEmbedder
 from agent_memory.testing.contract import together
 
+pytestmark = pytest.mark.usefixtures("impatient")
+
 DEPLOY = Skill(
     "deploy",
     "Roll a release of the web service out to production. Use when someone asks to ship.",
@@ -56,12 +58,6 @@ def memory(tmp_path: Path, folder: Path) -> Iterator[AgentMemory]:
     url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, blocks=[SkillMemory(folder=folder)]) as memory:
         yield memory
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for another's change looks often."""
-    monkeypatch.setattr("agent_memory.engine.leases._MOST_PAUSE_SECONDS", 0.02)
 
 
 def names(skills: Skills) -> list[str]:

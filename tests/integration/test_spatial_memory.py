@@ -40,6 +40,8 @@ from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
 
+pytestmark = pytest.mark.usefixtures("impatient")
+
 MARCH = datetime(2026, 3, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 HERE = (0.0, 0.0)
@@ -56,12 +58,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def memory(store: Store) -> Iterator[AgentMemory]:
     with AgentMemory(store=store, blocks=[SpatialMemory()]) as memory:
         yield memory
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for another's change looks often."""
-    monkeypatch.setattr("agent_memory.engine.leases._MOST_PAUSE_SECONDS", 0.02)
 
 
 def texts(places: SpatialHandle) -> list[str]:

@@ -23,12 +23,6 @@ from agent_memory.strategies import Cut, Window
 from agent_memory.testing import FakeLLM
 
 
-@pytest.fixture
-def fake() -> Iterator[FakeLLM]:
-    with FakeLLM() as fake:
-        yield fake
-
-
 def opened(fake: FakeLLM, **fields: object) -> AgentMemory:
     return AgentMemory(
         store="memory://",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from pydantic import SecretStr
 
@@ -13,12 +11,6 @@ from agent_memory.core.user_words import HEADING, split
 from agent_memory.testing import FakeLLM
 
 GOOD = "Open:\n- Sarah pays order QX-0 on 6 May.\nPeople:\n- Sarah lives in Boston."
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeLLM]:
-    with FakeLLM() as fake:
-        yield fake
 
 
 def opened(fake: FakeLLM, **fields: object) -> AgentMemory:

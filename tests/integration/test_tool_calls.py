@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -49,11 +48,6 @@ DOWN = "The memory cannot be reached right now. Go on without it, and try again 
 def opened(store: Any, *blocks: Block, **fields: Any) -> AgentMemory:
     """A memory that waits for its blocks: on a busy machine the first one is slow."""
     return AgentMemory(store=store, blocks=blocks, recall_timeout=SECONDS, **fields)
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/m.db"
 
 
 @pytest.fixture(params=["no block", "notes", "vector", "vector and notes"])

@@ -7,7 +7,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,6 @@ QUESTION = "Where does the canary live?"
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
     return traced(monkeypatch)
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeLLM]:
-    with FakeLLM() as server:
-        yield server
 
 
 def memory_of(fake: FakeLLM, **fields: Any) -> AgentMemory:

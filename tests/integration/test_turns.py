@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,11 +25,6 @@ from agent_memory.testing.histories import call, result, unpaired
 Q = {"role": "user", "content": "What is the weather in Oslo?"}
 A = {"role": "assistant", "content": "It rains."}
 HOLD = "Nobody may leave the camp after dark."
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/m.db"
 
 
 @pytest.fixture

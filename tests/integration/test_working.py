@@ -31,9 +31,9 @@ from agent_memory.errors import (
 )
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
-from tests.integration.keeping import SECONDS, impatient, opened, url
+from tests.integration.keeping import SECONDS, opened
 
-__all__ = ["impatient", "url"]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 @pytest.fixture

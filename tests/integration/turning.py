@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,13 +67,6 @@ def fake() -> Iterator[FakeLLM]:
 
 
 @pytest.fixture
-def memory(request: pytest.FixtureRequest, fake: FakeLLM, tmp_path: Path) -> Iterator[AgentMemory]:
-    """Kept in memory; see `everywhere`."""
-    on_disk = getattr(request, "param", "memory") == "sqlite"
-    url = f"sqlite:///{tmp_path}/m.db" if on_disk else "memory://"
+def memory(fake: FakeLLM, url: str) -> Iterator[AgentMemory]:
     with remembering(fake, url, blocks=[StaticMemory(facts=[FACT])]) as memory:
         yield memory
-
-
-everywhere = pytest.mark.parametrize("memory", ["memory", "sqlite"], indirect=True)
-"""Runs a test with both kinds of `memory`."""

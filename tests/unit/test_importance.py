@@ -11,10 +11,7 @@ from agent_memory.core.shapes import role_of
 from agent_memory.core.summaries import importance, most_important
 from agent_memory.core.window import turns, visible
 from agent_memory.testing.histories import call, histories, log_of, result
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
+from tests.kit import user
 
 
 @given(histories(), st.integers(0, 200), st.none() | st.integers(0, 6))
