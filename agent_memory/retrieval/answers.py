@@ -140,12 +140,7 @@ def answers(
     newest = sorted(unique.values(), key=lambda one: _place(one[0].record))[-_CORRECTIONS:]
     before = stated
     for hit, first in newest:
-        # several statements of the same form are not corrections of another statement
-        alone = not any(
-            _replaces(one, hit, question) or _replaces(hit, one, question) for one, _ in newest
-        )
-        likely = _changes(hit) or (alone and hit.relevance >= _SURE)
-        if first or (in_context and likely):
+        if first or in_context:
             told = _beside(told, before, hit, True)
             before = hit
         else:
