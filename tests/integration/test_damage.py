@@ -249,7 +249,7 @@ def test_doctor_names_what_is_damaged(memory: AgentMemory) -> None:
         assert name in told
 
 
-def test_doctor_finds_noise_in_a_sqlite_file() -> None:
+def test_doctor_asks_sqlite() -> None:
     """The noise is 8 KB in the middle of the file."""
     with AgentMemory("sqlite:///m.db", blocks=[]) as memory:
         for n in range(40):
