@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.files.block import Files
     from agent_memory.ltm_blocks.notes import Notes
     from agent_memory.ltm_blocks.skills.block import Skills
-    from agent_memory.ltm_blocks.spatial.block import SpatialHandle
+    from agent_memory.ltm_blocks.spatial.handle import SpatialHandle
 
 
 @with_call_errors

@@ -1,23 +1,29 @@
-"""Keyed records: data that is written to a block directly, by key, in the fact store."""
+"""Collections: items that are written to a block directly, each in a record of the fact store."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from typing import Any, Literal
+from hashlib import sha256
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+from uuid import uuid4
 
+from agent_memory.core.forms import Form
+from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Record, Scope
-from agent_memory.errors import InvalidInput, SessionDeleting
-from agent_memory.ltm_blocks.base import Resources, record_id
+from agent_memory.errors import Conflict, InvalidInput, SessionDeleting
+from agent_memory.ltm_blocks.base import Block, ManualBlock, Resources, record_id
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.stores.base import Store
 from agent_memory.stores.log import check_owner
 
 Whose = Literal["session", "user"]
+B = TypeVar("B", bound=Block)
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_DEPTH = 100  # JSON readers and writers fail a little above twice that
@@ -40,9 +46,9 @@ class KeyedRecords:
 
     def __init__(self, resources: Resources, block: str, scope: Scope, whose: Whose) -> None:
         self._resources = resources
-        self._store = resources.store
+        self.store = resources.store
         self._block = block
-        self._scope = scope
+        self.scope = scope
         of_session = whose == "session" or scope.user_id is None
         if of_session and scope.session_id is None:
             raise InvalidInput("The owner is missing. Give a session_id or a user_id.")
@@ -55,10 +61,10 @@ class KeyedRecords:
         Raises:
             SessionOfAnotherUser: They belong to a session that now belongs to another user.
         """
-        records = self._store.records(self._block, self.owner)
+        records = self.store.records(self._block, self.owner)
         self._check_user()  # after reading: another user may have claimed the session meanwhile
         named = {record.session_id for record in records if record.session_id}
-        gone = named - self._store.existing(named) if named else named
+        gone = named - self.store.existing(named) if named else named
         return [record for record in records if record.session_id not in gone]
 
     def get(self, key: str) -> Record | None:
@@ -99,7 +105,7 @@ class KeyedRecords:
         """
         require_plain(text, "The text")
         require_plain(metadata or {}, "The metadata")
-        session_id = self._scope.session_id
+        session_id = self.scope.session_id
         if session_id is None or not (with_session or self._of_session):
             session_id = ""
         record = Record(
@@ -113,24 +119,19 @@ class KeyedRecords:
             created_at=at or datetime.now(UTC),
             metadata=metadata or {},
         )
-        register(self._store, self._block)
-
-        def undo() -> None:
-            self._store.delete_records(self._block, record_id=record.id)
-
-        with kept_with(self._store, self._scope, session_id, undo):
-            self._store.put_records(self._block, [record])
+        register(self.store, self._block)
+        put_with_session(self.store, self._block, [record], self.scope, session_id)
         return record
 
     def drop(self, key: str) -> None:
         """Delete the record of a key. Idempotent."""
         self._check_user()
-        self._store.delete_records(self._block, record_id=self.id_of(key))
+        self.store.delete_records(self._block, record_id=self.id_of(key))
 
     def clear(self) -> None:
         """Delete all records."""
         self._check_user()
-        self._store.delete_records(self._block, owner=self.owner)
+        self.store.delete_records(self._block, owner=self.owner)
 
     def changing(self) -> AbstractContextManager[None]:
         """Hold the owner's lock while reading and then writing."""
@@ -140,39 +141,135 @@ class KeyedRecords:
         """Check the owner of a session's records: another user may
         have begun a session under its id.
         """
-        session_id, user_id = self._scope.session_id, self._scope.user_id
+        session_id, user_id = self.scope.session_id, self.scope.user_id
         if self._of_session and session_id is not None and user_id is not None:
-            head = self._store.head(session_id)
+            head = self.store.head(session_id)
             if head is not None:
                 check_owner(head, user_id)
 
 
-@contextmanager
-def kept_with(
-    store: Store, scope: Scope, session_id: str, undo: Callable[[], None]
-) -> Iterator[None]:
-    """Write data that is deleted with a session. Creates the session if needed.
+class Collection(Generic[B]):
+    """The items of one owner in a block. A subclass adds their form and their rules.
+
+    Args:
+        keyed: Their records.
+        limits: The block, which holds the limits.
+    """
+
+    _item: ClassVar[str]  # "note"
+    _advice: ClassVar[tuple[str, str]] = ("", "")  # for an empty text, and for one that is too long
+    _error: ClassVar[type[InvalidInput]] = InvalidInput
+
+    def __init__(self, keyed: KeyedRecords, limits: B) -> None:
+        self._keyed = keyed
+        self._limits = limits
+
+    def clear(self) -> None:
+        """Delete all items."""
+        with self._keyed.changing():
+            self._keyed.clear()
+
+    def _text(self, given: object, most: int) -> str:
+        """Return a text after redaction, stripped."""
+        name, (if_empty, if_long) = f"The {self._item}", self._advice
+        text = self._keyed.redacted(text_of(name, given)).strip()
+        if not text:
+            raise InvalidInput(f"{name} is empty. {if_empty}")
+        if len(text) > most:
+            raise InvalidInput(
+                f"{name} has {len(text)} characters; the maximum is {most}. {if_long}"
+            )
+        return text
+
+    def _metadata(self, given: dict[str, Any] | None, most: int) -> dict[str, Any]:
+        """Return a copy of an item's metadata."""
+        name = f"The {self._item}'s metadata"
+        text = plain_json(given or {}, name)
+        if len(text) > most:
+            raise InvalidInput(
+                f"{name} has more than {most} characters as JSON. Store it elsewhere and note its "
+                "location."
+            )
+        copy: dict[str, Any] = json.loads(text)
+        return copy
+
+    def _check_count(self, count: int, most: int) -> None:
+        """Refuse one more item than the maximum."""
+        if count >= most:
+            raise self._error(
+                f"There are {count} {self._item}s, which is the maximum. Delete some that are no "
+                "longer needed."
+            )
+
+    def _reused(self, key: str | None) -> Conflict:
+        return Conflict(
+            f"The key {quoted(key)} was used for another {self._item}. Nothing was stored. Use a "
+            f"new key for a new {self._item}."
+        )
+
+
+def id_of_key(key: str | None) -> str:
+    """Return the id of an item that is written with an idempotency key; without one a new id."""
+    if key is None:
+        return uuid4().hex
+    text = f"key {text_of('key', key)}"
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+class CollectionBlock(ManualBlock):
+    """A block whose data is collections."""
+
+    _stored_form: ClassVar[type[Form]]
+
+    def delete(self, scope: Scope) -> None:
+        forget(self.resources, self.name, scope)
+
+    def validate_import(self, record: Record) -> Record:
+        self._stored_form.model_validate(record.metadata)
+        return record
+
+    def _keyed(self, scope: Scope) -> KeyedRecords:
+        whose: Whose = "session" if self.of_session else "user"
+        return KeyedRecords(self.resources, self.name, scope, whose)
+
+
+def put_with_session(
+    store: Store,
+    block: str,
+    records: Sequence[Record],
+    scope: Scope,
+    session_id: str,
+    undo: Callable[[], None] | None = None,
+) -> None:
+    """Store records that are deleted with a session. Creates the session if needed.
 
     Args:
         store: The store.
+        block: The block of the records.
+        records: The records.
         scope: The session's owner.
         session_id: The session; empty for none.
-        undo: Removes the data again.
+        undo: Removes the records again; None to delete each.
 
     Raises:
         SessionOfAnotherUser: The session belongs to another user.
         SessionDeleting: The session is being deleted; nothing was stored.
     """
     if not session_id:
-        yield
+        store.put_records(block, records)
         return
     begun = store.head(session_id)
     if begun is None or begun.deleting or begun.user_id != scope.user_id:
         begun = store.append(session_id, [], scope.user_id)
-    yield
+    store.put_records(block, records)
     now = store.head(session_id)
     if now is None or now.deleting or now.created_at != begun.created_at:
-        undo()  # the deletion may have listed the records before these were written
+        # the deletion may have listed the records before these were written
+        if undo is not None:
+            undo()
+        else:
+            for record in records:
+                store.delete_records(block, record_id=record.id)
         raise SessionDeleting(
             f"Session {session_id!r} was deleted meanwhile, and nothing was stored. Try again; use "
             "another session id if the deletion is not finished."

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from hashlib import sha256
-from typing import Any, Literal, Self
-from uuid import uuid4
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -20,9 +18,9 @@ from agent_memory.core.messages import Message
 from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.core.timestamps import check_moment
-from agent_memory.errors import Conflict, InvalidInput
+from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import NoteBlock, Resources
-from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget, plain_json
+from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock, id_of_key
 from agent_memory.ltm_blocks.text_indexes import TextIndexes
 from agent_memory.models.embedders.best_effort import BestEffort
 
@@ -59,7 +57,7 @@ class _StoredForm(Form):
     metadata: Plain = Field(default_factory=dict)
 
 
-class NoteMemory(NoteBlock):
+class NoteMemory(CollectionBlock, NoteBlock):
     """Notes of a user, written by tool or by `User.notes`.
 
     A note is deleted with its user, and with the session in which it was last written.
@@ -68,6 +66,8 @@ class NoteMemory(NoteBlock):
         max_notes: Maximum number of notes of a user.
         max_chars: Maximum characters of a note, and of its metadata as JSON.
     """
+
+    _stored_form: ClassVar[type[Form]] = _StoredForm
 
     kind: Literal["notes"] = "notes"
     max_notes: Positive = 1_000
@@ -88,7 +88,7 @@ class NoteMemory(NoteBlock):
 
     def open(self, scope: Scope) -> Notes:
         """Return the notes of a user, or of a session without a user."""
-        return Notes(KeyedRecords(self.resources, self.name, scope, "user"), self)
+        return Notes(self._keyed(scope), self)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """Return the notes relevant to the message, best first; without a message the newest."""
@@ -113,7 +113,7 @@ class NoteMemory(NoteBlock):
 
     def delete(self, scope: Scope) -> None:
         self._indexes.drop(scope.owner)
-        forget(self.resources, self.name, scope)
+        super().delete(scope)
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
         """Forget a note by its id. Spans of messages have no
@@ -122,26 +122,19 @@ class NoteMemory(NoteBlock):
         is_gone = isinstance(what, str) and self.open(scope).delete(what)
         return [str(what)] if is_gone else []
 
-    def validate_import(self, record: Record) -> Record:
-        _StoredForm.model_validate(record.metadata)
-        return record
-
 
 def _namespace(notes: Notes) -> str:
     return notes._limits.resources.namespace
 
 
-class Notes:
-    """The notes of one user; `User.notes` returns it.
+class Notes(Collection[NoteMemory]):
+    """The notes of one user; `User.notes` returns it."""
 
-    Args:
-        keyed: Their records.
-        limits: The block, which holds the limits.
-    """
-
-    def __init__(self, keyed: KeyedRecords, limits: NoteMemory) -> None:
-        self._keyed = keyed
-        self._limits = limits
+    _item = "note"
+    _advice = (
+        "Write one fact as a whole sentence.",
+        "Shorten it, or write several notes.",
+    )
 
     def all(self) -> list[Note]:
         """Return all notes, oldest first."""
@@ -175,29 +168,18 @@ class Notes:
                 was stored.
             Conflict: The key belongs to a note with another text.
         """
-        name = uuid4().hex if key is None else _name_of(text_of("key", key))
-        text, moment = self._checked(text), check_moment("at", at)
-        if len(plain_json(metadata or {}, "The note's metadata")) > self._limits.max_chars:
-            raise InvalidInput(
-                f"The note's metadata has more than {self._limits.max_chars} characters as JSON. "
-                "Store it elsewhere and note its location."
-            )
+        name, most = id_of_key(key), self._limits.max_chars
+        text, moment = self._text(text, most), check_moment("at", at)
+        checked = self._metadata(metadata, most)
         with self._keyed.changing():
             notes = self.all()
             for note in notes:
                 if note.id == name and note.text != text:
-                    raise Conflict(
-                        f"The key {quoted(key)} was used for another note. Nothing was stored. Use "
-                        "a new key for a new note."
-                    )
+                    raise self._reused(key)
                 if note.text == text:
                     return note
-            if len(notes) >= self._limits.max_notes:
-                raise InvalidInput(
-                    f"There are {len(notes)} notes, which is the maximum. Delete some that are no "
-                    "longer needed."
-                )
-            return self._put(name, text, metadata or {}, moment)
+            self._check_count(len(notes), self._limits.max_notes)
+            return self._put(name, text, checked, moment)
 
     @traced("update_memory", _namespace, of_record)
     def update(self, note_id: str, text: str, *, expected: str | None = None) -> Note:
@@ -213,7 +195,7 @@ class Notes:
                 changed.
             VersionConflict: It has another version by now; nothing changed.
         """
-        text = self._checked(text)
+        text = self._text(text, self._limits.max_chars)
         with self._keyed.changing():
             note = self.get(note_id)
             if note is None:
@@ -239,32 +221,11 @@ class Notes:
                 self._keyed.drop(note_id)
             return note is not None
 
-    def clear(self) -> None:
-        """Delete all notes."""
-        with self._keyed.changing():
-            self._keyed.clear()
-
     def _put(
         self, note_id: str, text: str, metadata: dict[str, Any], at: datetime | None = None
     ) -> Note:
         kept = {"id": note_id, **({"metadata": metadata} if metadata else {})}
         return _note(self._keyed.put(note_id, text, kept, at=at or datetime.now(UTC)))
-
-    def _checked(self, given: str) -> str:
-        text = self._keyed.redacted(text_of("The note", given)).strip()
-        if not text:
-            raise InvalidInput("The note is empty. Write one fact as a whole sentence.")
-        if len(text) > self._limits.max_chars:
-            raise InvalidInput(
-                f"The note has {len(text)} characters; the maximum is {self._limits.max_chars}. "
-                "Shorten it, or write several notes."
-            )
-        return text
-
-
-def _name_of(key: str) -> str:
-    """Return the id of a note that is written under a key."""
-    return sha256(f"key {key}".encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _note(record: Record) -> Note:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -16,10 +16,9 @@ from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.core.redaction import within
 from agent_memory.core.tools import Arguments, Tool
 from agent_memory.errors import InvalidInput, ToolRefused
-from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.ltm_blocks.keyed_records import (
-    KeyedRecords,
-    forget,
+    Collection,
+    CollectionBlock,
     plain_json,
     require_plain,
 )
@@ -70,7 +69,7 @@ class _StoredForm(Form):
     key: Annotated[str, Field(min_length=1, max_length=_MAX_KEY), AfterValidator(_printable)]
 
 
-class WorkingMemory(ManualBlock):
+class WorkingMemory(CollectionBlock):
     """A session's working values by key, written by tool or by `Session.working`.
 
     All values are recalled in every context of the session, and in no other, while there is room.
@@ -81,6 +80,8 @@ class WorkingMemory(ManualBlock):
         max_bytes: Maximum total size, as compact JSON in UTF-8.
         persist: Whether they outlive `AgentMemory.end`. They are always deleted with their session.
     """
+
+    _stored_form: ClassVar[type[Form]] = _StoredForm
 
     kind: Literal["working"] = "working"
     max_keys: Positive = 100
@@ -108,15 +109,12 @@ class WorkingMemory(ManualBlock):
             Recall(self.name, one.id, f"{_key(one)}: {one.text}", 1.0) for one in newest[:limit]
         ]
 
-    def delete(self, scope: Scope) -> None:
-        forget(self.resources, self.name, scope)
-
     def end(self, scope: Scope) -> None:
         if not self.persist:
             self.open(scope).clear()
 
     def validate_import(self, record: Record) -> Record:
-        _StoredForm.model_validate(record.metadata)
+        super().validate_import(record)
         try:
             json.loads(record.text)
         except (ValueError, RecursionError):
@@ -147,9 +145,6 @@ class WorkingMemory(ManualBlock):
             ),
         )
 
-    def _keyed(self, scope: Scope) -> KeyedRecords:
-        return KeyedRecords(self.resources, self.name, scope, "session")
-
     def _run_set(self, scope: Scope, asked: Set) -> str:
         self.open(scope).set(asked.key, asked.value)
         return f"Kept under {asked.key!r}."
@@ -169,17 +164,10 @@ class WorkingMemory(ManualBlock):
         return f"Deleted: {asked.key!r}."
 
 
-class Scratchpad:
-    """The values of one session; `Session.working` returns it.
+class Scratchpad(Collection[WorkingMemory]):
+    """The values of one session; `Session.working` returns it."""
 
-    Args:
-        keyed: Their records.
-        limits: The block, which holds the limits.
-    """
-
-    def __init__(self, keyed: KeyedRecords, limits: WorkingMemory) -> None:
-        self._keyed = keyed
-        self._limits = limits
+    _item = "value"
 
     def all(self) -> dict[str, Any]:
         """Return all values by key, last changed last."""
@@ -211,11 +199,7 @@ class Scratchpad:
         text = plain_json(within(value, self._keyed.redacted), "The value")
         with self._keyed.changing():
             others = [record.text for record in self._keyed.all() if _key(record) != key]
-            if len(others) >= self._limits.max_keys:
-                raise InvalidInput(
-                    f"There are {len(others)} values, which is the maximum. Delete some that are "
-                    "no longer needed."
-                )
+            self._check_count(len(others), self._limits.max_keys)
             size = sum(len(one.encode()) for one in (*others, text))
             if size > self._limits.max_bytes:
                 raise InvalidInput(
@@ -231,11 +215,6 @@ class Scratchpad:
             if there:
                 self._keyed.drop(key)
             return there
-
-    def clear(self) -> None:
-        """Delete all values."""
-        with self._keyed.changing():
-            self._keyed.clear()
 
 
 def _key(record: Record) -> str:

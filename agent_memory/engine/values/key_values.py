@@ -28,7 +28,7 @@ from agent_memory.engine.values.items import (
 )
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.change_log import Remembering, new_version, version_of, version_owner
-from agent_memory.ltm_blocks.keyed_records import kept_with
+from agent_memory.ltm_blocks.keyed_records import put_with_session
 from agent_memory.stores.base import RecordStore, Store
 
 if TYPE_CHECKING:
@@ -250,14 +250,10 @@ class KeyValues:
         return values
 
     def _write(self, records: Sequence[Record]) -> None:
-        def undo() -> None:
-            for record in records:
-                self._store.delete_records(_BLOCK, record_id=record.id)
-
         if records:
             versions = map(new_version, sorted({record.owner for record in records}))
-            with kept_with(self._store, self._scope, self._session_id, undo):
-                self._store.put_records(_BLOCK, [*records, *versions])
+            both = [*records, *versions]
+            put_with_session(self._store, _BLOCK, both, self._scope, self._session_id)
 
     def _changed(self, owners: Iterable[str]) -> None:
         self._store.put_records(_BLOCK, [new_version(owner) for owner in owners])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from uuid import uuid4
 
 from pydantic import AfterValidator, ImportString
@@ -17,12 +17,12 @@ from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.core.redaction import Redactor
 from agent_memory.core.tools import Tool
 from agent_memory.errors import ToolRefused
-from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.ltm_blocks.files.commands import (
     DESCRIPTION,
     PROFILES,
     ROOT,
     FileCommand,
+    Replies,
     commands_under,
 )
 from agent_memory.ltm_blocks.files.paths import (
@@ -38,7 +38,7 @@ from agent_memory.ltm_blocks.files.paths import (
     replaced,
     viewed,
 )
-from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget
+from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock
 
 
 def _path(text: str) -> str:
@@ -58,7 +58,7 @@ class _StoredForm(Form):
     path: Annotated[str, AfterValidator(_path)]
 
 
-class FileMemory(ManualBlock):
+class FileMemory(CollectionBlock):
     """Files of a user that a model writes and reads by itself, with a tool or as Claude's memory.
 
     They are not recalled: the model reads them when it needs them. A file is deleted with its user,
@@ -74,6 +74,8 @@ class FileMemory(ManualBlock):
         redact: Redacts texts before they are stored; see the memory's own `redact`.
     """
 
+    _stored_form: ClassVar[type[Form]] = _StoredForm
+
     kind: Literal["files"] = "files"
     profile: Literal["sdk", "doc"] = "sdk"
     max_files: Positive = 500
@@ -85,7 +87,7 @@ class FileMemory(ManualBlock):
 
     def open(self, scope: Scope) -> Files:
         """Return the files of a user, or of a session without a user."""
-        return Files(KeyedRecords(self.resources, self.name, scope, "user"), self)
+        return Files(self._keyed(scope), self)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """Return nothing: the model reads its files itself."""
@@ -106,13 +108,6 @@ class FileMemory(ManualBlock):
         files.delete(what)
         return [what]
 
-    def delete(self, scope: Scope) -> None:
-        forget(self.resources, self.name, scope)
-
-    def validate_import(self, record: Record) -> Record:
-        _StoredForm.model_validate(record.metadata)
-        return record
-
     def tools(self) -> Sequence[Tool]:
         def run(scope: Scope, asked: FileCommand) -> str:
             return _run(self.open(scope), asked)
@@ -127,21 +122,19 @@ class FileMemory(ManualBlock):
         return text if self.redact is None else self.redact(text)
 
 
-class Files:
+class Files(Collection[FileMemory]):
     """The files of one user; `User.files` returns it.
 
     Paths are /memories and below. The six commands of the memory tool return the reply for the
     model. They raise `ToolRefused` with the reply for an error; nothing changed then.
-
-    Args:
-        keyed: Their records.
-        limits: The block, which holds limits and wording.
     """
 
-    def __init__(self, keyed: KeyedRecords, limits: FileMemory) -> None:
-        self._keyed = keyed
-        self._limits = limits
-        self._say = PROFILES[limits.profile]
+    _item = "file"
+    _error = ToolRefused
+
+    @property
+    def _say(self) -> Replies:
+        return PROFILES[self._limits.profile]
 
     def paths(self) -> list[str]:
         """Return the paths of all files, sorted."""
@@ -303,11 +296,6 @@ class Files:
                 self._put(files[one].metadata["id"], path, files[one].text)
         return self._say.renamed.format(path=self._shown(old_path), new_path=self._shown(new_path))
 
-    def clear(self) -> None:
-        """Delete all files."""
-        with self._keyed.changing():
-            self._keyed.clear()
-
     def _shown(self, path: str) -> str:
         """Return a stored path as users see it."""
         return self._limits.root + path.removeprefix(ROOT)
@@ -365,11 +353,7 @@ class Files:
         if is_there(files, path):
             raise ToolRefused(self._say.exists.format(path=self._shown(path)))
         self._check_directories(files, path)
-        if len(files) >= self._limits.max_files:
-            raise ToolRefused(
-                f"There are {len(files)} files, which is the maximum. Delete some that are no "
-                "longer needed."
-            )
+        self._check_count(len(files), self._limits.max_files)
 
     def _check_room(self, files: Mapping[str, Record], path: str, text: str) -> None:
         limits = self._limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -15,9 +15,10 @@ from agent_memory.core.ranges import Duration, Positive
 from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.core.tools import Arguments, Tool
 from agent_memory.errors import ConfigError, InvalidInput
-from agent_memory.ltm_blocks.base import ManualBlock, Resources
+from agent_memory.ltm_blocks.base import Resources
+from agent_memory.ltm_blocks.keyed_records import CollectionBlock
 from agent_memory.ltm_blocks.spatial.handle import SpatialHandle
-from agent_memory.ltm_blocks.spatial.keeping import Indexes, Keeper, erase
+from agent_memory.ltm_blocks.spatial.keeping import Indexes, erase_all, outdate
 from agent_memory.ltm_blocks.spatial.observation import MOST, Observation, SpatialMatch, rendered
 
 if TYPE_CHECKING:
@@ -116,9 +117,6 @@ def _fields(match: SpatialMatch) -> dict[str, Any]:
     }
 
 
-__all__ = ["Observation", "SpatialHandle", "SpatialMatch", "SpatialMemory"]
-
-
 class _StoredForm(Form):
     """The metadata of an observation's record."""
 
@@ -129,7 +127,7 @@ class _StoredForm(Form):
     metadata: Plain = Field(default_factory=dict)
 
 
-class SpatialMemory(ManualBlock):
+class SpatialMemory(CollectionBlock):
     """Observations of a user at places, written by tool or by `User.spatial`.
 
     Positions are plain numbers in a unit of your choice. Distances are Euclidean, so degrees of
@@ -143,6 +141,8 @@ class SpatialMemory(ManualBlock):
         max_observations: Maximum number of observations of a user.
         max_chars: Maximum characters of an observation, and of its metadata as JSON.
     """
+
+    _stored_form: ClassVar[type[Form]] = _StoredForm
 
     kind: Literal["spatial"] = "spatial"
     dimensions: Literal[2, 3] = 2
@@ -164,8 +164,7 @@ class SpatialMemory(ManualBlock):
 
     def open(self, scope: Scope) -> SpatialHandle:
         """Return the observations of a user, or of a session without a user."""
-        keeper = Keeper(self.resources, self.name, scope, self._indexes)
-        return SpatialHandle(keeper, self, scope.session_id or "")
+        return SpatialHandle(self._keyed(scope), self)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """Return the observations relevant to the message, best first; without a message the
@@ -205,7 +204,15 @@ class SpatialMemory(ManualBlock):
         return [what] if isinstance(what, str) and self.open(scope).delete(what) else []
 
     def delete(self, scope: Scope) -> None:
-        erase(self.resources, self.name, scope)
+        if scope.after:  # observations derive from no message, so taking messages back keeps them
+            return
+        store = self.resources.store
+        with self._keyed(scope).changing():
+            if scope.session_id is None:
+                erase_all(store, self.name, scope.owner)
+            else:
+                super().delete(scope)
+                outdate(store, self.name, scope)
         self._indexes.drop(scope.owner)
 
     @property
@@ -213,7 +220,8 @@ class SpatialMemory(ManualBlock):
         return True
 
     def validate_import(self, record: Record) -> Record:
-        dimensions = len(_StoredForm.model_validate(record.metadata).position)
+        super().validate_import(record)
+        dimensions = len(record.metadata["position"])
         if dimensions != self.dimensions:
             raise InvalidInput(
                 f"block {self.name!r} has {self.dimensions} dimensions, and this {dimensions}"

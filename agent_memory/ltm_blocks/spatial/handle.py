@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.messages import Message
-from agent_memory.errors import Conflict, InvalidInput
-from agent_memory.ltm_blocks.keyed_records import plain_json, require_plain
+from agent_memory.errors import InvalidInput
+from agent_memory.ltm_blocks.keyed_records import id_of_key, require_plain
+from agent_memory.ltm_blocks.spatial.keeping import Observations
 from agent_memory.ltm_blocks.spatial.observation import (
     Observation,
     Position,
     SpatialMatch,
     confidence_of,
     detached,
-    id_of_key,
     is_same,
     moment_of,
     position_of,
@@ -29,9 +27,7 @@ from agent_memory.ltm_blocks.spatial.observation import (
 )
 
 if TYPE_CHECKING:
-    from agent_memory.ltm_blocks.spatial.block import SpatialMemory
     from agent_memory.ltm_blocks.spatial.index import Moment
-    from agent_memory.ltm_blocks.spatial.keeping import Keeper
     from agent_memory.ltm_blocks.spatial.scoring import Found
 
 _COMPARED = 200
@@ -43,7 +39,7 @@ _NEWEST = 1_000
 _FIELDS = frozenset({"text", "position", "at", "confidence", "metadata"})
 
 
-class SpatialHandle:
+class SpatialHandle(Observations):
     """The observations of one user; `User.spatial` returns it.
 
     Searches return observations above `min_confidence`, with a score from 0 to 1. It is proximity x
@@ -54,17 +50,7 @@ class SpatialHandle:
     - The confidence is the original one after fading.
     - The relevance is the text's match with the query in words and meaning, relative to the best of
       those compared.
-
-    Args:
-        keeper: Stores the observations.
-        block: The block, which holds the settings.
-        session_id: The session in which observations are made; empty for none.
     """
-
-    def __init__(self, keeper: Keeper, block: SpatialMemory, session_id: str) -> None:
-        self._keeper = keeper
-        self._block = block
-        self._session_id = session_id
 
     def observe(
         self,
@@ -91,15 +77,11 @@ class SpatialHandle:
             Conflict: The key belongs to another observation; nothing was stored.
         """
         made = self._made(text, position, at, confidence, metadata)
-        if key is not None:
-            made = replace(made, id=id_of_key(text_of("key", key)))
-        known = self._keeper.add([made], self._block.max_observations, once=key is not None)
-        if known is not None and not is_same(known, made, timed=at is not None):
-            raise Conflict(
-                f"The key {quoted(key)} was used for another observation. Nothing was stored. Use "
-                "a new key for a new observation."
-            )
-        return detached(made if known is None else known)
+        made = replace(made, id=id_of_key(key))
+        stored = self._add([made], once=key is not None)
+        if not is_same(stored, made, timed=at is not None):
+            raise self._reused(key)
+        return detached(stored)
 
     def observe_many(self, observations: Sequence[Mapping[str, Any]]) -> list[Observation]:
         """Store many observations, all or none.
@@ -114,7 +96,7 @@ class SpatialHandle:
             raise InvalidInput(f"observations is {quoted(observations)}. Give a list of dicts.")
         made = [self._made_of(one) for one in observations]
         if made:
-            self._keeper.add(made, self._block.max_observations)
+            self._add(made)
         return [detached(one) for one in made]
 
     def near(
@@ -179,7 +161,7 @@ class SpatialHandle:
         greatest = self._position(high, "high")
         if any(one > other for one, other in zip(least, greatest, strict=True)):
             raise InvalidInput(f"low {least} is not below high {greatest}. Swap the coordinates.")
-        found = self._keeper.index().within(least, greatest, _moment(at))
+        found = self._index().within(least, greatest, _moment(at))
         if query:
             found = found.cut(_COMPARED, -found.confidences)
         return self._ranked(found, how_many("limit", limit, 1), query)
@@ -187,36 +169,31 @@ class SpatialHandle:
     def get(self, observation_id: str) -> Observation | None:
         """Return an observation by its id; None if there is none."""
         check_id("observation_id", observation_id)
-        found = self._keeper.index().get(observation_id)
-        if found is None or found.session_id not in self._keeper.existing([found.session_id]):
-            return None
-        return found
+        found = self._index().get(observation_id)
+        exists = found is not None and found.session_id in self._existing([found.session_id])
+        return found if exists else None
 
     def all(self) -> list[Observation]:
         """Return all observations, oldest first, whatever their confidence."""
-        found = self._keeper.index().all()
-        stand = self._keeper.existing(one.session_id for one in found)
+        found = self._index().all()
+        stand = self._existing(one.session_id for one in found)
         return [one for one in found if one.session_id in stand]
 
     def count(self) -> int:
         """Return the number of observations."""
-        return len(self._keeper.index())
+        return len(self._index())
 
     def delete(self, observation_id: str) -> bool:
         """Delete an observation, and return whether it existed. Idempotent."""
         check_id("observation_id", observation_id)
-        return self._keeper.remove(observation_id)
-
-    def clear(self) -> None:
-        """Delete all observations."""
-        self._keeper.clear()
+        return self._remove(observation_id)
 
     def bearing(self, message: Message | None, limit: int, now: datetime) -> list[SpatialMatch]:
         """Return the recalls for a message; see `SpatialMemory.get`."""
         from agent_memory.ltm_blocks.spatial.index import Moment
         from agent_memory.ltm_blocks.spatial.scoring import joined, ranked
 
-        index, moment = self._keeper.index(), Moment(now.timestamp(), past=False)
+        index, moment = self._index(), Moment(now.timestamp(), past=False)
         question = message.text().strip() if message is not None else ""
         here = self._place_of(message)
         near = None if here is None else index.nearest(here, max(limit, _COMPARED), moment)
@@ -224,29 +201,29 @@ class SpatialHandle:
             return self._ranked(index.newest(limit, moment) if near is None else near, limit)
         newest = index.newest(_NEWEST, moment, here)
         found = newest if near is None else joined(near, newest)
-        relevance = self._block.relevance(question, found)
-        meant = relevance >= self._block.resources.min_relevance
+        relevance = self._limits.relevance(question, found)
+        meant = relevance >= self._limits.resources.min_relevance
         if near is not None:
             meant[: len(near.observations)] = True  # near ones are always relevant
         found, relevance = found.rows(meant.nonzero()[0]), relevance[meant]
-        return self._existing(ranked(found, limit, relevance))
+        return self._shown(ranked(found, limit, relevance))
 
     def _nearest(
         self, position: Iterable[float], count: int, radius: float, at: datetime | None
     ) -> Found:
         where, moment = self._position(position), _moment(at)
-        return self._keeper.index().nearest(where, count, moment, radius)
+        return self._index().nearest(where, count, moment, radius)
 
     def _ranked(self, found: Found, count: int, query: str | None = None) -> list[SpatialMatch]:
         from agent_memory.ltm_blocks.spatial.scoring import ranked
 
         question = "" if query is None else text_of("query", query).strip()
-        relevance = self._block.relevance(question, found) if question else None
-        return self._existing(ranked(found, count, relevance))
+        relevance = self._limits.relevance(question, found) if question else None
+        return self._shown(ranked(found, count, relevance))
 
-    def _existing(self, found: list[SpatialMatch]) -> list[SpatialMatch]:
+    def _shown(self, found: list[SpatialMatch]) -> list[SpatialMatch]:
         """Drop observations of sessions whose deletion has begun."""
-        stand = self._keeper.existing(one.observation.session_id for one in found)
+        stand = self._existing(one.observation.session_id for one in found)
         return [one for one in found if one.observation.session_id in stand]
 
     def _made(
@@ -257,30 +234,18 @@ class SpatialHandle:
         confidence: float = 1.0,
         metadata: dict[str, Any] | None = None,
     ) -> Observation:
-        text, most = text.strip() if isinstance(text, str) else "", self._block.max_chars
-        text = self._block.resources.redact(text)
-        if not text:
-            raise InvalidInput("The observation is empty. Describe it in a few words.")
-        if len(text) > most:
-            raise InvalidInput(
-                f"The observation has {len(text)} characters; the maximum is {most}. Shorten "
-                "it, or store several."
-            )
+        most = self._limits.max_chars
+        text = self._text(text if isinstance(text, str) else "", most)
+        text = self._text(text if isinstance(text, str) else "", most)
         require_plain(text, "The observation")
-        kept = plain_json(metadata or {}, "The observation's metadata")
-        if len(kept) > most:
-            raise InvalidInput(
-                f"The observation's metadata has more than {most} characters as JSON. Store it "
-                "elsewhere and note its location."
-            )
         return Observation(
-            id=uuid4().hex,
+            id=id_of_key(None),
             text=text,
-            position=position_of(position, self._block.dimensions),
+            position=position_of(position, self._limits.dimensions),
             at=datetime.now(UTC) if at is None else moment_of(at),
             confidence=confidence_of(confidence),
-            session_id=self._session_id,
-            metadata=json.loads(kept),
+            session_id=self._keyed.scope.session_id or "",
+            metadata=self._metadata(metadata, most),
         )
 
     def _made_of(self, given: Mapping[str, Any]) -> Observation:
@@ -296,7 +261,7 @@ class SpatialHandle:
         return self._made(**given)
 
     def _position(self, given: object, name: str = "position") -> Position:
-        return position_of(given, self._block.dimensions, name)
+        return position_of(given, self._limits.dimensions, name)
 
     def _place_of(self, message: Message | None) -> Position | None:
         """Return the position in a message's metadata; None without a valid one."""

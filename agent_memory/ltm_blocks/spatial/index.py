@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -94,6 +94,13 @@ class PlaceIndex:
             if 2 * len(self._slots) < self._used:
                 self._build(self._living())
             return True
+
+    def change(self, changed: Mapping[str, Observation | None]) -> None:
+        """Set the observations with these ids; None removes one."""
+        news = {name: one for name, one in changed.items() if self.get(name) != one}
+        for name in news:
+            self.remove(name)
+        self.add([one for one in news.values() if one is not None])
 
     def nearest(self, position: Position, count: int, moment: Moment, radius: float = inf) -> Found:
         """Return the nearest observations above the minimum confidence, unordered.

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from math import inf, nan
 from numbers import Real
 from typing import Any
@@ -63,11 +62,6 @@ class SpatialMatch:
     confidence: float
     relevance: float | None
     score: float
-
-
-def id_of_key(key: str) -> str:
-    """Return the id of an observation that is written under a key."""
-    return sha256(f"key {key}".encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def is_same(known: Observation, made: Observation, *, timed: bool) -> bool:
