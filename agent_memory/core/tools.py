@@ -1,15 +1,17 @@
-"""Tools for a model: their schemas, and the validation of calls.
+"""Tools for a model: methods, their schemas in each provider's form, and the validation of calls.
 
 A tool knows only the scope that its caller binds. No argument can name another user or session.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from functools import cache
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import from_json
 
 from agent_memory.core.records import Scope
@@ -114,6 +116,67 @@ class Tool:
             raise ToolRefused(
                 f"The arguments of {self.name} are not JSON: {error}. Send them as one JSON object."
             ) from None
+
+
+M = TypeVar("M", bound=Callable[..., str])
+_MARK = "__tool__"
+
+
+def tool(name: str, description: str, effects: tuple[Effect, ...] = EFFECTS) -> Callable[[M], M]:
+    """Mark a method as a tool; see `tools_of`.
+
+    The method takes the bound scope and the arguments, and returns the text for the model. The
+    schema comes from its signature, whose defaults are pydantic's `Field(...)`.
+
+    Args:
+        name: The name. "{name}" stands for the owner's `name`.
+        description: See `Tool.description`.
+        effects: See `Tool.effects`.
+    """
+
+    def mark(method: M) -> M:
+        setattr(method, _MARK, (name, description, effects))
+        return method
+
+    return mark
+
+
+def tools_of(owner: Any, **words: object) -> list[Tool]:
+    """Return the tools of an object, in the order of its class.
+
+    Args:
+        owner: An object with methods marked by `tool`.
+        **words: Values for names in braces in the descriptions.
+    """
+    words = {"name": getattr(owner, "name", ""), **words}
+    methods = {name: one for home in type(owner).__mro__[::-1] for name, one in vars(home).items()}
+    return [
+        _tool(getattr(owner, name), method, words)
+        for name, method in methods.items()
+        if hasattr(method, _MARK)
+    ]
+
+
+def _tool(bound: Callable[..., str], method: Any, words: Mapping[str, object]) -> Tool:
+    name, description, effects = getattr(method, _MARK)
+    arguments, is_given = _arguments(method)
+
+    def run(scope: Scope, given: Arguments) -> str:
+        return bound(scope, given) if is_given else bound(scope, **dict(given))
+
+    return Tool(name.format(**words), description.format(**words), arguments, run, effects)
+
+
+@cache
+def _arguments(method: Callable[..., str]) -> tuple[type[Arguments], bool]:
+    """Return the model of a method's arguments, and whether the method takes that model."""
+    hints = get_type_hints(method)
+    _, _, *parameters = inspect.signature(method).parameters.values()
+    first = hints[parameters[0].name]
+    if isinstance(first, type) and issubclass(first, Arguments):
+        return first, True
+    fields: dict[str, Any] = {one.name: (hints[one.name], one.default) for one in parameters}
+    return create_model(method.__name__, __base__=Arguments, **fields), False
 
 
 def bad_arguments(name: str, error: ValidationError) -> ToolRefused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +17,7 @@ from agent_memory.core.passages import PART, part_of
 from agent_memory.core.records import Entry, Head, Recall, Scope
 from agent_memory.core.text import last_break
 from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.core.tools import READ_MESSAGE, Arguments, Tool
+from agent_memory.core.tools import READ_MESSAGE, Arguments, Tool, tool, tools_of
 from agent_memory.core.transcript import clip, speaker, told
 from agent_memory.engine.guard import Guard
 from agent_memory.engine.paging import read_of
@@ -73,20 +74,14 @@ class MessagePages:
         self._counter = counter
         self._room = max(_LEAST, min(_MOST_OF_A_PAGE, budget // _SHARE))
 
-    def tool(self, arguments: type[ReadMessage] = ReadMessage) -> Tool:
-        """Return the tool that reads pages."""
-        return Tool(
-            READ_MESSAGE,
-            "Read one message of a conversation page by page. Use it where a message is marked as "
-            "cut, or a search gave a part of one (pass on its `read_on` as it is), and you need "
-            "the rest. Each page says where the next one begins. Read one page at a time, and with "
-            "each say all that you have found so far: by then the pages before it may be shown in "
-            "part.",
-            arguments,
-            self.read,
-            ("read",),
-        )
-
+    @tool(
+        READ_MESSAGE,
+        "Read one message of a conversation page by page. Use it where a message is marked as cut, "
+        "or a search gave a part of one (pass on its `read_on` as it is), and you need the rest. "
+        "Each page says where the next one begins. Read one page at a time, and with each say all "
+        "that you have found so far: by then the pages before it may be shown in part.",
+        ("read",),
+    )
     def read(self, scope: Scope, request: ReadMessage) -> str:
         """Return a page as JSON, with the offset of the next page.
 
@@ -111,6 +106,11 @@ class MessagePages:
             "text": shown,
         }
         return compact_json(answer)
+
+    def tool(self, arguments: type[ReadMessage] = ReadMessage) -> Tool:
+        """Return the tool that reads pages."""
+        (found,) = tools_of(self)
+        return replace(found, arguments=arguments)
 
     def _entry(self, scope: Scope, request: ReadMessage) -> Entry:
         if (drafted := _of_turn(scope, request)) is not None:

@@ -14,7 +14,7 @@ from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.core.redaction import within
-from agent_memory.core.tools import Arguments, Tool
+from agent_memory.core.tools import Tool, tool, tools_of
 from agent_memory.errors import InvalidInput, ToolRefused
 from agent_memory.ltm_blocks.keyed_records import (
     Collection,
@@ -24,27 +24,6 @@ from agent_memory.ltm_blocks.keyed_records import (
 )
 
 _MAX_KEY = 128
-
-
-class Set(Arguments):
-    """Arguments of `working_set`."""
-
-    key: str = Field(
-        min_length=1, max_length=_MAX_KEY, description="A short name, such as plan or open_tasks."
-    )
-    value: Any = Field(description="Any JSON. It replaces what the key had.")
-
-
-class Get(Arguments):
-    """Arguments of `working_get`."""
-
-    key: str | None = Field(default=None, description="The key; leave it out for everything.")
-
-
-class Delete(Arguments):
-    """Arguments of `working_delete`."""
-
-    key: str = Field(description="The key.")
 
 
 def _printable(text: str) -> str:
@@ -122,46 +101,45 @@ class WorkingMemory(CollectionBlock):
         return record
 
     def tools(self) -> Sequence[Tool]:
-        return (
-            Tool(
-                f"{self.name}_set",
-                "Keep a value in the scratchpad of this conversation, such as a plan, what is "
-                "still to do, or a result that you will need again. You are shown the scratchpad "
-                "with each message.",
-                Set,
-                self._run_set,
-            ),
-            Tool(
-                f"{self.name}_get",
-                "Read the scratchpad of this conversation, or one value of it, in full.",
-                Get,
-                self._run_get,
-            ),
-            Tool(
-                f"{self.name}_delete",
-                "Take a value that is not needed any more off the scratchpad.",
-                Delete,
-                self._run_delete,
-            ),
-        )
+        return tools_of(self)
 
-    def _run_set(self, scope: Scope, asked: Set) -> str:
-        self.open(scope).set(asked.key, asked.value)
-        return f"Kept under {asked.key!r}."
+    @tool(
+        "{name}_set",
+        "Keep a value in the scratchpad of this conversation, such as a plan, what is still to do, "
+        "or a result that you will need again. You are shown the scratchpad with each message.",
+    )
+    def _run_set(
+        self,
+        scope: Scope,
+        key: str = Field(
+            min_length=1,
+            max_length=_MAX_KEY,
+            description="A short name, such as plan or open_tasks.",
+        ),
+        value: Any = Field(description="Any JSON. It replaces what the key had."),
+    ) -> str:
+        self.open(scope).set(key, value)
+        return f"Kept under {key!r}."
 
-    def _run_get(self, scope: Scope, asked: Get) -> str:
+    @tool("{name}_get", "Read the scratchpad of this conversation, or one value of it, in full.")
+    def _run_get(
+        self,
+        scope: Scope,
+        key: str | None = Field(default=None, description="The key; leave it out for everything."),
+    ) -> str:
         values = self.open(scope).all()
-        if asked.key is None:
+        if key is None:
             return compact_json(values)
-        if asked.key not in values:
-            raise _no_such(asked.key, values)
-        return compact_json(values[asked.key])
+        if key not in values:
+            raise _no_such(key, values)
+        return compact_json(values[key])
 
-    def _run_delete(self, scope: Scope, asked: Delete) -> str:
+    @tool("{name}_delete", "Take a value that is not needed any more off the scratchpad.")
+    def _run_delete(self, scope: Scope, key: str = Field(description="The key.")) -> str:
         pad = self.open(scope)
-        if not pad.delete(asked.key):
-            raise _no_such(asked.key, pad.all())
-        return f"Deleted: {asked.key!r}."
+        if not pad.delete(key):
+            raise _no_such(key, pad.all())
+        return f"Deleted: {key!r}."
 
 
 class Scratchpad(Collection[WorkingMemory]):

@@ -7,10 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from agent_memory.core.tools import Arguments
 from agent_memory.engine.reading import Kind, Query, ReadMessage
-
-_ID = "The id that search_memories or add_memory returned."
 
 
 class Search(Query):
@@ -24,41 +21,10 @@ class Search(Query):
     )
 
 
-class Add(Arguments):
-    """The input of `add_memory`."""
-
-    text: str = Field(min_length=1, description="One fact to remember, as a full sentence.")
-
-
-class Update(Arguments):
-    """The input of `update_memory`."""
-
-    id: str = Field(min_length=1, max_length=200, description=_ID)
-    text: str = Field(min_length=1, description="The new text.")
-
-
-class Delete(Arguments):
-    """The input of `delete_memory`."""
-
-    id: str = Field(min_length=1, max_length=200, description=_ID)
-
-
 class ReadOn(ReadMessage):
     """The input of `memory_read_message` without a current conversation."""
 
     session_id: str | None = Field(description="The conversation, from search_memories.")
-
-
-class Converse(Arguments):
-    """The input of `get_context`."""
-
-    session_id: str = Field(min_length=1, description="The conversation, from search_memories.")
-    query: str = Field(
-        default="",
-        max_length=20_000,
-        description="The current question: it is recalled for, and is the last message of the "
-        "context; empty for the conversation's newest question.",
-    )
 
 
 @dataclass(frozen=True, slots=True)

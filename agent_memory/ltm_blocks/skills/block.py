@@ -18,7 +18,7 @@ from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Recall, Scope, Span
 from agent_memory.core.text import last_break
-from agent_memory.core.tools import Arguments, Tool
+from agent_memory.core.tools import Tool, tool, tools_of
 from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
 from agent_memory.ltm_blocks.base import ManualBlock, Resources, record_id
 from agent_memory.ltm_blocks.skills.files import checked
@@ -161,36 +161,20 @@ class SkillMemory(ManualBlock):
         return self.resources.locked(record_id("skills", self.name, owner))
 
     def tools(self) -> Sequence[Tool]:
-        return [
-            Tool(
-                f"{self.name}_find",
-                "Look for a skill: how a task is done, step by step, as it was written down. Use "
-                "it before a task of several steps, and when the user asks how something is done.",
-                Find,
-                self._find,
-                ("read",),
-            ),
-            Tool(
-                f"{self.name}_load",
-                f"Read a whole skill, by the name that {self.name}_find gave.",
-                Load,
-                self._load,
-                ("read",),
-            ),
-            Tool(
-                f"{self.name}_save",
-                "Write down how a task is done, so that it is done the same way again. Use it when "
-                "a task that will come again has succeeded, or when the user says how a task is to "
-                "be done from now on; a wish about your answers is no task. A skill that you saved "
-                "under the name before is replaced.",
-                Save,
-                self._save,
-                ("write",),
-            ),
-        ]
+        return tools_of(self)
 
-    def _find(self, scope: Scope, asked: Find) -> str:
-        found = self.open(scope).search(asked.query)
+    @tool(
+        "{name}_find",
+        "Look for a skill: how a task is done, step by step, as it was written down. Use it before "
+        "a task of several steps, and when the user asks how something is done.",
+        ("read",),
+    )
+    def _find(
+        self,
+        scope: Scope,
+        query: str = Field(min_length=1, max_length=2_000, description="The task, in words."),
+    ) -> str:
+        found = self.open(scope).search(query)
         if not found:
             return "No skill is relevant to this."
         return compact_json(
@@ -200,22 +184,52 @@ class SkillMemory(ManualBlock):
             ]
         )
 
-    def _load(self, scope: Scope, asked: Load) -> str:
-        skill = self.open(scope).load(asked.name)
+    @tool("{name}_load", "Read a whole skill, by the name that {name}_find gave.", ("read",))
+    def _load(
+        self,
+        scope: Scope,
+        name: str = Field(min_length=1, max_length=64, description="The skill's name."),
+    ) -> str:
+        skill = self.open(scope).load(name)
         if skill is None:
             raise ToolRefused(
-                f"There is no skill {quoted(asked.name)}. Find names with {self.name}_find."
+                f"There is no skill {quoted(name)}. Find names with {self.name}_find."
             )
         return rendered(skill)
 
-    def _save(self, scope: Scope, asked: Save) -> str:
+    @tool(
+        "{name}_save",
+        "Write down how a task is done, so that it is done the same way again. Use it when a task "
+        "that will come again has succeeded, or when the user says how a task is to be done from "
+        "now on; a wish about your answers is no task. A skill that you saved under the name "
+        "before is replaced.",
+        ("write",),
+    )
+    def _save(
+        self,
+        scope: Scope,
+        name: str = Field(
+            min_length=1,
+            max_length=64,
+            description="A short name of a-z, 0-9 and -, such as send-invoice.",
+        ),
+        description: str = Field(
+            min_length=1, max_length=1_024, description="What the skill does, and when to use it."
+        ),
+        steps: list[str] = Field(min_length=1, description="What to do, in order."),
+        tags: list[str] | None = Field(
+            default=None,
+            description="A few words to find it by; left out, a skill that is replaced keeps its "
+            "own.",
+        ),
+    ) -> str:
         if not scope.is_somebodys:  # only people write shared skills
             raise ToolRefused("The skill would have no owner: there is no user and no session.")
         skills = self.open(scope)
-        old = skills.load(asked.name) or Skill(asked.name, "")
-        steps, tags = tuple(asked.steps), old.tags if asked.tags is None else tuple(asked.tags)
-        skills.save(replace(old, description=asked.description, steps=steps, tags=tags))
-        return f"Saved under the name {asked.name}."
+        old = skills.load(name) or Skill(name, "")
+        tags = list(old.tags) if tags is None else tags
+        skills.save(replace(old, description=description, steps=tuple(steps), tags=tuple(tags)))
+        return f"Saved under the name {name}."
 
     def _recall(self, skill: Skill, score: float) -> Recall:
         text = rendered(skill)
@@ -233,36 +247,6 @@ def _changed_at(skill: Skill) -> datetime | None:
         return datetime.fromtimestamp(skill.path.stat().st_mtime, UTC)
     except FileNotFoundError:
         return None
-
-
-class Find(Arguments):
-    """Arguments of `skills_find`."""
-
-    query: str = Field(min_length=1, max_length=2_000, description="The task, in words.")
-
-
-class Load(Arguments):
-    """Arguments of `skills_load`."""
-
-    name: str = Field(min_length=1, max_length=64, description="The skill's name.")
-
-
-class Save(Arguments):
-    """Arguments of `skills_save`."""
-
-    name: str = Field(
-        min_length=1,
-        max_length=64,
-        description="A short name of a-z, 0-9 and -, such as send-invoice.",
-    )
-    description: str = Field(
-        min_length=1, max_length=1_024, description="What the skill does, and when to use it."
-    )
-    steps: list[str] = Field(min_length=1, description="What to do, in order.")
-    tags: list[str] | None = Field(
-        default=None,
-        description="A few words to find it by; left out, a skill that is replaced keeps its own.",
-    )
 
 
 class Skills:

@@ -13,7 +13,7 @@ from agent_memory.core.forms import Form, Plain, Share
 from agent_memory.core.messages import Message
 from agent_memory.core.ranges import Duration, Positive
 from agent_memory.core.records import Recall, Record, Scope, Span
-from agent_memory.core.tools import Arguments, Tool
+from agent_memory.core.tools import Tool, tool, tools_of
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock
@@ -30,74 +30,6 @@ if TYPE_CHECKING:
 
 _MOST = 50
 _QUERY = Field(default=None, max_length=2_000, description="What it should be about, in words.")
-
-
-class Observe(Arguments):
-    """Arguments of `spatial_observe`."""
-
-    text: str = Field(min_length=1, description="What was observed, in a few words.")
-    position: list[float] = Field(description="Where: [x, y], or [x, y, z] in three dimensions.")
-    confidence: float = Field(default=1.0, ge=0, le=1, description="How sure it is, 0 to 1.")
-
-
-class Near(Arguments):
-    """Arguments of `spatial_near`."""
-
-    position: list[float] = Field(description="From where: [x, y], or [x, y, z].")
-    radius: float | None = Field(default=None, ge=0, description="Only so far; null: any distance.")
-    k: int = Field(default=10, ge=1, le=_MOST, description="At most so many results.")
-    query: str | None = _QUERY
-
-
-class Within(Arguments):
-    """Arguments of `spatial_within`."""
-
-    low: list[float] = Field(description="The least coordinates of the box: [x, y], or [x, y, z].")
-    high: list[float] = Field(description="The greatest coordinates of the box.")
-    query: str | None = _QUERY
-
-
-def tools_of(block: SpatialMemory) -> list[Tool]:
-    """Return the tools of a block, named after it."""
-
-    def observe(scope: Scope, asked: Observe) -> str:
-        made = block.open(scope).observe(asked.text, asked.position, confidence=asked.confidence)
-        return json.dumps({"id": made.id})
-
-    def near(scope: Scope, asked: Near) -> str:
-        places = block.open(scope)
-        return _rendered(places.near(asked.position, asked.radius, asked.k, query=asked.query))
-
-    def within(scope: Scope, asked: Within) -> str:
-        places = block.open(scope)
-        return _rendered(places.within(asked.low, asked.high, query=asked.query, limit=_MOST))
-
-    space = f"Positions have {block.dimensions} coordinates."
-    return [
-        Tool(
-            f"{block.name}_observe",
-            f"Write down what is at a place, to be found by its position later. {space}",
-            Observe,
-            observe,
-            ("write",),
-        ),
-        Tool(
-            f"{block.name}_near",
-            "Find what was observed near a position, best first: near, still sure, and about the "
-            f"query if there is one. {space}",
-            Near,
-            near,
-            ("read",),
-        ),
-        Tool(
-            f"{block.name}_within",
-            "Find what was observed within a box between two corners, best first: still sure, and "
-            f"about the query if there is one. {space}",
-            Within,
-            within,
-            ("read",),
-        ),
-    ]
 
 
 def _rendered(found: Sequence[SpatialMatch]) -> str:
@@ -229,8 +161,59 @@ class SpatialMemory(CollectionBlock):
         return record
 
     def tools(self) -> Sequence[Tool]:
+        return tools_of(self, space=f"Positions have {self.dimensions} coordinates.")
 
-        return tools_of(self)
+    @tool(
+        "{name}_observe",
+        "Write down what is at a place, to be found by its position later. {space}",
+        ("write",),
+    )
+    def _observe(
+        self,
+        scope: Scope,
+        text: str = Field(min_length=1, description="What was observed, in a few words."),
+        position: list[float] = Field(
+            description="Where: [x, y], or [x, y, z] in three dimensions."
+        ),
+        confidence: float = Field(default=1.0, ge=0, le=1, description="How sure it is, 0 to 1."),
+    ) -> str:
+        made = self.open(scope).observe(text, position, confidence=confidence)
+        return json.dumps({"id": made.id})
+
+    @tool(
+        "{name}_near",
+        "Find what was observed near a position, best first: near, still sure, and about the query "
+        "if there is one. {space}",
+        ("read",),
+    )
+    def _near(
+        self,
+        scope: Scope,
+        position: list[float] = Field(description="From where: [x, y], or [x, y, z]."),
+        radius: float | None = Field(
+            default=None, ge=0, description="Only so far; null: any distance."
+        ),
+        k: int = Field(default=10, ge=1, le=_MOST, description="At most so many results."),
+        query: str | None = _QUERY,
+    ) -> str:
+        return _rendered(self.open(scope).near(position, radius, k, query=query))
+
+    @tool(
+        "{name}_within",
+        "Find what was observed within a box between two corners, best first: still sure, and "
+        "about the query if there is one. {space}",
+        ("read",),
+    )
+    def _within(
+        self,
+        scope: Scope,
+        low: list[float] = Field(
+            description="The least coordinates of the box: [x, y], or [x, y, z]."
+        ),
+        high: list[float] = Field(description="The greatest coordinates of the box."),
+        query: str | None = _QUERY,
+    ) -> str:
+        return _rendered(self.open(scope).within(low, high, query=query, limit=_MOST))
 
     def relevance(self, question: str, found: Found) -> np.ndarray:
         """Return the probability that each observation is relevant to a question."""
