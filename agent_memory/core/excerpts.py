@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from agent_memory.core.cache import TEXTS
 from agent_memory.core.records import Entry
-from agent_memory.core.render_cache import KEPT
 from agent_memory.core.text import SENTENCE, last_break, terms
 from agent_memory.core.tokens.counter import TokenCounter
 
@@ -41,13 +41,15 @@ _LEAST_SHARE = 0.5  # of the best passage's score
 def excerpt(text: str, question: str, count: Count, limit: int, mark: Mark) -> str:
     """Return the parts of a text that fit into `limit` tokens; all of it, if it fits."""
     key = (hash(text), len(text), count, limit, mark(0, 0))  # a text is hashed once
-    frame = KEPT.get(key, lambda: _framed(text, count, limit, mark))
+    frame = TEXTS.computed(key, lambda: _framed(text, count, limit, mark))
     if not question or not frame.passages:
         return frame.plain
-    passages = KEPT.get((*key, question), lambda: _passages(text, question, count, frame))
+    passages = TEXTS.computed((*key, question), lambda: _passages(text, question, count, frame))
     if not passages:
         return frame.plain
-    return KEPT.get((*key, *passages), lambda: _with(text, passages, count, limit, mark, frame))
+    return TEXTS.computed(
+        (*key, *passages), lambda: _with(text, passages, count, limit, mark, frame)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from agent_memory.core.cache import TEXTS
 from agent_memory.core.clearing import is_stub
 from agent_memory.core.context import (
     BlockInfo,
@@ -25,7 +26,6 @@ from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.query_text import asks, asks_for_all
 from agent_memory.core.records import Entry, Head, Recall, Source
-from agent_memory.core.render_cache import KEPT
 from agent_memory.core.rendering import MemoryRole
 from agent_memory.core.shapes import role_of, shape_of
 from agent_memory.core.shortening import Shortener
@@ -320,7 +320,7 @@ class Packer:
         if not isinstance(content, str) or not message.model_fields_set <= _PLAIN:
             return self.counter.message(message)
         key = ("leading", self.counter.encoding, role, content)
-        return KEPT.get(key, lambda: self.counter.message(message))
+        return TEXTS.computed(key, lambda: self.counter.message(message))
 
     def _shown(
         self,

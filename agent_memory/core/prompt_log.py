@@ -10,12 +10,12 @@ from html import unescape
 from operator import is_
 from typing import Any, TypeAlias
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.context import BlockInfo, MemoryContext
 from agent_memory.core.formats.exact import as_json
 from agent_memory.core.messages import SYSTEM_ROLES, Message, compact_json
 from agent_memory.core.packing import Shown
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Summary, empty_head
-from agent_memory.core.render_cache import Recent
 from agent_memory.core.window import is_user
 from agent_memory.errors import InvalidMessage
 
@@ -25,7 +25,7 @@ Piece: TypeAlias = tuple[int, int]
 A context has one piece for each message. Pieces are therefore bare tuples.
 """
 
-_PIECES: Recent[tuple[Sequence[Entry], Sequence[Piece]]] = Recent(64)
+_PIECES: Cache[tuple[object, ...], tuple[Sequence[Entry], Sequence[Piece]]] = Cache(64)
 
 
 def pieces(

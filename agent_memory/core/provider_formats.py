@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from operator import is_
 from typing import Any, NamedTuple
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.formats.registry import Format
 from agent_memory.core.messages import STANDING, Message, compact_json
 from agent_memory.core.records import Entry, Head
-from agent_memory.core.render_cache import Recent
 from agent_memory.core.rendering import BEFORE
 from agent_memory.core.shapes import HIDDEN, role_of, shape_of, shapes_of
 from agent_memory.core.tokens.counter import TokenCounter
 
-_PRICED: Recent[int] = Recent(4_096)
+_PRICED: Cache[tuple[str, str], int] = Cache(4_096)
 _INPUT_ROLES = ("user", "system", "developer", "tool")
 """Roles of a model's input. The model's reasoning does not belong to these messages."""
 
@@ -50,7 +50,7 @@ class _Settled(NamedTuple):
     compaction: int | None
 
 
-_SETTLED: Recent[_Settled] = Recent(64)
+_SETTLED: Cache[tuple[object, ...], _Settled] = Cache(64)
 
 
 def native(
@@ -191,7 +191,7 @@ def _pairs(special: Sequence[Entry], form: Format) -> tuple[dict[int, tuple[str,
 def _priced(raw: Mapping[str, Any], counter: TokenCounter) -> int:
     """Return the tokens of an item as JSON, counted once."""
     text = compact_json(raw)
-    return _PRICED.get((counter.encoding, text), lambda: counter.item(raw))
+    return _PRICED.computed((counter.encoding, text), lambda: counter.item(raw))
 
 
 def _standing(

@@ -11,13 +11,13 @@ from operator import is_
 from pickle import dumps, loads
 from typing import Any, Literal, NamedTuple
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.formats.chat import converted, says_something, with_refusal
 from agent_memory.core.formats.exact import read
 from agent_memory.core.formats.parts import calls_of, is_text, text_of, text_part
 from agent_memory.core.formats.registry import CHAT, Format, format_of
 from agent_memory.core.messages import SYSTEM_ROLES, Message, copied
 from agent_memory.core.order import Arranging, Shown
-from agent_memory.core.render_cache import Recent
 from agent_memory.core.shapes import Shape, View, are_known, shape_of, shapes_of
 
 MemoryRole = Literal["system", "user", "leading"]
@@ -118,7 +118,7 @@ class _Settled(NamedTuple):
     packed_count: int = 1
 
 
-_SETTLED: Recent[_Settled] = Recent(64)
+_SETTLED: Cache[tuple[object, ...], _Settled] = Cache(64)
 _MOST_CHUNKS = 32
 
 

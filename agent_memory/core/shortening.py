@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agent_memory.core.cache import TEXTS
 from agent_memory.core.excerpts import (
     ELLIPSIS,
     LONGEST_TOKEN,
@@ -29,7 +30,6 @@ from agent_memory.core.formats.registry import Ids
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.order import arranged
 from agent_memory.core.records import Entry
-from agent_memory.core.render_cache import KEPT
 from agent_memory.core.shapes import shape_of
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE
@@ -93,7 +93,7 @@ class Shortener:
             return count(view)
         bare = {"role": "user", "content": ""}
         key = ("cost", self.counter.encoding, hash(content), len(content))
-        long = KEPT.get(key, lambda: count({**bare, "content": content}) - count(bare))
+        long = TEXTS.computed(key, lambda: count({**bare, "content": content}) - count(bare))
         return count({**view, "content": ""}) + long
 
     def entry(self, entry: Entry, room: int) -> Entry | None:

@@ -13,10 +13,10 @@ from itertools import compress
 from operator import is_
 from typing import NamedTuple
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.messages import SYSTEM_ROLES
 from agent_memory.core.order import pairs
 from agent_memory.core.records import Draft, Entry, Head
-from agent_memory.core.render_cache import Recent
 from agent_memory.core.shapes import Shape, are_known, shape_of, shapes_of
 
 
@@ -79,7 +79,7 @@ class _Known(NamedTuple):
     before: _Layout
 
 
-_LAYOUTS: Recent[_Known] = Recent(64)
+_LAYOUTS: Cache[tuple[object, ...], _Known] = Cache(64)
 
 
 def is_user(entry: Entry) -> bool:

@@ -14,6 +14,7 @@ from random import random
 from time import monotonic, sleep
 from typing import Any
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Record
 from agent_memory.core.spending import (
@@ -76,7 +77,7 @@ class Spending:
         self._limits = {"": limits.total}
         self._per_user = limits.per_user
         self._lock = fork_safe_lock()
-        self._known: dict[tuple[str, str], tuple[float, str | None]] = {}
+        self._known: Cache[tuple[str, str], tuple[float, str | None]] = Cache(_MOST_KNOWN)
         self._begun = ""
 
     @property
@@ -234,10 +235,7 @@ class Spending:
         return None if reason is None else str(_refusal(owner, reason, 0.0))
 
     def _note(self, day: str, owner: str, reason: str | None) -> None:
-        with self._lock:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[day, owner] = monotonic(), reason
+        self._known.put((day, owner), (monotonic(), reason))
 
     def _clean_up(self, day: str) -> None:
         """Delete the counters of earlier days, once a day. Calls of yesterday may still run."""

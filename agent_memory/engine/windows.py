@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.cache import Cache
 from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.engine.paging import picked_of, read_of
 from agent_memory.stores.base import SessionStore
@@ -23,6 +22,7 @@ class _CachedWindow(NamedTuple):
 
     head: Head
     entries: list[Entry]
+    weight: int
 
     def serves(self, head: Head) -> bool:
         """Return whether the window of a head begins with these entries.
@@ -44,9 +44,7 @@ class Windows:
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._lock = fork_safe_lock()
-        self._cached: OrderedDict[str, _CachedWindow] = OrderedDict()
-        self._count = 0
+        self._cached: Cache[str, _CachedWindow] = Cache(_MOST, lambda one: one.weight, 1)
 
     def of(self, head: Head) -> list[Entry]:
         """Return the entries of a session's window: the pinned ones, then those after its start.
@@ -74,15 +72,15 @@ class Windows:
         if head.session_id not in self._cached:  # most sessions are written more often than read
             return
         begin = head.end - len(drafts)
-        with self._lock:
+        with self._cached.lock:
             window = self._cached.get(head.session_id)
             if window is None or not window.serves(head) or window.head.end != begin:
                 return
             total = head.total - sum([d.tokens for d in drafts if not d.message.is_system])
             for entry in entries_after(head.session_id, begin, total, drafts):
                 window.entries.append(entry_for_caller(entry))  # the caller may change its draft
-            self._cached[head.session_id] = _CachedWindow(head, window.entries)
-            self._grew(_weight(drafts))
+            weight = window.weight + _weight(drafts)
+            self._cached.put(head.session_id, _CachedWindow(head, window.entries, weight))
 
     def moved(self, before: Head, after: Head) -> None:
         """Keep the cached entries after this process moved a head without changing the log."""
@@ -94,28 +92,13 @@ class Windows:
 
     def forget(self, session_id: str) -> None:
         """Remove a session from the cache."""
-        with self._lock:
-            self._drop(session_id)
+        self._cached.drop(session_id)
 
     def _put(self, head: Head, entries: list[Entry]) -> _CachedWindow:
         if entries and entries[-1].seq > head.end:  # appended since the head was read
             head = replace(head, end=entries[-1].seq)
-        window = _CachedWindow(head, entries)
-        with self._lock:
-            self._drop(head.session_id)
-            self._cached[head.session_id] = window
-            self._grew(_weight(entries))
-        return window
-
-    def _grew(self, by: int) -> None:
-        """Count added entries, and drop the oldest windows if the cache is full."""
-        self._count += by
-        while self._count > _MOST and len(self._cached) > 1:
-            self._drop(next(iter(self._cached)))
-
-    def _drop(self, session_id: str) -> None:
-        window = self._cached.pop(session_id, None)
-        self._count -= _weight(window.entries) if window else 0
+        window = _CachedWindow(head, entries, _weight(entries))
+        return self._cached.put(head.session_id, window)
 
 
 def _weight(entries: Sequence[Entry | Draft]) -> int:

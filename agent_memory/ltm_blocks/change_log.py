@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 from uuid import uuid4
 
-from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.cache import Cache
 from agent_memory.core.records import Record
 from agent_memory.errors import Damaged
 from agent_memory.ltm_blocks.base import record_id
@@ -28,41 +27,28 @@ class Remembering(Generic[T]):
     """
 
     def __init__(self, size: Callable[[T], int]) -> None:
-        self._size = size
-        self._lock = fork_safe_lock()
-        self._kept: OrderedDict[str, tuple[str, T]] = OrderedDict()
+        self._kept: Cache[str, tuple[str, T]] = Cache(_MOST_REMEMBERED, lambda one: size(one[1]))
 
     def get(self, owner: str, version: str | None) -> T | None:
         """Return an owner's value if it has this version."""
-        with self._lock:
-            kept = self._kept.get(owner)
-            if kept is None or kept[0] != version:
-                return None
-            self._kept.move_to_end(owner)
-            return kept[1]
+        kept = self._kept.find(owner)
+        return None if kept is None or kept[0] != version else kept[1]
 
     def last(self, owner: str) -> T | None:
         """Return an owner's last value, whatever its version."""
-        with self._lock:
-            kept = self._kept.get(owner)
-            if kept is None:
-                return None
-            self._kept.move_to_end(owner)
-            return kept[1]
+        kept = self._kept.find(owner)
+        return None if kept is None else kept[1]
 
     def keep(self, owner: str, version: str | None, read: T) -> None:
         """Store an owner's value, evicting those that were not used lately."""
-        with self._lock:
-            self._kept.pop(owner, None)
-            if version is not None:
-                self._kept[owner] = (version, read)
-            while sum(self._size(one) for _, one in self._kept.values()) > _MOST_REMEMBERED:
-                self._kept.popitem(last=False)
+        if version is None:
+            self._kept.drop(owner)
+        else:
+            self._kept.put(owner, (version, read))
 
     def drop(self, owner: str) -> None:
         """Remove an owner's value."""
-        with self._lock:
-            self._kept.pop(owner, None)
+        self._kept.drop(owner)
 
 
 def version_of(store: RecordStore, block: str, owner: str) -> str | None:

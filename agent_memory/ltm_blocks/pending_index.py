@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 from agent_memory.core import threads
+from agent_memory.core.cache import Cache
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.core.records import Entry, Lag, Record
 from agent_memory.errors import AgentMemoryError
@@ -154,7 +155,7 @@ class Waiting:
     def __init__(self, roles: Sequence[str]) -> None:
         self._roles = roles
         self._lock = fork_safe_lock()
-        self._kept: OrderedDict[str, _Built] = OrderedDict()
+        self._kept: Cache[str, _Built] = Cache(MOST, lambda one: len(one.index.records), 1)
         self._begin()
         begin_anew_in_child(self, Waiting._begin)
 
@@ -191,21 +192,11 @@ class Waiting:
             turn = self._turns.setdefault(owner, _Turn())
         # a long document takes seconds: concurrent and repeated questions share one build
         with turn.lock:
-            with self._lock:
-                built = self._kept.get(owner)
+            built = self._kept.get(owner)
             after = _built(built, tails, make, self._roles, is_whole)
             if after is not built:
-                self._keep(owner, after)
+                self._kept.put(owner, after)
         return after.index if after.index.records else None
-
-    def _keep(self, owner: str, built: _Built) -> None:
-        with self._lock:
-            self._kept[owner] = built
-            self._kept.move_to_end(owner)
-            size = sum(len(one.index.records) for one in self._kept.values())
-            while size > MOST and len(self._kept) > 1:
-                _, gone = self._kept.popitem(last=False)
-                size -= len(gone.index.records)
 
 
 def _built(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import monotonic
 
 from agent_memory.client.service import MARK
+from agent_memory.core.cache import Cache
 from agent_memory.listening.bearer import REALM
 from agent_memory.server.keys import KeyRing
 from agent_memory.server.problems import UNAUTHENTICATED, Refused
@@ -26,7 +27,7 @@ class Credentials:
     def __init__(self, ring: KeyRing, tokens: Tokens | None = None) -> None:
         self._ring = ring
         self._tokens = tokens
-        self._remembered: dict[str, tuple[Principal, float]] = {}
+        self._remembered: Cache[str, tuple[Principal, float]] = Cache(_MOST_REMEMBERED)
 
     def remembered(self, shown: str) -> Principal | None:
         """Return the cached principal of a credential, if it was valid in the last 60 seconds.
@@ -52,11 +53,9 @@ class Credentials:
         elif self._tokens is not None:
             found = self._tokens.principal_of(shown)
         if found is None:
-            self._remembered.pop(shown, None)
+            self._remembered.drop(shown)
             raise unauthenticated()
-        if len(self._remembered) >= _MOST_REMEMBERED:
-            self._remembered.clear()
-        self._remembered[shown] = found, monotonic() + _REMEMBERED_SECONDS
+        self._remembered.put(shown, (found, monotonic() + _REMEMBERED_SECONDS))
         return found
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from math import ceil
+
+from agent_memory.core.cache import Cache
 
 _MOST_KEPT = 10_000
 
@@ -57,15 +58,13 @@ class Buckets:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._kept: OrderedDict[str, Bucket] = OrderedDict()
+        self._kept: Cache[str, Bucket] = Cache(_MOST_KEPT)
 
     def wait(self, name: str, now: float) -> int:
         """Count a request. Return the seconds it has to wait; 0 for none."""
         if not self._limits.per_second:
             return 0
         known = self._kept.get(name) or Bucket(self._limits.burst, now)
-        self._kept[name], seconds = asked(known, self._limits, now)
-        self._kept.move_to_end(name)
-        if len(self._kept) > _MOST_KEPT:  # the least recently used, which has refilled
-            self._kept.popitem(last=False)
+        bucket, seconds = asked(known, self._limits, now)
+        self._kept.put(name, bucket)  # evicts the least recently used, which has refilled
         return seconds

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from agent_memory.core.cache import Cache
 from agent_memory.errors import Damaged
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ Row = TypeVar("Row")
 Value = TypeVar("Value")
 
 _collector: ContextVar[list[Damaged] | None] = ContextVar("noting", default=None)
-_reported: set[str] = set()
+_reported: Cache[str, bool] = Cache(_MOST_REPORTED)
 
 
 @contextmanager
@@ -55,9 +56,7 @@ def leave_out(error: Damaged) -> None:
         return
     text = str(error)
     if text not in _reported:
-        if len(_reported) >= _MOST_REPORTED:
-            _reported.clear()
-        _reported.add(text)
+        _reported.put(text, True)
         logger.warning("left out: %s", text)
 
 

@@ -7,13 +7,12 @@ earlier catalog reads only the new segments, whoever wrote them.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.damage import Damage
-from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Hit, Record
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
 from agent_memory.stores.catalogs import Catalog, Part, SegmentSource, opened
@@ -55,8 +54,7 @@ class Indexes:
     """A cache of an index for each block and owner, valid for one version of the catalog."""
 
     def __init__(self) -> None:
-        self._lock = fork_safe_lock()
-        self._cache: OrderedDict[_Key, _CachedIndex] = OrderedDict()
+        self._cache: Cache[_Key, _CachedIndex] = Cache(MOST_BYTES, lambda one: one.size, 1)
         self._warned: set[_Key] = set()
 
     def follow(
@@ -76,21 +74,17 @@ class Indexes:
         """
         from agent_memory.retrieval.index import SegmentIndex
 
-        with self._lock:
-            cached = self._cache.get(key)
+        cached = self._cache.get(key)
         segments = dict(cached.segments) if cached is not None else {}
         before = None
         for _ in range(_TRIES):
             stored = source.catalog()
             if stored is None:
-                with self._lock:
-                    self._cache.pop(key, None)
+                self._cache.drop(key)
                 return SegmentIndex(0)
             version = stored[0]
             if cached is not None and cached.version == version:
-                with self._lock:
-                    if key in self._cache:
-                        self._cache.move_to_end(key)
+                self._cache.find(key)
                 return cached.index
             try:
                 catalog = Catalog.of(stored[1])
@@ -137,10 +131,7 @@ class Indexes:
         segments: Mapping[int, Segment],
     ) -> None:
         size = index.nbytes
-        with self._lock:
-            self._cache[key] = _CachedIndex(version, index, size, segments)
-            self._cache.move_to_end(key)
-            self._make_room()
+        self._cache.put(key, _CachedIndex(version, index, size, segments))
         if size > MOST_BYTES and key not in self._warned:
             self._warned.add(key)
             logger.warning(
@@ -148,12 +139,6 @@ class Indexes:
                 'Store them on a Qdrant server: VectorMemory(store="http://host:6333").',
                 len(index), key[0], size >> 20,
             )  # fmt: skip
-
-    def _make_room(self) -> None:
-        size = sum(cached.size for cached in self._cache.values())
-        while len(self._cache) > 1 and size > MOST_BYTES:
-            _, evicted = self._cache.popitem(last=False)
-            size -= evicted.size
 
 
 def _readable(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.cache import Cache
 from agent_memory.core.records import Entry, Lag, Scope
 
 if TYPE_CHECKING:
@@ -84,9 +83,7 @@ class Pending:
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._lock = fork_safe_lock()
-        self._cache: OrderedDict[_Key, dict[str, Tail]] = OrderedDict()  # by block and owner
-        self._count = 0
+        self._cache: Cache[_Key, dict[str, Tail]] = Cache(MOST, _size, 1)  # by block and owner
         self.on_many: Callable[[str, Sequence[Lag]], None] = lambda block, lags: None
 
     def of(self, block: str, scope: Scope, most: int = MOST) -> Tails:
@@ -176,16 +173,15 @@ class Pending:
 
     def _store_tails(self, key: _Key, lags: Sequence[Lag], tails: Sequence[Tail]) -> None:
         """Cache the tails, and drop those that were absorbed since."""
-        with self._lock:
-            cached = self._cache.pop(key, {})
+        with self._cache.lock:
+            cached = self._cache.get(key, {})
             lagging = {lag.session_id for lag in lags}
             now = {name: tail for name, tail in cached.items() if name in lagging}
             now |= {tail.lag.session_id: tail for tail in tails}
             if now:
-                self._cache[key] = now
-            self._count += _size(now) - _size(cached)
-            while self._count > MOST and len(self._cache) > 1:
-                self._count -= _size(self._cache.popitem(last=False)[1])
+                self._cache.put(key, now)
+            else:
+                self._cache.drop(key)
 
 
 def _pages(lags: Sequence[Lag]) -> Iterator[list[Lag]]:

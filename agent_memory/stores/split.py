@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.idempotency import Appended, Once
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Lease, Record, Scope
@@ -62,7 +63,7 @@ class SplitStore(StoreWrapper):
     def __init__(self, inner: Store, system: Store) -> None:
         super().__init__(inner)
         self._system = system
-        self._cache: dict[str, _CachedHead] = {}
+        self._cache: Cache[str, _CachedHead] = Cache(_MOST_CACHED)
 
     @property
     def remote(self) -> bool:
@@ -150,7 +151,7 @@ class SplitStore(StoreWrapper):
     ) -> Head | None:
         cached = self._cache.get(head.session_id)
         if head.version == 0 and cached is not None:
-            del self._cache[head.session_id]  # of an earlier session with this id
+            self._cache.drop(head.session_id)  # of an earlier session with this id
         referring = [self._closed_entry(entry) for entry in entries]
         self._empty(entries)
         stored = self._inner.rewrite(self._closed(head), after, referring, lease=lease)
@@ -177,7 +178,7 @@ class SplitStore(StoreWrapper):
                 for record in records:
                     self._system.delete_records(_PLACE, record_id=record.id)
         self._inner.delete(session_id, lease=lease)
-        self._cache.pop(session_id, None)
+        self._cache.drop(session_id)
 
     def secure_erase(self) -> None:
         self._inner.secure_erase()
@@ -202,7 +203,7 @@ class SplitStore(StoreWrapper):
         cached = self._cache.get(head.session_id)
         if cached is not None:
             if cached.begun not in (None, head.created_at):
-                del self._cache[head.session_id]  # the session was deleted and created again
+                self._cache.drop(head.session_id)  # the session was deleted and created again
             else:
                 cached.begun = head.created_at
         if (
@@ -280,7 +281,7 @@ class SplitStore(StoreWrapper):
             record_id = _referred(entry.message)
             if record_id is not None:
                 self._write(entry.session_id, record_id, EMPTY_SYSTEM.to_json())
-                self._cache.pop(entry.session_id, None)
+                self._cache.drop(entry.session_id)
 
     def _write_again(self, session_id: str, drafts: Sequence[Draft]) -> None:
         cached = self._cache.get(session_id) or _CachedHead()
@@ -294,10 +295,7 @@ class SplitStore(StoreWrapper):
         cached = _CachedHead()
         for record in self._system.records(_PLACE, _owner(session_id)):
             cached.add(record.id, record.text)
-        if len(self._cache) >= _MOST_CACHED:
-            self._cache.clear()
-        self._cache[session_id] = cached
-        return cached
+        return self._cache.put(session_id, cached)
 
 
 def _owner(session_id: str) -> str:

@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 
 from agent_memory import AgentMemory, StaticMemory
 from agent_memory.core import rendering
+from agent_memory.core.cache import Cache
 from agent_memory.core.clearing import with_stubs
 from agent_memory.core.formats.exact import read
 from agent_memory.core.formats.registry import (
@@ -35,7 +36,6 @@ from agent_memory.core.formats.registry import (
 )
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
-from agent_memory.core.render_cache import Recent
 from agent_memory.core.rendering import rendered
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.errors import InvalidContext, InvalidInput, InvalidMessage
@@ -420,7 +420,7 @@ def test_a_cut_falls_between_steps_of_any_shape() -> None:
 def test_what_was_converted_before_is_the_same(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a context is put together of parts that were made for another one, or what a caller
     changed in a context is in the next one."""
-    cached, fresh = rendering._SETTLED, Recent[Any](64)
+    cached, fresh = rendering._SETTLED, Cache[Any, Any](64)
     marked = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
     for seed in range(30):
         log = Logs(seed).log(30)

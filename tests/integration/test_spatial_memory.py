@@ -743,13 +743,13 @@ def test_the_indexes_in_memory_are_bounded(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: every user who was ever served stays in memory; or one who was let go is not found."""
-    monkeypatch.setattr("agent_memory.ltm_blocks.spatial.keeping._MOST_KEPT", 10)
+    block = memory.blocks["spatial"]
+    assert isinstance(block, SpatialMemory)
+    monkeypatch.setattr(block._indexes._kept, "most", 10)
     for n in range(12):
         batch = [{"text": f"{n}", "position": (n, at)} for at in range(4)]
         memory.user(f"user-{n}").spatial().observe_many(batch)
     memory.user("many").spatial().observe_many([{"text": "x", "position": HERE}] * 50)
-    block = memory.blocks["spatial"]
-    assert isinstance(block, SpatialMemory)
     assert list(block._indexes._kept) == ["user:many"]
     for n in range(12):
         assert memory.user(f"user-{n}").spatial().nearest(HERE, 1)[0].observation.text == f"{n}"

@@ -94,7 +94,7 @@ def test_the_least_used_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a service with many users grows without end, or keeps none of them."""
     kept = Indexes()
     ann, _ = followed(kept, "ann", 1, 10)
-    monkeypatch.setattr(indexes, "MOST_BYTES", 2 * ann.nbytes)
+    monkeypatch.setattr(kept._cache, "most", 2 * ann.nbytes)
     followed(kept, "bob", 1, 10)
     assert followed(kept, "ann", 1, 10)[1] == 0
     followed(kept, "cleo", 1, 10)

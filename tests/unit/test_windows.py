@@ -132,7 +132,7 @@ def test_memory_is_bounded(store: Reader, monkeypatch: pytest.MonkeyPatch) -> No
     assert list(kept._cached) == ["s"]
     kept.forget("s")
     assert not kept._cached
-    assert kept._count == 0
+    assert kept._cached.total == 0
 
 
 def test_long_messages_count_as_several(store: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,9 +144,9 @@ def test_long_messages_count_as_several(store: Reader, monkeypatch: pytest.Monke
         kept.of(head := store.append(session, drafts[:1]))
         kept.appended(store.append(session, drafts[1:]), drafts[1:])
     assert list(kept._cached) == ["two"]
-    assert kept._count == 11
+    assert kept._cached.total == 11
     kept.forget(head.session_id)
-    assert kept._count == 0
+    assert kept._cached.total == 0
 
 
 _STEPS = st.lists(

@@ -12,6 +12,7 @@ from functools import partial
 from math import inf
 from time import monotonic
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.limits import quoted
 from agent_memory.core.memory_spans import operation, tell_absorbed
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease, Scope
@@ -59,16 +60,13 @@ class Batches:
         self._store = store
         self._session_id = session_id
         self._lock = threading.Lock()
-        self._read: dict[tuple[int, int], tuple[list[Entry], int]] = {}
+        self._read: Cache[tuple[int, int], tuple[list[Entry], int]] = Cache(_KEPT)
 
     def after(self, cursor: int, target: int) -> tuple[list[Entry], int]:
         """Return the next entries without system messages, and the seq that they reach."""
         with self._lock:
-            found = self._read.get((cursor, target)) or self._next(cursor, target)
-            self._read[cursor, target] = found
-            if len(self._read) > _KEPT:
-                del self._read[next(iter(self._read))]
-        entries, last = found
+            place = (cursor, target)
+            entries, last = self._read.computed(place, lambda: self._next(cursor, target))
         return [entry_for_caller(entry) for entry in entries], last
 
     def _next(self, cursor: int, target: int) -> tuple[list[Entry], int]:
@@ -132,7 +130,8 @@ class Absorber:
         self.failures = Failures(dead_letters, self.blocks, patience)
         self._backoff = Backoff()
         self._unaffordable: dict[tuple[str, str], float] = {}  # end of the wait for a budget
-        self._clean: set[tuple[str, str]] = set()  # no attempts of earlier processes are stored
+        # sessions without stored attempts of earlier processes
+        self._clean: Cache[tuple[str, str], bool] = Cache(_MOST_CLEAN)
         self._prepared: dict[str, tuple[_State, Batches]] = {}  # read ahead
         self._time_limited = TimeLimited()
 
@@ -382,9 +381,7 @@ class Absorber:
         self.failures.over(block, lease.session_id)
         if (block, lease.session_id) not in self._clean:
             self._dead_letters.clear(block, cursor + 1, lease)
-            if len(self._clean) >= _MOST_CLEAN:
-                self._clean.clear()
-            self._clean.add((block, lease.session_id))
+            self._clean.put((block, lease.session_id), True)
 
     def _put_off(self, block: str, refusal: SpendingLimitReached, lease: Lease) -> str:
         """Wait for the next day's budget. A reached spending limit is not a failure."""
@@ -398,7 +395,7 @@ class Absorber:
         message = error_text(error)
         self.failures.met(block, message)
         if self.failures.note(block, cursor + 1, last, message, lease):
-            self._clean.discard((block, lease.session_id))
+            self._clean.drop((block, lease.session_id))
         self._backoff.failed(block if is_passing(error) else (block, lease.session_id))
         if not self._held(lease):
             raise LeaseLost(_TAKEN_OVER)
@@ -410,7 +407,7 @@ class Absorber:
         message = error_text(error)
         self.failures.met(block, message)
         self._backoff.failed((block, lease.session_id))
-        self._clean.discard((block, lease.session_id))
+        self._clean.drop((block, lease.session_id))
         try:
             if self._dead_letters.count(block, cursor + 1, last, message, lease):
                 self._advance(head, block, cursor, last, lease)

@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.clearing import Cleared
 from agent_memory.core.fitting import SUMMARY_FRAME, Budget
 from agent_memory.core.records import Entry, Head, Summary
-from agent_memory.core.render_cache import Recent
 from agent_memory.core.spending import seconds_left
 from agent_memory.core.text import escape
 from agent_memory.core.transcript import clip
@@ -76,10 +76,10 @@ class Compaction:
         # a window with at most this number of messages has neither too many messages nor turns
         self._few = min((n for n in limits[1:] if n is not None), default=math.inf)
         self._backoff = Backoff()
-        self._why: Recent[str] = Recent(1_000)  # by session: an error may quote user data
+        self._why: Cache[str, str] = Cache(1_000)  # by session: an error may quote user data
         self._unaffordable = unaffordable
         self._held = held
-        self._cleared: Recent[Cleared] = Recent(64)
+        self._cleared: Cache[tuple[object, ...], Cleared] = Cache(64)
 
     def limit(self, head: Head) -> int:
         """Return the tokens that the turns of the session's window may take."""
@@ -218,7 +218,7 @@ class Compaction:
             )
         is_extract = head.summary is not None and head.summary.redo_after is not None
         if is_extract and self._has_failed(head):
-            why = self._why.find((head.session_id,))
+            why = self._why.find(head.session_id)
             failed = "The summary is a local extract: the model failed, and will be tried again."
             warnings.append(f"{failed} {why}" if why else failed)
         return warnings
@@ -317,11 +317,11 @@ class Compaction:
             # an invalid answer for one session says nothing about other sessions
             is_own = any(isinstance(error, ModelOutputInvalid) for error in failures)
             self._backoff.failed(own if is_own else _MODEL)
-            self._why.put((head.session_id,), str(failures[-1]) if failures else "")
+            self._why.put(head.session_id, str(failures[-1]) if failures else "")
         elif called:
             self._backoff.succeeded(_MODEL)
             self._backoff.succeeded(own)
-            self._why.put((head.session_id,), "")
+            self._why.put(head.session_id, "")
         return written and self._clipped(written, most)
 
     def _clipped(self, summary: Summary, most: int) -> Summary:

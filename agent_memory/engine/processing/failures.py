@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from time import monotonic
 
 from agent_memory.core import threads
+from agent_memory.core.cache import Cache
 from agent_memory.core.records import DeadLetter, Lease, Record
 from agent_memory.core.system_collections import FAILED
 from agent_memory.engine.recall.runner import TimeLimited
@@ -162,7 +163,8 @@ class Failures:
         self._met: dict[str, str] = {}
         self._stored: dict[str, str] = {}
         self._looked: float | None = None
-        self._noted: dict[tuple[str, str], str] = {}  # stored by this process, by session
+        # stored by this process, by block and session
+        self._noted: Cache[tuple[str, str], str] = Cache(_MOST_NOTED)
 
     def of_blocks(self, *, now: bool = False) -> dict[str, str]:
         """Return the last error of each failing block, from any process.
@@ -204,9 +206,7 @@ class Failures:
             return False
         if not self._within(lambda: self._dead_letters.note(block, first, last, message, lease)):
             return True
-        if len(self._noted) >= _MOST_NOTED:
-            self._noted.clear()
-        self._noted[session] = message
+        self._noted.put(session, message)
         return True
 
     def given_up(self, block: str) -> None:
@@ -216,7 +216,7 @@ class Failures:
     def over(self, block: str, session_id: str) -> None:
         """Remove a block's failure, because it absorbed a batch of the session."""
         self._met.pop(block, None)
-        self._noted.pop((block, session_id), None)
+        self._noted.drop((block, session_id))
         if block in self.of_blocks():
             self._within(lambda: self._dead_letters.works(block))
             self._stored.pop(block, None)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.explanation import left_out_of
 from agent_memory.core.formats.registry import format_of
@@ -19,7 +20,6 @@ from agent_memory.core.prompt_log import SentContext, kept_of
 from agent_memory.core.provider_formats import native
 from agent_memory.core.query_text import asked_for
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope, empty_head
-from agent_memory.core.render_cache import Recent
 from agent_memory.core.rendering import OPENING
 from agent_memory.core.shapes import role_of
 from agent_memory.core.small_talk import is_courtesy
@@ -161,7 +161,7 @@ class Contexts:
         self.packer, self.blocks = packer, recaller.blocks
         self.troubles = troubles
         self.prompts = Prompts()
-        self._unpaired: Recent[tuple[tuple[str, ...], frozenset[int]]] = Recent(10_000)
+        self._unpaired: Cache[str, tuple[tuple[str, ...], frozenset[int]]] = Cache(10_000)
 
     def get(
         self,
@@ -236,8 +236,8 @@ class Contexts:
             nonlocal counted
             context = self.prompts.noted(view.seen.scope, view.context(window), window)
             unpaired = window.unpaired, window.unpaired_seqs
-            if unpaired != self._unpaired.find((session_id,)):
-                self._unpaired.put((session_id,), unpaired)  # warn only once
+            if unpaired != self._unpaired.find(session_id):
+                self._unpaired.put(session_id, unpaired)  # warn only once
                 context = replace(context, warnings=[*context.warnings, *window.unpaired])
             if not counted:  # recall runs once per turn
                 self._count(view.seen, context)

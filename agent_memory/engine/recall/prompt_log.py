@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Shown
@@ -44,8 +44,8 @@ class Prompts:
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
-        self._last: OrderedDict[tuple[str | None, str | None], list[Piece]] = OrderedDict()
-        self._contexts: OrderedDict[str, tuple[MemoryContext, Sequence[Message]]] = OrderedDict()
+        self._last: Cache[tuple[str | None, str | None], list[Piece]] = Cache(_MOST)
+        self._contexts: Cache[str, tuple[MemoryContext, Sequence[Message]]] = Cache(_MOST_CONTEXTS)
         self._stats = PromptStats()
 
     def noted(self, scope: Scope, context: MemoryContext, shown: Shown) -> MemoryContext:
@@ -59,11 +59,9 @@ class Prompts:
             context.tokens - shown.tokens,
             leads=context.memory_role == "leading",
         )
-        with self._lock:
-            before = self._last.pop(owner, None)
-            self._last[owner] = now
-            while len(self._last) > _MOST:
-                self._last.popitem(last=False)
+        with self._last.lock:
+            before = self._last.get(owner)
+            self._last.put(owner, now)
             if before is None:
                 return context
             kept = same(before, now)
@@ -75,11 +73,7 @@ class Prompts:
 
     def keep(self, session_id: str, context: MemoryContext, asked: Sequence[Message]) -> None:
         """Cache the last context of a session, with the question that it adds to the log."""
-        with self._lock:
-            self._contexts.pop(session_id, None)
-            self._contexts[session_id] = context, asked
-            if len(self._contexts) > _MOST_CONTEXTS:
-                self._contexts.popitem(last=False)
+        self._contexts.put(session_id, (context, asked))
 
     def without_context(
         self, session_id: str, messages: Sequence[Any], is_stored: Callable[[Head], bool]
@@ -94,8 +88,7 @@ class Prompts:
 
     def snapshot(self) -> PromptStats:
         """Return the current totals."""
-        with self._lock:
-            return self._stats
+        return self._stats
 
 
 class Recalls:
@@ -148,7 +141,7 @@ class SentContexts:
     ) -> None:
         self._store, self._deleted_since, self.on = store, deleted_since, on
         self._lock = fork_safe_lock()
-        self._pending: OrderedDict[tuple[str, str | None], _Pending] = OrderedDict()
+        self._pending: Cache[tuple[str, str | None], _Pending] = Cache(_MOST_PENDING)
 
     def keep(self, session_id: str, kept: Kept, user_id: str | None, head: Head | None) -> None:
         """Store a context, in place of one of the same turn so far. A failure is only logged.
@@ -166,12 +159,7 @@ class SentContexts:
             except AgentMemoryError as error:
                 logger.warning("a context was not stored: %s", type(error).__name__)
             return
-        owner = session_id, user_id
-        with self._lock:
-            self._pending[owner] = _Pending(kept, datetime.now(UTC))
-            self._pending.move_to_end(owner)
-            while len(self._pending) > _MOST_PENDING:
-                self._pending.popitem(last=False)
+        self._pending.put((session_id, user_id), _Pending(kept, datetime.now(UTC)))
 
     def begun(self, head: Head) -> None:
         """Store a session's pending context when the session begins or gets a user.
@@ -180,9 +168,8 @@ class SentContexts:
         """
         if not self._pending:
             return
-        with self._lock:
-            owners = (head.user_id, None)
-            found = [self._pending.pop((head.session_id, owner), None) for owner in owners]
+        owners = (head.user_id, None)
+        found = [self._pending.drop((head.session_id, owner)) for owner in owners]
         pending = next(filter(None, found), None)
         if pending is None or self._deleted_since(replace(head, created_at=pending.at)):
             return

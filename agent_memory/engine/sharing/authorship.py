@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.messages import Message
-from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Head, Record
 from agent_memory.core.redaction import EMPTY_SYSTEM
 from agent_memory.core.system_collections import AUTHORS
@@ -37,8 +37,7 @@ class Authors:
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
-        self._lock = fork_safe_lock()
-        self._known: dict[tuple[str, str], datetime] = {}
+        self._known: Cache[tuple[str, str], datetime] = Cache(_MOST_KNOWN)
 
     def knows(self, agent: str, session_id: str) -> bool:
         """Return whether this process has stored it already."""
@@ -53,10 +52,7 @@ class Authors:
         first = before.end + 1 if before is not None and same else 1
         if self.first(agent, after.session_id) is None:
             self._note(agent, after.session_id, first)
-        with self._lock:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[key] = after.created_at
+        self._known.put(key, after.created_at)
 
     def first(self, agent: str, session_id: str) -> int | None:
         """Return a seq before which the agent wrote nothing in the session. None if never."""
@@ -66,7 +62,7 @@ class Authors:
     def drop(self, agent: str, session_id: str) -> None:
         """Delete the record after all of the agent's messages in the session were emptied."""
         self._store.delete_records(_PLACE, owner=_owner(agent, session_id))
-        self._known.pop((agent, session_id), None)
+        self._known.drop((agent, session_id))
 
     def _note(self, agent: str, session_id: str, first: int) -> None:
         owner = _owner(agent, session_id)

@@ -6,14 +6,13 @@ import os
 import shutil
 import stat
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
-from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.cache import Cache
 from agent_memory.errors import InvalidInput, StoreUnavailable
 from agent_memory.ltm_blocks.skills.files import parse, render
 from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill
@@ -59,8 +58,7 @@ class Library:
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
-        self._lock = fork_safe_lock()
-        self._kept: OrderedDict[str | None, dict[Path, _Read]] = OrderedDict()
+        self._kept: Cache[str | None, dict[Path, _Read]] = Cache(_OWNERS_KEPT)
 
     def read(self, owner: str | None) -> Found:
         """Return the current content of an owner's files.
@@ -71,19 +69,14 @@ class Library:
         home = self._home(owner)
         if not self._holds(home):
             return Found({}, [self._outside(home)])
-        with self._lock:
-            known = self._kept.get(owner, {})
+        known = self._kept.get(owner, {})
         with _usable():
             read = {
                 path: one
                 for path in self._files(home)
                 if (one := self._read(path, known.get(path))) is not None
             }
-        with self._lock:
-            self._kept[owner] = read
-            self._kept.move_to_end(owner)
-            if len(self._kept) > _OWNERS_KEPT:
-                self._kept.popitem(last=False)
+        self._kept.put(owner, read)
         return self._found(read, shared=owner is None)
 
     def seen(self, owner: str | None) -> Found:
@@ -130,8 +123,7 @@ class Library:
     def clear(self, owner: str) -> None:
         """Remove an owner's directory with everything in it. Idempotent."""
         home = self._home(owner)
-        with self._lock:
-            self._kept.pop(owner, None)
+        self._kept.drop(owner)
         if not self._holds(home.parent):
             return
         with _usable():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.cache import Cache
 from agent_memory.core.records import Record, Scope
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.change_log import (
@@ -41,22 +40,18 @@ class Indexes:
     """
 
     def __init__(self, build: Callable[[Sequence[Observation]], PlaceIndex]) -> None:
-        self._lock = fork_safe_lock(own=True)
-        self._kept: OrderedDict[str, tuple[Key, PlaceIndex]] = OrderedDict()
+        self._kept: Cache[str, tuple[Key, PlaceIndex]] = Cache(
+            _MOST_KEPT, lambda one: len(one[1]), 1, own_lock=True
+        )
         self.build = build
 
     def get(self, owner: str) -> tuple[Key, PlaceIndex] | None:
         """Return an owner's index and its version; None if there is none."""
-        with self._lock:
-            known = self._kept.get(owner)
-            if known is not None:
-                self._kept.move_to_end(owner)
-            return known
+        return self._kept.find(owner)
 
     def keep(self, owner: str, version: Key, index: PlaceIndex) -> None:
         """Store an owner's index."""
-        with self._lock:
-            self._keep(owner, version, index)
+        self._kept.put(owner, (version, index))
 
     def change(
         self,
@@ -76,24 +71,17 @@ class Indexes:
             now: The index and its new version.
             changed: The current state of each changed observation; None for deleted ones.
         """
-        with self._lock:
-            found, (version, index) = self._kept.get(owner), now
+        with self._kept.lock:
+            found = self._kept.get(owner)
             if found == known:
-                index.change(changed)
-                self._keep(owner, version, index)
+                now[1].change(changed)
+                self._kept.put(owner, now)
                 return True
-            return found is not None and found[1] is index
+            return found is not None and found[1] is now[1]
 
     def drop(self, owner: str) -> None:
         """Remove an owner's index."""
-        with self._lock:
-            self._kept.pop(owner, None)
-
-    def _keep(self, owner: str, version: Key, index: PlaceIndex) -> None:
-        self._kept[owner] = version, index
-        self._kept.move_to_end(owner)
-        while len(self._kept) > 1 and sum(len(one) for _, one in self._kept.values()) > _MOST_KEPT:
-            self._kept.popitem(last=False)
+        self._kept.drop(owner)
 
 
 class Observations(Collection[Any]):

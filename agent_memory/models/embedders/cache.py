@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
+from agent_memory.core.cache import Cache
+from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import (
     AgentMemoryError,
     DimensionMismatch,
@@ -52,8 +52,7 @@ class CachedEmbedder:
     def __init__(self, inner: Embedder, size: int = 10_000) -> None:
         self.inner = inner
         self.size = size
-        self._lock = fork_safe_lock()
-        self._kept: OrderedDict[bytes, Encoding] = OrderedDict()
+        self._kept: Cache[bytes, Encoding] = Cache(size)
         self._asked: dict[bytes, Future[dict[bytes, Encoding]]] = {}
         self._baseline: float | None = getattr(inner, "baseline", None)
         begin_anew_in_child(self, lambda cache: cache._asked.clear())
@@ -95,7 +94,7 @@ class CachedEmbedder:
 
     def cached(self, texts: Sequence[str]) -> bool:
         """Return whether all of these texts are encoded already. Sends no request."""
-        with self._lock:
+        with self._kept.lock:
             return all(_key(text) in self._kept for text in texts)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
@@ -135,7 +134,7 @@ class CachedEmbedder:
                 done.set_exception(error)
                 raise
             finally:
-                with self._lock:
+                with self._kept.lock:
                     for key in own:
                         self._asked.pop(key, None)
         for key, future in others.items():
@@ -197,11 +196,10 @@ class CachedEmbedder:
     ) -> tuple[dict[bytes, Encoding], dict[bytes, Future[dict[bytes, Encoding]]], list[bytes]]:
         """Split texts into cached ones, ones that other threads encode now, and the caller's."""
         found, others, own = {}, {}, []
-        with self._lock:
+        with self._kept.lock:
             for key in wanted:
-                if key in self._kept:
-                    self._kept.move_to_end(key)
-                    found[key] = self._kept[key]
+                if (encoding := self._kept.find(key)) is not None:
+                    found[key] = encoding
                 elif key in self._asked:
                     others[key] = self._asked[key]
                 else:
@@ -210,12 +208,9 @@ class CachedEmbedder:
         return found, others, own
 
     def _keep(self, new: dict[bytes, Encoding]) -> None:
-        with self._lock:
+        with self._kept.lock:
             for key, encoding in new.items():
-                self._kept[key] = encoding
-                self._kept.move_to_end(key)
-            while len(self._kept) > self.size:
-                self._kept.popitem(last=False)
+                self._kept.put(key, encoding)
 
 
 def _key(text: str) -> bytes:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.damage import Damage
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Head, Summary
@@ -46,7 +47,7 @@ class HeadSeals:
         self._keys = keys
         self._namespace = namespace
         self._plaintext = plaintext
-        self._known: dict[str, _CachedHead] = {}
+        self._known: Cache[str, _CachedHead] = Cache(_MOST_KNOWN)
 
     def system(self, session_id: str, message: Message) -> Message:
         """The carrier of a system message. The same message gives the same, so that repeating it
@@ -71,10 +72,8 @@ class HeadSeals:
         """
         known = self._known.get(head.session_id)
         if known is None or not known.is_of(head):
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
             try:
-                known = self._known[head.session_id] = self._open(head)
+                known = self._known.put(head.session_id, self._open(head))
             except Undecryptable as error:
                 error.damage = Damage(
                     "session", head.session_id, head=replace(head, system=None, summary=None)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.idempotency import Appended, Once
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.core.records import Draft, Entry, Head, empty_head
@@ -96,7 +97,7 @@ class Appender:
         self._sessions = sessions
         self._log = log
         self._keys = keys
-        self._known: dict[str, _CachedHead] = {}
+        self._known: Cache[str, _CachedHead] = Cache(_MOST_KNOWN)
         self._begin_anew()
         begin_anew_in_child(self, Appender._begin_anew)
 
@@ -201,7 +202,7 @@ class Appender:
 
     def forget(self, session_id: str) -> None:
         """Drop what is remembered of a session."""
-        self._known.pop(session_id, None)
+        self._known.drop(session_id)
 
     def attempt(
         self, log: str, head: Head, entries: Sequence[Entry], write: str, within: float = 0.0
@@ -286,10 +287,7 @@ class Appender:
             self._log.unstage(attempt.log, attempt.rows)
 
     def _remembered(self, session: Doc) -> Head:
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        known = self._known[session["sid"]] = _known(session)
-        return copy_for_caller(known.head)
+        return copy_for_caller(self._known.put(session["sid"], _known(session)).head)
 
 
 def _known(session: Doc) -> _CachedHead:

@@ -1,0 +1,79 @@
+"""The bounded cache that every part uses."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from agent_memory.core.processes import fork_safe_lock
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Cache(OrderedDict[K, V]):
+    """A mapping that evicts the least recently used values.
+
+    `find` and `put` count as uses; reading as from a dict does not. Each call is thread-safe: hold
+    `lock` for several. Change it with `put` and `drop` only.
+
+    Args:
+        most: The maximum size of all values.
+        size: Returns the size of a value; 1 each by default.
+        least: The number of values that stay, however large.
+        own_lock: Whether other locks are taken under `lock`; see `fork_safe_lock`.
+
+    Attributes:
+        total: The size of all values.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        size: Callable[[V], int] = lambda _: 1,
+        least: int = 0,
+        *,
+        own_lock: bool = False,
+    ) -> None:
+        super().__init__()
+        self.lock = fork_safe_lock(own=own_lock)
+        self.most = most
+        self._size = size
+        self._least = least
+        self._sizes: dict[K, int] = {}
+        self.total = 0
+
+    def find(self, key: K) -> V | None:
+        """Return the value of a key; None if there is none."""
+        with self.lock:
+            value = self.get(key)
+            if value is not None:
+                self.move_to_end(key)
+            return value
+
+    def put(self, key: K, value: V) -> V:
+        """Store a value, and return it."""
+        size = self._size(value)
+        with self.lock:
+            self.total += size - self._sizes.get(key, 0)
+            self._sizes[key], self[key] = size, value
+            self.move_to_end(key)
+            while self.total > self.most and len(self) > self._least:
+                self.drop(next(iter(self)))
+        return value
+
+    def drop(self, key: K) -> V | None:
+        """Remove a value, and return it; None if there is none."""
+        with self.lock:
+            self.total -= self._sizes.pop(key, 0)
+            return self.pop(key, None)
+
+    def computed(self, key: K, compute: Callable[[], V]) -> V:
+        """Return the value of a key, and compute it if there is none."""
+        value = self.find(key)
+        return self.put(key, compute()) if value is None else value
+
+
+TEXTS: Cache[tuple[object, ...], Any] = Cache(256)
+"""The cache of values derived from long texts."""
