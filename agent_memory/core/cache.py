@@ -10,6 +10,7 @@ from agent_memory.core.processes import fork_safe_lock
 
 K = TypeVar("K")
 V = TypeVar("V")
+U = TypeVar("U")
 
 
 class Cache(OrderedDict[K, V]):
@@ -69,10 +70,13 @@ class Cache(OrderedDict[K, V]):
             self.total -= self._sizes.pop(key, 0)
             return self.pop(key, None)
 
-    def computed(self, key: K, compute: Callable[[], V]) -> V:
+    def computed(self, key: K, compute: Callable[[], U]) -> U:
         """Return the value of a key, and compute it if there is none."""
-        value = self.find(key)
-        return self.put(key, compute()) if value is None else value
+        value: Any = self.find(key)
+        if value is None:
+            value = compute()
+            self.put(key, value)
+        return value  # type: ignore[no-any-return]
 
 
 TEXTS: Cache[tuple[object, ...], Any] = Cache(256)

@@ -41,7 +41,7 @@ from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.sharing.shares import Grants, Redaction
 from agent_memory.engine.stats import BlockStats, Counted, Stats
 from agent_memory.engine.system_records import SystemRecords
-from agent_memory.engine.values.key_values import Cache, KeyValues
+from agent_memory.engine.values.key_values import KeyValues, Values
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, FactBlock, ManualBlock, NoteBlock
@@ -83,7 +83,7 @@ class Components:
     redaction: Redaction
     deleted: Deleted
     receipts: Receipts
-    values: Cache
+    values: Values
     pins: Pins
     lacking_models: dict[str, str]
     """The warning for each block that absorbs nothing because it has no model."""
@@ -226,7 +226,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
     records, leases = SystemRecords(store), Leases(store)
     signs, recalls = Heartbeats(records), Recalls()
     dead_letters, tombstones = DeadLetters(store, config.absorb_attempts), Tombstones(store)
-    windows, cache = Windows(store), Cache(len)
+    windows, cache = Windows(store), Values(len)
     absorber = Absorber(
         store,
         dead_letters,

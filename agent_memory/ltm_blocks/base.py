@@ -19,12 +19,12 @@ from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
 from agent_memory.core.settings_model import SettingsModel
 from agent_memory.core.timestamps import IN_UTC, Zones
+from agent_memory.core.tools import Tool, tools_of
 from agent_memory.errors import ConfigError
 from agent_memory.stores.pending import Pending
 
 if TYPE_CHECKING:
     from agent_memory.core.tokens.counter import TokenCounter
-    from agent_memory.core.tools import Tool
     from agent_memory.core.turns import Turn
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.extractive.history.history import Change
@@ -234,8 +234,11 @@ class Block(SettingsModel, ABC):
         )
 
     def tools(self) -> Sequence[Tool]:
-        """Return the tools for a model; their names begin with the block's name."""
-        return ()
+        """Return the tools for a model; their names begin with the block's name.
+
+        By default, they are the methods decorated with `agent_memory.core.tools.tool`.
+        """
+        return tools_of(self)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
         """Return those of the given messages that are outdated as far as the block knows, with the

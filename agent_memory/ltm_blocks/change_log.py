@@ -16,39 +16,24 @@ from agent_memory.stores.base import RecordStore
 
 T = TypeVar("T")
 
-_MOST_REMEMBERED = 20_000
+MOST_RECORDS = 20_000
+"""Maximum number of records behind the values of a cache by owner."""
 
 
-class Remembering(Generic[T]):
-    """A cache by owner, valid for one version of the owner's records. Thread-safe.
+class Versioned(Cache[str, tuple[str, T]]):
+    """A cache by owner, each value with the version of the owner's records.
 
     Args:
         size: Returns the number of records behind a value.
     """
 
     def __init__(self, size: Callable[[T], int]) -> None:
-        self._kept: Cache[str, tuple[str, T]] = Cache(_MOST_REMEMBERED, lambda one: size(one[1]))
+        super().__init__(MOST_RECORDS, lambda one: size(one[1]))
 
-    def get(self, owner: str, version: str | None) -> T | None:
+    def at(self, owner: str, version: str | None) -> T | None:
         """Return an owner's value if it has this version."""
-        kept = self._kept.find(owner)
-        return None if kept is None or kept[0] != version else kept[1]
-
-    def last(self, owner: str) -> T | None:
-        """Return an owner's last value, whatever its version."""
-        kept = self._kept.find(owner)
-        return None if kept is None else kept[1]
-
-    def keep(self, owner: str, version: str | None, read: T) -> None:
-        """Store an owner's value, evicting those that were not used lately."""
-        if version is None:
-            self._kept.drop(owner)
-        else:
-            self._kept.put(owner, (version, read))
-
-    def drop(self, owner: str) -> None:
-        """Remove an owner's value."""
-        self._kept.drop(owner)
+        found = self.find(owner)
+        return None if found is None or found[0] != version else found[1]
 
 
 def version_of(store: RecordStore, block: str, owner: str) -> str | None:
@@ -184,7 +169,7 @@ class Following(Generic[T]):
 
     def __init__(self, decode: Callable[[Record], T]) -> None:
         self._decode = decode
-        self._kept: Remembering[_Seen[T]] = Remembering(lambda one: len(one.said))
+        self._kept: Cache[str, _Seen[T]] = Cache(MOST_RECORDS, lambda one: len(one.said))
 
     def read(self, store: RecordStore, block: str, owner: str) -> list[T]:
         """Return an owner's decoded records, oldest first. Unchanged ones are the same objects."""
@@ -192,12 +177,12 @@ class Following(Generic[T]):
         if trail is None:
             self._kept.drop(owner)
             return [self._decode(record) for record in store.records(block, owner)]
-        seen = self._kept.last(owner)
+        seen = self._kept.find(owner)
         if seen is None or seen.key != trail.key:
             seen = self._followed(store, block, owner, trail, seen) or _Seen(
                 trail.key, {one.id: self._entry(one) for one in store.records(block, owner)}
             )
-            self._kept.keep(owner, "", seen)
+            self._kept.put(owner, seen)
         return [said for _, said in seen.said.values()]
 
     def _followed(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agent_memory.ltm_blocks.change_log import Remembering
+from agent_memory.core.cache import Cache
+from agent_memory.ltm_blocks.change_log import MOST_RECORDS
 from agent_memory.models.embedders.best_effort import BestEffort
 
 if TYPE_CHECKING:
@@ -24,13 +25,13 @@ class TextIndexes:
 
     def __init__(self, embedder: BestEffort) -> None:
         self._embedder = embedder
-        self._kept: Remembering[TextIndex] = Remembering(len)
+        self._kept: Cache[str, TextIndex] = Cache(MOST_RECORDS, len)
 
     def of(self, owner: str, texts: Sequence[str]) -> TextIndex:
         """Return the index of an owner's texts."""
         from agent_memory.retrieval.texts import TextIndex
 
-        before = self._kept.last(owner)
+        before = self._kept.find(owner)
         if before is not None and before.texts == texts:
             return before
         index = TextIndex(texts, self._embedder.encode(texts))
@@ -39,7 +40,7 @@ class TextIndexes:
         elif (
             index.encoded or self._embedder.has_vectors() is False
         ):  # otherwise the embedder is down
-            self._kept.keep(owner, "", index)
+            self._kept.put(owner, index)
         return index
 
     def drop(self, owner: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -14,7 +14,7 @@ from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.core.redaction import within
-from agent_memory.core.tools import Tool, tool, tools_of
+from agent_memory.core.tools import tool
 from agent_memory.errors import InvalidInput, ToolRefused
 from agent_memory.ltm_blocks.keyed_records import (
     Collection,
@@ -99,9 +99,6 @@ class WorkingMemory(CollectionBlock):
         except (ValueError, RecursionError):
             raise InvalidInput("its text is not JSON") from None
         return record
-
-    def tools(self) -> Sequence[Tool]:
-        return tools_of(self)
 
     @tool(
         "{name}_set",

@@ -620,7 +620,7 @@ def test_what_is_deleted_is_not_kept(pair: tuple[AgentMemory, AgentMemory]) -> N
     assert nearest(two) == []
     block = pair[1].blocks["spatial"]
     assert isinstance(block, SpatialMemory)
-    assert not block._indexes._kept
+    assert not block._indexes
 
 
 def test_a_reader_in_the_middle_of_a_write(store: Store) -> None:
@@ -745,15 +745,15 @@ def test_the_indexes_in_memory_are_bounded(
     """Wrong: every user who was ever served stays in memory; or one who was let go is not found."""
     block = memory.blocks["spatial"]
     assert isinstance(block, SpatialMemory)
-    monkeypatch.setattr(block._indexes._kept, "most", 10)
+    monkeypatch.setattr(block._indexes, "most", 10)
     for n in range(12):
         batch = [{"text": f"{n}", "position": (n, at)} for at in range(4)]
         memory.user(f"user-{n}").spatial().observe_many(batch)
     memory.user("many").spatial().observe_many([{"text": "x", "position": HERE}] * 50)
-    assert list(block._indexes._kept) == ["user:many"]
+    assert list(block._indexes) == ["user:many"]
     for n in range(12):
         assert memory.user(f"user-{n}").spatial().nearest(HERE, 1)[0].observation.text == f"{n}"
-    assert list(block._indexes._kept) == ["user:user-10", "user:user-11"]
+    assert list(block._indexes) == ["user:user-10", "user:user-11"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")

@@ -27,7 +27,7 @@ from agent_memory.engine.values.items import (
     refreshed,
 )
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.change_log import Remembering, new_version, version_of, version_owner
+from agent_memory.ltm_blocks.change_log import Versioned, new_version, version_of, version_owner
 from agent_memory.ltm_blocks.keyed_records import put_with_session
 from agent_memory.stores.base import RecordStore, Store
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _BLOCK = VALUES.name
 _EVERYBODYS = "values"
 
-Cache = Remembering[list[StoredValue]]
+Values = Versioned[list[StoredValue]]
 
 
 class KeyValues:
@@ -61,7 +61,7 @@ class KeyValues:
         store: Store,
         scope: Scope,
         embedder: Callable[[], Embedder],
-        cache: Cache,
+        cache: Values,
         *,
         of_session: bool = False,
     ) -> None:
@@ -243,10 +243,11 @@ class KeyValues:
 
     def _of(self, owner: str) -> list[StoredValue]:
         version = version_of(self._store, _BLOCK, owner)
-        values = self._cache.get(owner, version)
+        values = self._cache.at(owner, version)
         if values is None:
             values = [StoredValue(record) for record in self._store.records(_BLOCK, owner)]
-            self._cache.keep(owner, version, values)
+            if version is not None:
+                self._cache.put(owner, (version, values))
         return values
 
     def _write(self, records: Sequence[Record]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, Field, ImportString, PrivateAttr, model_validator
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.fusion import with_pinned
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
@@ -23,7 +24,7 @@ from agent_memory.ltm_blocks.llm_reranker import FactChooser
 from agent_memory.models.loading import load_litellm
 
 if TYPE_CHECKING:
-    from agent_memory.ltm_blocks.change_log import Following, Remembering
+    from agent_memory.ltm_blocks.change_log import Following, Versioned
     from agent_memory.ltm_blocks.extractive.forms import Form
     from agent_memory.ltm_blocks.extractive.history.claims import Claim, Recorded
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
@@ -89,9 +90,9 @@ class ExtractiveMemory(FactBlock):
     choose: FactChooser | None = None
 
     _form: Form | None = PrivateAttr(default=None)
-    _remembering: Remembering[Remembered] = PrivateAttr()
+    _remembering: Versioned[Remembered] = PrivateAttr()
     _following: Following[Recorded] = PrivateAttr()
-    _added_up: Remembering[tuple[Sequence[Claim], list[Fact]]] = PrivateAttr()
+    _added_up: Cache[str, tuple[Sequence[Claim], list[Fact]]] = PrivateAttr()
     _compared: Meanings | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
@@ -121,13 +122,13 @@ class ExtractiveMemory(FactBlock):
             load_litellm()
 
     def bind(self, resources: Resources) -> Self:
-        from agent_memory.ltm_blocks.change_log import Following, Remembering
+        from agent_memory.ltm_blocks.change_log import MOST_RECORDS, Following, Versioned
         from agent_memory.ltm_blocks.extractive.history.claims import recorded
 
         bound = super().bind(resources)
-        bound._remembering, bound._compared = Remembering(lambda one: len(one.facts)), None
+        bound._remembering, bound._compared = Versioned(lambda one: len(one.facts)), None
         bound._following = Following(recorded)
-        bound._added_up = Remembering(lambda one: len(one[0]))
+        bound._added_up = Cache(MOST_RECORDS, lambda one: len(one[0]))
         return bound
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
@@ -311,11 +312,11 @@ class ExtractiveMemory(FactBlock):
 
     def _facts_of(self, owner: str, claims: Sequence[Claim]) -> list[Fact]:
         """Return all facts that an owner's claims add up to."""
-        kept = self._added_up.last(owner)
+        kept = self._added_up.find(owner)
         if kept is not None and kept[0] == claims:
             return kept[1]
         facts = self._all(claims)
-        self._added_up.keep(owner, "", (claims, facts))
+        self._added_up.put(owner, (claims, facts))
         return facts
 
     def _known(self, owner: str) -> Remembered:
@@ -323,14 +324,14 @@ class ExtractiveMemory(FactBlock):
         from agent_memory.ltm_blocks.extractive.recalling import Remembered
 
         version = self._keeper.version(owner)  # read before the records, which may be newer
-        known = self._remembering.get(owner, version)
+        known = self._remembering.at(owner, version)
         if known is None:
             journal = self._follower.read(owner)
             facts = self._facts_of(owner, journal.claims)
             vectors = self._meanings.of_facts(facts, journal.claims)
             known = Remembered(facts, vectors)
-            if self._meanings.are_whole(vectors):
-                self._remembering.keep(owner, version, known)
+            if version is not None and self._meanings.are_whole(vectors):
+                self._remembering.put(owner, (version, known))
         return known
 
     def _llm(self) -> LLM:

@@ -18,7 +18,7 @@ from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Recall, Scope, Span
 from agent_memory.core.text import last_break
-from agent_memory.core.tools import Tool, tool, tools_of
+from agent_memory.core.tools import tool
 from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
 from agent_memory.ltm_blocks.base import ManualBlock, Resources, record_id
 from agent_memory.ltm_blocks.skills.files import checked
@@ -159,9 +159,6 @@ class SkillMemory(ManualBlock):
     def changing(self, owner: str | None) -> AbstractContextManager[None]:
         """Hold the lock on an owner's skills."""
         return self.resources.locked(record_id("skills", self.name, owner))
-
-    def tools(self) -> Sequence[Tool]:
-        return tools_of(self)
 
     @tool(
         "{name}_find",

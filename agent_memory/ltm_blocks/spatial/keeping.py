@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _MOST_KEPT = 200_000
 
 
-class Indexes:
-    """A cache of indexes by owner, each with its version of the owner's records. Thread-safe.
+class Indexes(Cache[str, tuple[Key, "PlaceIndex"]]):
+    """A cache of indexes by owner, each with its version of the owner's records.
 
     The last index stays, however large.
 
@@ -40,18 +40,8 @@ class Indexes:
     """
 
     def __init__(self, build: Callable[[Sequence[Observation]], PlaceIndex]) -> None:
-        self._kept: Cache[str, tuple[Key, PlaceIndex]] = Cache(
-            _MOST_KEPT, lambda one: len(one[1]), 1, own_lock=True
-        )
+        super().__init__(_MOST_KEPT, lambda one: len(one[1]), 1, own_lock=True)
         self.build = build
-
-    def get(self, owner: str) -> tuple[Key, PlaceIndex] | None:
-        """Return an owner's index and its version; None if there is none."""
-        return self._kept.find(owner)
-
-    def keep(self, owner: str, version: Key, index: PlaceIndex) -> None:
-        """Store an owner's index."""
-        self._kept.put(owner, (version, index))
 
     def change(
         self,
@@ -71,17 +61,13 @@ class Indexes:
             now: The index and its new version.
             changed: The current state of each changed observation; None for deleted ones.
         """
-        with self._kept.lock:
-            found = self._kept.get(owner)
+        with self.lock:
+            found = self.get(owner)
             if found == known:
                 now[1].change(changed)
-                self._kept.put(owner, now)
+                self.put(owner, now)
                 return True
             return found is not None and found[1] is now[1]
-
-    def drop(self, owner: str) -> None:
-        """Remove an owner's index."""
-        self._kept.drop(owner)
 
 
 class Observations(Collection[Any]):
@@ -196,13 +182,13 @@ class Observations(Collection[Any]):
         index = indexes.build([_observation_of(record) for record in store.records(name, owner)])
         now = self._trail() if trail is not None else None
         if now is not None and trail is not None and now.key == trail.key:
-            indexes.keep(owner, trail.key, index)  # otherwise another thread's is newer
+            indexes.put(owner, (trail.key, index))  # otherwise another thread's is newer
         return index
 
     def _followed(self, trail: Trail) -> PlaceIndex | None:
         """Return the cached index after applying what changed since; None where that is unknown."""
         store, owner, name = self._keyed.store, self._keyed.owner, self._limits.name
-        known = self._limits._indexes.get(owner)
+        known = self._limits._indexes.find(owner)
         if known is None or known[0] == trail.key:
             return None if known is None else known[1]
         ids = trail.since(known[0])
