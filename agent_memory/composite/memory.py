@@ -331,7 +331,13 @@ class CompositeMemory:
         turns = self._turns(session_id, user_id)
         return turns.complete(session_id, message, user_id=user_id, **options)
 
-    def tools(self, session_id: str, *, user_id: str | None = None) -> list[dict[str, Any]]:
+    def tools(
+        self,
+        session_id: str,
+        *,
+        user_id: str | None = None,
+        format: str = "openai.chat",
+    ) -> list[dict[str, Any]]:
         """Return the schemas of all members' tools. See `AgentMemory.tools`.
 
         Tools of the session's home and of member blocks keep their names. Tools of other memories
@@ -341,7 +347,7 @@ class CompositeMemory:
             ConfigError: Two tools have the same name, or a name is too long.
         """
         self.home(session_id, user_id).components.guard.scope(user_id, session_id)
-        return [tool.schema() for tool in self._tools(session_id, user_id).values()]
+        return [tool.schema(format) for tool in self._tools(session_id, user_id).values()]
 
     def call_tool(
         self,

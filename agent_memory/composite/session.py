@@ -18,9 +18,9 @@ class CompositeSession(BoundSession):
         super().__init__(memory, session_id, user_id)
         self._composite = memory
 
-    def tools(self) -> list[dict[str, Any]]:
+    def tools(self, format: str = "openai.chat") -> list[dict[str, Any]]:
         """Return the schemas of all members' tools. See `CompositeMemory.tools`."""
-        return self._composite.tools(self.session_id, user_id=self.user_id)
+        return self._composite.tools(self.session_id, user_id=self.user_id, format=format)
 
     def call_tool(
         self,

@@ -14,12 +14,23 @@ from typing import Any, Literal, TypeVar, get_args, get_type_hints
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic_core import from_json
 
+from agent_memory.core.formats.registry import ANTHROPIC, CHAT, GOOGLE, LANGCHAIN, RESPONSES
+from agent_memory.core.limits import quoted
 from agent_memory.core.records import Scope
-from agent_memory.errors import ToolRefused
+from agent_memory.errors import InvalidInput, ToolRefused
 
 _VALUES = ("const", "default", "enum", "examples")
 _MOST_PLACE = 300  # characters of the path to an error, which a model can nest and name freely
 
+
+_PLACES = {  # of the schema of the arguments
+    CHAT: "parameters",
+    RESPONSES: "parameters",
+    ANTHROPIC: "input_schema",
+    GOOGLE: "parameters_json_schema",
+    LANGCHAIN: "parameters",
+    "mcp": "inputSchema",
+}
 
 DOWN = "The memory cannot be reached right now. Go on without it, and try again later."
 """The answer of a tool during an outage. The error itself is in the log."""
@@ -62,16 +73,27 @@ class Tool:
     run: Callable[[Scope, Any], str]
     effects: tuple[Effect, ...] = EFFECTS
 
-    def schema(self) -> dict[str, Any]:
-        """Return the tool in OpenAI's form, as chat APIs accept it."""
-        return {
-            "type": "function",
-            "function": {
-                "name": self.name,
-                "description": self.description,
-                "parameters": self.parameters(),
-            },
-        }
+    def schema(self, format: str = CHAT) -> dict[str, Any]:
+        """Return the tool in a provider's form.
+
+        Args:
+            format: "openai.chat", "openai.responses", "anthropic.messages", "google.contents",
+                "langchain" or "mcp".
+
+        Raises:
+            InvalidInput: Tools have no form in this format.
+        """
+        place = _PLACES.get(format) if isinstance(format, str) else None
+        if place is None:
+            raise InvalidInput(
+                f"Tools have no form in the format {quoted(format)}. Formats: {', '.join(_PLACES)}."
+            )
+        described = {"name": self.name, "description": self.description, place: self.parameters()}
+        if format in (CHAT, LANGCHAIN):
+            return {"type": "function", "function": described}
+        if format == RESPONSES:  # strict schemas have no optional arguments
+            return {"type": "function", **described, "strict": False}
+        return described
 
     def parameters(self) -> dict[str, Any]:
         """Return the JSON schema of the arguments."""
@@ -172,7 +194,7 @@ def _arguments(method: Callable[..., str]) -> tuple[type[Arguments], bool]:
     """Return the model of a method's arguments, and whether the method takes that model."""
     hints = get_type_hints(method)
     _, _, *parameters = inspect.signature(method).parameters.values()
-    first = hints[parameters[0].name]
+    first = hints[parameters[0].name] if parameters else None
     if isinstance(first, type) and issubclass(first, Arguments):
         return first, True
     fields: dict[str, Any] = {one.name: (hints[one.name], one.default) for one in parameters}

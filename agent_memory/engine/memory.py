@@ -564,16 +564,29 @@ class AgentMemory(OpenMemory):
         arguments |= {"key": key, "expected_end": expected_end}
         return ask(session_id, message, user_id=user_id, model=model, **arguments)
 
-    def tools(self, session_id: str, *, user_id: str | None = None) -> list[dict[str, Any]]:
-        """Return the schemas of the memory's tools, in OpenAI's form.
+    def tools(
+        self,
+        session_id: str,
+        *,
+        user_id: str | None = None,
+        format: str = "openai.chat",
+    ) -> list[dict[str, Any]]:
+        """Return the schemas of the memory's tools.
 
         These are `memory_read`, `memory_read_message`, `memory_write`, `memory_forget`, and the
         tools of each block.
 
+        Args:
+            session_id: The session.
+            user_id: The user, if the session has one.
+            format: The provider's form: "openai.chat", "openai.responses", "anthropic.messages",
+                "google.contents", "langchain" or "mcp".
+
         Raises:
+            InvalidInput: Tools have no form in this format.
             ConfigError: Two tools have the same name.
         """
-        return self._toolbox.schemas(session_id, user_id)
+        return self._toolbox.schemas(session_id, user_id, format)
 
     def call_tool(
         self,

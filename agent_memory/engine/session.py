@@ -310,9 +310,9 @@ class Session(BoundSession):
         """Return the context for another answer. See `AgentMemory.regenerate`."""
         return self._home.regenerate(self.session_id, user_id=self.user_id)
 
-    def tools(self) -> list[dict[str, Any]]:
+    def tools(self, format: str = "openai.chat") -> list[dict[str, Any]]:
         """Return the schemas of the memory's tools. See `AgentMemory.tools`."""
-        return self._home.tools(self.session_id, user_id=self.user_id)
+        return self._home.tools(self.session_id, user_id=self.user_id, format=format)
 
     def call_tool(
         self,

@@ -101,11 +101,11 @@ class Toolbox:
         self._finding = finding
         self._pins = pins
 
-    def schemas(self, session_id: str, user_id: str | None) -> list[dict[str, Any]]:
+    def schemas(self, session_id: str, user_id: str | None, form: str) -> list[dict[str, Any]]:
         """Return the schemas. See `AgentMemory.tools`."""
         self._guard.check_session(session_id, user_id)
         self._guard.scope(user_id, session_id)
-        return [tool.schema() for tool in self.tools().values()]
+        return [tool.schema(form) for tool in self.tools().values()]
 
     def call(
         self,

@@ -9,12 +9,19 @@ from enum import Enum
 from typing import Any
 
 import pytest
+from anthropic.types import ToolParam
+from google.genai.types import FunctionDeclaration
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, JsonValue, create_model
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from mcp.types import Tool as McpTool
+from openai.types.chat import ChatCompletionFunctionToolParam
+from openai.types.responses import FunctionToolParam as ResponsesTool
+from pydantic import BaseModel, Field, JsonValue, TypeAdapter, create_model
 
 from agent_memory.core.records import Scope
-from agent_memory.core.tools import Arguments, Tool
+from agent_memory.core.tools import Arguments, Tool, tools_of
+from agent_memory.core.tools import tool as model_tool
 from agent_memory.errors import InvalidInput, ToolRefused
 
 SCOPE = Scope("ada", "s")
@@ -180,3 +187,84 @@ def test_nothing_that_a_model_sends_is_another_error(given: Any) -> None:
     for arguments in (given, json.dumps(given), {"title": given}, {"title": "x", "more": given}):
         with suppress(ToolRefused):
             assert tool().call(SCOPE, arguments).startswith("Scope(")
+
+
+class Shop:
+    name = "shop"
+
+    @model_tool("{name}_add", "Adds a book to the {what}.", ("write",))
+    def add(
+        self,
+        scope: Scope,
+        title: str = Field(min_length=1, description="What it is called."),
+        size: int | None = Field(default=None, ge=1, description="Its pages."),
+    ) -> str:
+        return f"{scope.user_id}: {title!r} {size!r}"
+
+    @model_tool("{name}_list", "Lists the {what}.", ("read",))
+    def list(self, scope: Scope) -> str:
+        return "none"
+
+    @model_tool("{name}_swap", "Swaps books.")
+    def swap(self, scope: Scope, asked: Book) -> str:
+        return asked.title
+
+    def other(self, scope: Scope, title: str) -> str:
+        return title
+
+
+class Kiosk(Shop):
+    name = "kiosk"
+
+
+def test_methods_are_tools() -> None:
+    """Wrong: a tool is missing or twice, takes other arguments than its method, names the scope to
+    the model, or a class that inherits it has none."""
+    add, listing, swap = tools_of(Shop(), what="shelf")
+    assert [one.name for one in (add, listing, swap)] == ["shop_add", "shop_list", "shop_swap"]
+    assert (add.description, add.effects) == ("Adds a book to the shelf.", ("write",))
+    assert add.parameters() == {
+        "additionalProperties": False,
+        "properties": {
+            "title": {"description": "What it is called.", "minLength": 1, "type": "string"},
+            "size": {"description": "Its pages.", "minimum": 1, "type": "integer"},
+        },
+        "required": ["title"],
+        "type": "object",
+    }
+    assert listing.parameters()["properties"] == {}
+    assert swap.parameters() == tool().parameters()
+    assert add.call(SCOPE, '{"title": "Emma"}') == "ada: 'Emma' None"
+    assert add.call(SCOPE, {"title": "Emma", "size": 9}) == "ada: 'Emma' 9"
+    assert (listing.call(SCOPE, ""), swap.call(SCOPE, {"title": "x"})) == ("none", "x")
+    for bad in ({}, {"title": ""}, {"title": "x", "scope": {}}, {"title": "x", "size": 0}):
+        with pytest.raises(ToolRefused, match="shop_add was called with bad arguments"):
+            add.call(SCOPE, bad)
+    with pytest.raises(ToolRefused, match="shop_list"):
+        listing.call(SCOPE, {"any": 1})
+    _, listing, _ = tools_of(Kiosk(), what="rack")
+    assert (listing.name, listing.description) == ("kiosk_list", "Lists the rack.")
+    assert listing.call(SCOPE, None) == "none"
+
+
+def test_each_provider_takes_its_form() -> None:
+    """Wrong: a provider's SDK refuses the tool, or reads another name, purpose or argument."""
+    one = tools_of(Shop(), what="shelf")[0]
+    wanted = [one.name, one.description, one.parameters()]
+    chat = TypeAdapter(ChatCompletionFunctionToolParam).validate_python(one.schema())["function"]
+    assert [chat["name"], chat["description"], chat["parameters"]] == wanted
+    for form, kind, place in (
+        ("openai.responses", ResponsesTool, "parameters"),
+        ("anthropic.messages", ToolParam, "input_schema"),
+    ):
+        found = TypeAdapter(kind).validate_python(one.schema(form))
+        assert [found["name"], found["description"], found[place]] == wanted
+    google = FunctionDeclaration.model_validate(one.schema("google.contents"))
+    assert [google.name, google.description, google.parameters_json_schema] == wanted
+    mcp = McpTool.model_validate(one.schema("mcp"))
+    assert [mcp.name, mcp.description, mcp.input_schema] == wanted
+    lang = convert_to_openai_tool(one.schema("langchain"))
+    assert lang == one.schema("openai.chat") == one.schema()
+    for unknown in ("yaml", "", None, []):
+        with pytest.raises(InvalidInput, match="Tools have no form in the format"):
+            one.schema(unknown)
