@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.ids import PAST_SHARED, marker, share_of
 from agent_memory.core.limits import how_many
 from agent_memory.core.records import Entry, Head
 from agent_memory.stores.base import SessionStore
 
-_PAGE = 500
+HEADS = 500
 
 
 def all_heads(
     store: SessionStore, user_id: str | None = None, after: str | None = None
 ) -> Iterator[Head]:
     """Yield the heads of all sessions, or of one user's, after `after`, in order of their ids."""
-    while page := store.sessions(user_id=user_id, limit=_PAGE, after=after):
+    for page in head_pages(store, user_id, after):
         yield from page
+
+
+def head_pages(
+    store: SessionStore, user_id: str | None = None, after: str | None = None
+) -> Iterator[list[Head]]:
+    """Yield these heads in pages of `HEADS`."""
+    while page := store.sessions(user_id=user_id, limit=HEADS, after=after):
+        yield page
         after = page[-1].session_id
+
+
+def keys_of(store: SessionStore, head: Head) -> list[KeptKey]:
+    """Return the keys of a session as of its head, without those of later messages."""
+    return [key for key in store.keys(head.session_id) if key.seq <= head.end]
 
 
 def read_of(

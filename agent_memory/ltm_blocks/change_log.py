@@ -48,6 +48,12 @@ def new_version(owner: str) -> Record:
     return Record(of, of, "", 0, 0, uuid4().hex, (), datetime.now(UTC))
 
 
+def erase_owner(store: RecordStore, block: str, owner: str) -> None:
+    """Delete an owner's records and their version."""
+    store.delete_records(block, owner=owner)
+    store.delete_records(block, owner=version_owner(owner))
+
+
 def version_owner(owner: str) -> str:
     """Return the owner and id of a version's record.
 

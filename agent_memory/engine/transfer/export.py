@@ -15,7 +15,7 @@ from agent_memory.core.limits import quoted
 from agent_memory.core.records import Entry, Head, Lease, Scope
 from agent_memory.core.system_collections import VALUES
 from agent_memory.engine.leases import Leases, Unheld, busy
-from agent_memory.engine.paging import LogChanged, head_now, log_pages
+from agent_memory.engine.paging import LogChanged, head_now, keys_of, log_pages
 from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.transfer.snapshots.writing import Exported, Writing, owners_of
 from agent_memory.engine.values.items import StoredValue, now_utc, own_root, owner_of
@@ -72,9 +72,7 @@ class Exporter:
         yield writing.head()
         for entry in self._entries(head):
             yield writing.entry(entry)
-        for key in self._store.keys(head.session_id):
-            if key.seq <= head.end:  # otherwise its message was appended meanwhile
-                yield writing.key(key)
+        yield from map(writing.key, keys_of(self._store, head))
         names = sorted({*self._blocks, *head.cursors, *registered(self._store)})
         for name in names:
             yield from self._vectors(name, head, writing, left_out)

@@ -27,7 +27,7 @@ from agent_memory.engine.values.items import (
     refreshed,
 )
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.change_log import Versioned, new_version, version_of, version_owner
+from agent_memory.ltm_blocks.change_log import Versioned, erase_owner, new_version, version_of
 from agent_memory.ltm_blocks.keyed_records import put_with_session
 from agent_memory.stores.base import RecordStore, Store
 
@@ -150,8 +150,7 @@ class KeyValues:
     def clear(self, prefix: Sequence[str] = ()) -> None:
         """Delete all values whose namespaces begin with the prefix. Idempotent."""
         for owner in self._owners(checked(prefix, what="prefix")):
-            self._store.delete_records(_BLOCK, owner=owner)
-            self._store.delete_records(_BLOCK, owner=version_owner(owner))
+            erase_owner(self._store, _BLOCK, owner)
 
     def search(
         self,
@@ -291,8 +290,7 @@ class KeyValues:
 def erase_values(store: RecordStore, scope: Scope) -> None:
     """Delete all values of a user."""
     for owner in store.owners(_BLOCK, owner_of(scope.owner, ())):
-        store.delete_records(_BLOCK, owner=owner)
-        store.delete_records(_BLOCK, owner=version_owner(owner))
+        erase_owner(store, _BLOCK, owner)
 
 
 def _begins(namespace: Namespace, wanted: Namespace) -> bool:

@@ -16,9 +16,10 @@ from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.core.tools import Tool, tool, tools_of
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import Resources
+from agent_memory.ltm_blocks.change_log import erase_owner
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock
 from agent_memory.ltm_blocks.spatial.handle import SpatialHandle
-from agent_memory.ltm_blocks.spatial.keeping import Indexes, erase_all, outdate
+from agent_memory.ltm_blocks.spatial.keeping import Indexes, outdate
 from agent_memory.ltm_blocks.spatial.observation import MOST, Observation, SpatialMatch, rendered
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class SpatialMemory(CollectionBlock):
         store = self.resources.store
         with self._keyed(scope).changing():
             if scope.session_id is None:
-                erase_all(store, self.name, scope.owner)
+                erase_owner(store, self.name, scope.owner)
             else:
                 super().delete(scope)
                 outdate(store, self.name, scope)

@@ -12,6 +12,7 @@ from agent_memory.ltm_blocks.change_log import (
     Key,
     Trail,
     changed_since,
+    erase_owner,
     new_version,
     trail_of,
     version_of,
@@ -84,7 +85,7 @@ class Observations(Collection[Any]):
     def clear(self) -> None:
         """Delete all observations."""
         with self._keyed.changing():
-            erase_all(self._keyed.store, self._limits.name, self._keyed.owner)
+            erase_owner(self._keyed.store, self._limits.name, self._keyed.owner)
             self._limits._indexes.drop(self._keyed.owner)
 
     def _index(self) -> PlaceIndex:
@@ -202,12 +203,6 @@ class Observations(Collection[Any]):
         now = trail.key, known[1]
         is_current = self._limits._indexes.change(owner, known, now, changed)
         return known[1] if is_current else None
-
-
-def erase_all(store: RecordStore, block: str, owner: str) -> None:
-    """Delete an owner's observations and their version."""
-    store.delete_records(block, owner=owner)
-    store.delete_records(block, owner=version_owner(owner))
 
 
 def outdate(store: RecordStore, block: str, scope: Scope) -> None:

@@ -6,17 +6,15 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.records import Head, empty_head
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.paging import LogChanged, all_heads, log_pages
+from agent_memory.engine.paging import HEADS, LogChanged, all_heads, head_pages, keys_of, log_pages
 from agent_memory.engine.transfer.importer import import_transaction
 from agent_memory.engine.transfer.migration.records import Sums, head_digest, session_digest
 from agent_memory.errors import StoreError
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import whole
 
-_HEADS = 200
 _STATES = "sessions"
 _ENTRIES = 50
 """Entries per read. It is small because entries may contain images."""
@@ -46,7 +44,7 @@ class Sessions:
 
     def drop_others(self) -> None:
         """Remove the sessions from the target that the source does not have."""
-        for heads in _pages(self._target):
+        for heads in head_pages(self._target):
             names = [head.session_id for head in heads]
             for name in set(names) - self._source.existing(names):
                 if self._source.head(name) is None:  # otherwise its deletion is unfinished
@@ -96,9 +94,8 @@ class Sessions:
         """Yield each session of the source in its target form, with the target's, if on the same
         page."""
         after = None
-        pages = whole(_pages(self._source))
-        for heads in pages:
-            page = self._target.sessions(limit=_HEADS, after=after)
+        for heads in whole(head_pages(self._source)):
+            page = self._target.sessions(limit=HEADS, after=after)
             there = {head.session_id: head for head in page}
             for head in heads:
                 yield _carried(head), there.get(head.session_id)
@@ -114,7 +111,7 @@ class Sessions:
         try:
             pages = log_pages(store, head, _ENTRIES)
             entries = (entry for page in pages for entry in page)
-            return session_digest(head, entries, _keys(store, head))
+            return session_digest(head, entries, keys_of(store, head))
         except LogChanged:
             return None
 
@@ -140,14 +137,14 @@ class Sessions:
         if not first or first[-1].seq == head.end:
             if self._target.rewrite(replace(head, version=0), head.expired, first) is None:
                 return False
-            self._target.put_keys(head.session_id, _keys(self._source, head))
+            self._target.put_keys(head.session_id, keys_of(self._source, head))
             return True
         with import_transaction(self._target, self._leases, head, first) as transaction:
             if transaction is None:
                 return False
             for page in log:
                 transaction.add(page)
-            keys = _keys(self._source, head)
+            keys = keys_of(self._source, head)
             self._target.put_keys(head.session_id, keys, lease=transaction.lease)
             transaction.show(head)
             return True
@@ -159,18 +156,6 @@ def _carried(head: Head) -> Head:
         return head
     marked = empty_head(head.session_id, head.user_id, head.created_at)
     return replace(marked, cursors=head.cursors, deleting=True)
-
-
-def _keys(store: SessionStore, head: Head) -> list[KeptKey]:
-    """Return the keys of a session as of its head, without those of later messages."""
-    return [key for key in store.keys(head.session_id) if key.seq <= head.end]
-
-
-def _pages(store: SessionStore) -> Iterator[list[Head]]:
-    after = None
-    while page := store.sessions(limit=_HEADS, after=after):
-        yield page
-        after = page[-1].session_id
 
 
 def _state(head: Head) -> bytes:

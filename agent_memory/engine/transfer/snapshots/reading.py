@@ -171,23 +171,17 @@ class Reading:
         return read
 
     def _head(self, opening: Opening, form: HeadForm) -> Head:
+        other = {"kind", "pinned", "system", "system_at", "summary", "begun"}
         head = Head(
             session_id=opening.session,
             user_id=opening.user,
-            end=form.end,
-            total=form.total,
-            expired=form.expired,
-            start=form.start,
-            start_total=form.start_total,
             pinned=tuple(form.pinned),
-            pinned_tokens=form.pinned_tokens,
             system=self._system(form),
-            system_tokens=form.system_tokens,
             summary=Summary(**form.summary.model_dump()) if form.summary else None,
-            cursors=form.cursors,
             version=0,
             deleting=False,
             created_at=form.begun,
+            **form.model_dump(exclude=other),
         )
         wrong = _wrong(head)
         if wrong:
@@ -234,7 +228,7 @@ class Reading:
         if not form.seq <= min(form.end, self.head.end):
             raise self._refused("its messages are not in the log")
         self._keys.add(form.name)
-        return KeptKey(form.name, form.digest, form.seq, form.end, form.total, form.at)
+        return KeptKey(**form.model_dump(exclude={"kind"}))
 
     def _record(self, form: FactForm) -> Record:
         head = self.head
@@ -262,8 +256,7 @@ class Reading:
         self._within(form.first, form.last)
         if form.last > self.head.cursors.get(form.block, 0) or form.first <= self.head.expired:
             raise self._refused(f"block {form.block!r} can't have given up these messages")
-        place = (form.block, self.head.session_id, form.first, form.last)
-        return DeadLetter(*place, form.attempts, form.error, form.since)
+        return DeadLetter(session_id=self.head.session_id, **form.model_dump(exclude={"kind"}))
 
     def _forgotten(self, form: ForgottenForm) -> Forgotten:
         if form.first > form.last:

@@ -55,12 +55,7 @@ class Writing:
         head = self._head
         system, summary = head.system, head.summary
         fields = {
-            "end": head.end,
-            "total": head.total,
-            "expired": head.expired,
-            "start": head.start,
-            "start_total": head.start_total,
-            "pinned": list(head.pinned),
+            **_fields(head, "end", "total", "expired", "start", "start_total", "pinned"),
             "pinned_tokens": head.pinned_tokens,
             "system_at": None if system is None else _iso(system.created_at),
             "system_tokens": head.system_tokens,
@@ -72,26 +67,13 @@ class Writing:
 
     def entry(self, entry: Entry) -> str:
         """Return the line of a message of the log, as it is stored."""
-        fields = {
-            "seq": entry.seq,
-            "tokens": entry.tokens,
-            "total": entry.total,
-            "encoding": entry.encoding,
-            "at": _iso(entry.created_at),
-        }
+        fields = _fields(entry, "seq", "tokens", "total", "encoding")
+        fields["at"] = _iso(entry.created_at)
         return self._line("entry", fields, message=entry.message.to_json())
 
     def key(self, key: KeptKey) -> str:
         """Return the line of an idempotency key of messages of the log."""
-        fields = {
-            "name": key.name,
-            "digest": key.digest,
-            "seq": key.seq,
-            "end": key.end,
-            "total": key.total,
-            "at": _iso(key.at),
-        }
-        return self._line("key", fields)
+        return self._line("key", _fields(key, "name", "digest", "seq", "end", "total", "at"))
 
     def fact(self, block: str, record: Record) -> str:
         """Return the line of a record of the fact store."""
@@ -108,14 +90,7 @@ class Writing:
 
     def dead_letter(self, letter: DeadLetter) -> str:
         """Return the line of a dead letter."""
-        fields = {
-            "block": letter.block,
-            "first": letter.first,
-            "last": letter.last,
-            "attempts": letter.attempts,
-            "error": letter.error,
-            "since": _iso(letter.since),
-        }
+        fields = _fields(letter, "block", "first", "last", "attempts", "error", "since")
         return self._line("dead_letter", fields)
 
     def forgotten(self, record: Record) -> str:
@@ -151,10 +126,7 @@ class Writing:
             "block": block,
             "id": record.id,
             "of": "session" if own else "user",
-            "first": record.first,
-            "last": record.last,
-            "text": record.text,
-            "sources": list(record.sources),
+            **_fields(record, "first", "last", "text", "sources"),
             "at": _iso(record.created_at),
             "metadata": record.metadata,
         }
@@ -170,6 +142,14 @@ class Writing:
 def owners_of(head: Head) -> Sequence[str]:
     """Return the owners of a session's records: its user, and the session itself."""
     return tuple(dict.fromkeys(Scope(user, head.session_id).owner for user in (head.user_id, None)))
+
+
+def _fields(one: object, *names: str) -> dict[str, Any]:
+    values = {name: getattr(one, name) for name in names}
+    return {
+        name: _iso(value) if isinstance(value, datetime) else value
+        for name, value in values.items()
+    }
 
 
 def _iso(moment: datetime) -> str:
