@@ -17,7 +17,7 @@ class Cache(OrderedDict[K, V]):
     """A mapping that evicts the least recently used values.
 
     `find` and `put` count as uses; reading as from a dict does not. Each call is thread-safe: hold
-    `lock` for several. Change it with `put` and `drop` only.
+    `lock` for several. Change it with `put`, `drop` and `clear` only.
 
     Args:
         most: The maximum size of all values.
@@ -69,6 +69,12 @@ class Cache(OrderedDict[K, V]):
         with self.lock:
             self.total -= self._sizes.pop(key, 0)
             return self.pop(key, None)
+
+    def clear(self) -> None:
+        """Remove all values."""
+        with self.lock:
+            for key in list(self):
+                self.drop(key)
 
     def computed(self, key: K, compute: Callable[[], U]) -> U:
         """Return the value of a key, and compute it if there is none."""

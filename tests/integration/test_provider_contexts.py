@@ -431,7 +431,7 @@ def test_what_was_converted_before_is_the_same(form: str, monkeypatch: pytest.Mo
                 context = memory.get("s", "And now?" if at % 3 else None, format=form)
                 sent = context.to_arguments()
                 monkeypatch.setattr(rendering, "_SETTLED", fresh)
-                fresh._values.clear()
+                fresh.clear()
                 assert context.to_arguments() == sent
                 monkeypatch.setattr(rendering, "_SETTLED", cached)
                 messages = next(iter(sent.values()))

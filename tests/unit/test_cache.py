@@ -1,0 +1,72 @@
+"""The bounded cache."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.core.cache import Cache
+from agent_memory.testing.contract import together
+
+KEYS = st.sampled_from("abcdef")
+STEPS = st.lists(
+    st.tuples(st.just("put"), KEYS, st.integers(0, 6))
+    | st.tuples(st.sampled_from(["find", "drop", "get", "computed"]), KEYS, st.integers(1, 6))
+    | st.tuples(st.just("clear"), KEYS, st.just(0)),
+    max_size=40,
+)
+
+
+@given(STEPS, st.integers(0, 12), st.integers(0, 2))
+def test_the_least_recently_used_give_way(
+    steps: list[tuple[str, str, int]], most: int, least: int
+) -> None:
+    """Wrong: more is kept than the limit, too much is let go, or the one that was used last."""
+    cache: Cache[str, int] = Cache(most, lambda size: size, least)
+    wanted: dict[str, int] = {}
+    for step, key, size in steps:
+        if step in ("find", "get", "drop"):
+            assert getattr(cache, step)(key) == wanted.get(key)
+        if step == "computed":
+            assert cache.computed(key, lambda size=size: size) == wanted.get(key, size)
+        if step == "clear":
+            cache.clear()
+            wanted.clear()
+        elif step == "drop":
+            wanted.pop(key, None)
+        elif step == "put" or (step == "computed" and key not in wanted):
+            if step == "put":
+                assert cache.put(key, size) == size
+            wanted.pop(key, None)
+            wanted[key] = size
+            while sum(wanted.values()) > most and len(wanted) > least:
+                del wanted[next(iter(wanted))]
+        elif step != "get" and key in wanted:
+            wanted[key] = wanted.pop(key)
+        assert list(cache.items()) == list(wanted.items())
+        assert cache.total == sum(wanted.values())
+
+
+def test_threads_share_a_cache() -> None:
+    """Wrong: two that write at once leave a size behind, so that the cache is smaller for ever."""
+    cache: Cache[int, int] = Cache(50, lambda size: size)
+
+    def work(number: int) -> None:
+        for n in range(400):
+            cache.put((number * n) % 37, n % 9)
+            cache.find(n % 37)
+            if n % 3 == 0:
+                cache.drop((number + n) % 37)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        together([lambda number=number: work(number) for number in range(4)])
+    finally:
+        sys.setswitchinterval(before)
+    assert cache.total == sum(cache.values()) <= 50
+    cache.clear()
+    assert (cache.total, Counter(cache)) == (0, Counter())
