@@ -1,7 +1,7 @@
 # Uses the virtualenv that the README's test command sets up.
 BIN ?= .venv/bin
 
-.PHONY: test test-all check format reference docs suites ci
+.PHONY: test test-all check format reference docs frameworks suites ci
 
 test:
 	$(BIN)/pytest
@@ -27,6 +27,10 @@ reference:
 # The site, in build/site; a dead link, or a page that no index names, is an error.
 docs:
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet docs build/site
+
+# Installs all frameworks into build/frameworks, and tests the adapter and an agent of each.
+frameworks:
+	$(BIN)/python -m tests.frameworks build/frameworks $(ONLY)
 
 # Frameworks' own tests, with our classes in the place of theirs: SUITES names the folder of checkouts
 suites:

@@ -85,8 +85,10 @@ class AgentMemoryMemory(BaseMemory):
         """
         told = self._session.get(input, format=LLAMA_INDEX).to_messages()
         found = [ChatMessage.model_validate(one) for one in told]
-        if input and found and found[-1].role == "user" and found[-1].content == input:
-            return found[:-1]  # the agent adds it
+        if input and found and _asks(found[-1], input):
+            newest = _messages(self._session.history(last=1))
+            if not (newest and _asks(newest[-1], input)):
+                return found[:-1]  # not stored yet: a chat engine adds it
         return found
 
     def get_all(self) -> list[ChatMessage]:
@@ -243,6 +245,10 @@ class AgentMemoryBlock(BaseMemoryBlock[str]):
         while lines and counter.text("\n".join(lines)) > least:
             lines.pop()
         return "\n".join(lines) or None
+
+
+def _asks(message: ChatMessage, question: str) -> bool:
+    return bool(message.role == "user" and message.content == question)
 
 
 def _list(messages: Sequence[ChatMessage]) -> list[Message]:

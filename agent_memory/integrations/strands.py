@@ -5,6 +5,7 @@ agent = Agent(session_manager=AgentMemorySessionManager("chat-1", memory, user_i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,10 @@ from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, MissingExtra
 
 try:
+    from strands.middleware import InvokeModelContext, InvokeModelStage
     from strands.session.repository_session_manager import RepositorySessionManager
     from strands.session.session_repository import SessionRepository
+    from strands.types.content import split_system_prompt
     from strands.types.exceptions import SessionException
     from strands.types.session import Session, SessionAgent, SessionMessage
 except ImportError as error:
@@ -23,6 +26,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from strands.multiagent import MultiAgentBase
+    from strands.types.agent import LocalAgent
 
 __all__ = ["AgentMemorySessionManager", "AgentMemorySessionRepository"]
 
@@ -200,14 +204,42 @@ class AgentMemorySessionManager(RepositorySessionManager, AgentMemorySessionRepo
         session_id: The session; created if needed.
         memory: The memory.
         user_id: Its user.
+        within_budget: Whether the model gets the session's context within the memory's budget, with
+            its summary and recalls, rather than the agent's messages. These stay unchanged.
     """
 
     def __init__(
-        self, session_id: str, memory: AgentMemory, *, user_id: str | None = None, **kwargs: Any
+        self,
+        session_id: str,
+        memory: AgentMemory,
+        *,
+        user_id: str | None = None,
+        within_budget: bool = False,
+        **kwargs: Any,
     ) -> None:
         AgentMemorySessionRepository.__init__(self, memory, user_id=user_id)
+        self._within_budget = within_budget
         RepositorySessionManager.__init__(
             self, session_id=session_id, session_repository=self, **kwargs
+        )
+
+    def initialize(self, agent: LocalAgent, **kwargs: Any) -> None:
+        """Restore or create the agent."""
+        super().initialize(agent, **kwargs)
+        if self._within_budget:
+            agent.add_middleware(InvokeModelStage.Input, self._with_context)
+
+    async def _with_context(self, call: InvokeModelContext) -> InvokeModelContext:
+        context = await asyncio.to_thread(
+            self._memory.get,
+            _log(self.session_id, call.agent.agent_id),
+            user_id=self._user_id,
+            format=CONVERSE,
+        )
+        found = context.to_arguments()
+        system = [*(split_system_prompt(call.system_prompt)[1] or ()), *found.get("system", ())]
+        return call.replace(
+            messages=found["messages"], system_prompt=system or None, dynamic_trailing_blocks=0
         )
 
 

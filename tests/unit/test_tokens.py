@@ -221,3 +221,50 @@ def test_an_estimate_says_that_it_is_one() -> None:
         assert (counter.encoding, counter.exact) == ("estimate-1", False)
     assert TokenCounter("gpt-4o").exact
     assert not TokenCounter("claude-sonnet-4-5").exact
+
+
+_RECORD = {"run_id": "01a222a5-e225-75b6-a0fe-2845096fc8c9", "usage": {"input_tokens": 100}} | {
+    f"field_{number}": None for number in range(40)
+}
+_REASONS = "It was asked for politely. " * 10
+
+
+def framework_items(*, thinks: bool) -> dict[str, dict[str, Any]]:
+    """An answer as each framework stores it, with the records of its call."""
+    bare = {
+        "pydantic_ai": ("parts", {"part_kind": "text"}, {"part_kind": "thinking"}, "content"),
+        "langchain": ("content", {"type": "text"}, {"type": "reasoning"}, "text"),
+        "llama_index": ("blocks", {"block_type": "text"}, {"block_type": "thinking"}, "text"),
+        "agent_framework": ("contents", {"type": "text"}, {"type": "text_reasoning"}, "text"),
+        "google.adk": ("parts", {}, {"thought": True}, "text"),
+        "bedrock.converse": ("content", {}, {"reasoningContent": {}}, "text"),
+    }
+    heads = {"pydantic_ai": {"kind": "response"}, "langchain": {"type": "ai"}}
+    items = {}
+    for form, (field, text, thinking, name) in bare.items():
+        if form == "bedrock.converse":
+            thought: dict[str, Any] = {"reasoningContent": {"reasoningText": {"text": _REASONS}}}
+        else:
+            thought = {**thinking, name: _REASONS}
+        blocks = (
+            [thought, {**text, name: "You are welcome."}]
+            if thinks
+            else [{**text, name: "You are welcome."}]
+        )
+        item = {**heads.get(form, {"role": "assistant"}), field: blocks}
+        if form == "google.adk":
+            item = {"author": "agent", "content": {"role": "model", "parts": blocks}}
+        items[form] = {"message": item, **_RECORD} if "bedrock" in form else {**item, **_RECORD}
+    return items
+
+
+@pytest.mark.parametrize("form", framework_items(thinks=False))
+def test_a_frameworks_records_cost_nothing_and_its_thinking_does(form: str) -> None:
+    """Wrong: an answer of three words fills a small budget, or long thinking is free."""
+    counter = COUNTERS["gpt-4o"]
+    answer, thought = (
+        counter.message(Message(raw=framework_items(thinks=thinks)[form], format=form))
+        for thinks in (False, True)
+    )
+    assert 5 < answer < 15
+    assert thought > answer + counter.text(_REASONS)

@@ -11,6 +11,7 @@ from agent_memory.core.formats.parts import (
     asked_of,
     call_of,
     calls_of,
+    dicts,
     dumped,
     joined,
     mark_of,
@@ -21,6 +22,7 @@ from agent_memory.core.formats.parts import (
 )
 
 _ROLES = ("user", "assistant", "system", "developer")
+_SHOWN = ("text", "data", "uri", "function_call", "function_result", "usage")
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
@@ -50,6 +52,11 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
             view["name"] = raw["author_name"]
         views.append({**view, "tool_calls": calls} if calls else view)
     return views
+
+
+def unseen(raw: Mapping[str, Any]) -> list[Any]:
+    """Return the contents that no chat message shows, such as reasoning."""
+    return [one for one in dicts(raw.get("contents")) if one.get("type") not in _SHOWN]
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:

@@ -40,6 +40,7 @@ _KEYS = frozenset(
         *("cachePoint", "reasoningContent", "citationsContent", "searchResult"),
     }
 )
+_SHOWN = frozenset({"text", "image", "document", "video", "audio", "toolUse", "toolResult"})
 _IMAGES = ("png", "jpeg", "gif", "webp")
 _DOCUMENTS = {
     "application/pdf": "pdf",
@@ -63,6 +64,16 @@ def recognises(value: Mapping[str, Any]) -> bool:
         and len(blocks) == len(content or ())
         and all("type" not in block and _KEYS & block.keys() for block in blocks)
     )
+
+
+def unseen(raw: Mapping[str, Any]) -> list[Json] | None:
+    """Return the blocks of a record of Strands that no chat message shows, such as reasoning.
+
+    None for a message of the API, which is sent whole.
+    """
+    if not isinstance(raw.get("message"), Mapping):
+        return None
+    return [block for block in dicts(_message(raw).get("content")) if not block.keys() & _SHOWN]
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:

@@ -124,6 +124,15 @@ def to_chat_of_event(raw: Mapping[str, Any]) -> list[Json]:
     return to_chat({**content, "role": content.get("role") or author})
 
 
+def unseen_of_event(raw: Mapping[str, Any]) -> list[Any]:
+    """Return the thoughts of an event of ADK, and the signatures of its parts."""
+    parts = dicts(mapping(raw.get("content")).get("parts"))
+    thoughts: list[Any] = [part for part in parts if part.get("thought")]
+    shown = [part for part in parts if not part.get("thought")]
+    signatures = (part.get("thought_signature") or part.get("thoughtSignature") for part in shown)
+    return thoughts + [signature for signature in signatures if signature]
+
+
 def _role(raw: Mapping[str, Any]) -> str:
     return _ROLES.get(str(raw.get("role")).lower(), "user")
 

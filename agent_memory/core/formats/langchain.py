@@ -29,6 +29,8 @@ _ROLES = {
     "SystemMessageChunk": "system",
 }  # fmt: skip
 _MEDIA = ("image", "audio", "video", "file")
+_SHOWN = ("text", "image_url", "input_audio", *_MEDIA, "tool_use", "tool_call", "function_call")
+_CALLS = ("tool_calls", "function_call")
 SYSTEM_TYPES = ("system", "SystemMessageChunk")
 _TYPES = {"user": "human", "assistant": "ai", "developer": "system"}
 
@@ -79,6 +81,14 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     if calls:
         view |= {"content": content or None, "tool_calls": calls}
     return [view]
+
+
+def unseen(raw: Mapping[str, Any]) -> list[Any]:
+    """Return the blocks that no chat message shows, such as reasoning, and a provider's fields."""
+    blocks = [block for block in dicts(raw.get("content")) if block.get("type") not in _SHOWN]
+    more = mapping(raw.get("additional_kwargs"))
+    fields = {key: value for key, value in more.items() if value and key not in _CALLS}
+    return [*blocks, fields] if fields else blocks
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:

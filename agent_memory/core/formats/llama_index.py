@@ -13,6 +13,7 @@ from agent_memory.core.formats.parts import (
     data_url,
     dicts,
     joined,
+    mapping,
     mark_of,
     media_part,
     parts_of,
@@ -22,6 +23,9 @@ _ROLES = {
     "user": "user", "assistant": "assistant", "chatbot": "assistant", "model": "assistant",
     "system": "system", "developer": "developer", "tool": "tool", "function": "function",
 }  # fmt: skip
+
+_SHOWN = ("text", "image", "audio", "video", "document", "tool_call")
+_FIELDS = ("tool_calls", "tool_call_id", "name")
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
@@ -46,6 +50,14 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     if calls:
         view |= {"content": content or None, "tool_calls": calls}
     return [view]
+
+
+def unseen(raw: Mapping[str, Any]) -> list[Any]:
+    """Return the blocks that no chat message shows, such as thinking, and a provider's fields."""
+    blocks = [block for block in dicts(raw.get("blocks")) if block.get("block_type") not in _SHOWN]
+    more = mapping(raw.get("additional_kwargs"))
+    fields = {key: value for key, value in more.items() if value and key not in _FIELDS}
+    return [*blocks, fields] if fields else blocks
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:

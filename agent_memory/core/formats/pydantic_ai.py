@@ -20,6 +20,8 @@ from agent_memory.core.formats.parts import (
     text_part,
 )
 
+_SHOWN = ("system-prompt", "user-prompt", "tool-return", "retry-prompt", "text", "tool-call")
+
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     """Return the chat messages of a response, or of a request (system, user and tool messages).
@@ -36,6 +38,14 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
         ]
         return said_by("assistant", [text_part(str(part["content"])) for part in texts], calls)
     return [view for part in parts for view in _chat_messages(part)]
+
+
+def unseen(raw: Mapping[str, Any]) -> list[Any]:
+    """Return the parts that no chat message shows, such as thinking, and signatures of calls."""
+    parts = dicts(raw.get("parts"))
+    hidden: list[Any] = [part for part in parts if part.get("part_kind") not in _SHOWN]
+    shown = [part for part in parts if part.get("part_kind") in _SHOWN]
+    return hidden + [more for part in shown if (more := part.get("provider_details"))]
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:

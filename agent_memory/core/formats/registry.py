@@ -82,6 +82,10 @@ def _never(raw: Raw) -> bool:
     return False
 
 
+def _sent_whole(raw: Raw) -> None:
+    return None
+
+
 def _no_pair(raw: Raw) -> str | None:
     return None
 
@@ -152,6 +156,8 @@ class Format:
         ids: The call ids that the provider accepts.
         arguments: The SDK arguments for a context.
         in_runs: Whether results may stand after several calls in a row.
+        unseen: Returns what reaches the model beside an item's chat messages, such as thinking. For
+            items of frameworks, which also hold records of calls. None if the item is sent whole.
         is_exact: Whether items may hold bytes, which are stored as `exact.written` encodes them.
     """
 
@@ -170,6 +176,7 @@ class Format:
     ids: Ids = Ids()
     arguments: Arguments = Arguments()
     in_runs: bool = False
+    unseen: Callable[[Raw], object | None] = _sent_whole
     is_exact: bool = False
 
 
@@ -210,6 +217,7 @@ _ALL = [
         langchain.recognises,
         langchain.to_message,
         items=langchain.items,
+        unseen=langchain.unseen,
         ids=Ids(re.compile(r".{1,40}", re.DOTALL)),
         arguments=Arguments("input"),
         is_exact=True,
@@ -251,13 +259,25 @@ _ALL = [
         limited=converse.limited,
         ids=Ids(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True),
         arguments=Arguments(system=("system",), system_parts=True, user_first=True),
+        unseen=converse.unseen,
         is_exact=True,
     ),
     Format(AI_SDK, ai_sdk.to_chat, recognises=ai_sdk.recognises, is_exact=True),
-    Format(ADK, gemini.to_chat_of_event, gemini.from_chat),
-    Format(AGENT_FRAMEWORK, agent_framework.to_chat, agent_framework.from_chat),
-    Format(PYDANTIC_AI, pydantic_ai.to_chat, pydantic_ai.from_chat, _is_of_pydantic_ai),
-    Format(LLAMA_INDEX, llama_index.to_chat, llama_index.from_chat),
+    Format(ADK, gemini.to_chat_of_event, gemini.from_chat, unseen=gemini.unseen_of_event),
+    Format(
+        AGENT_FRAMEWORK,
+        agent_framework.to_chat,
+        agent_framework.from_chat,
+        unseen=agent_framework.unseen,
+    ),
+    Format(
+        PYDANTIC_AI,
+        pydantic_ai.to_chat,
+        pydantic_ai.from_chat,
+        _is_of_pydantic_ai,
+        unseen=pydantic_ai.unseen,
+    ),
+    Format(LLAMA_INDEX, llama_index.to_chat, llama_index.from_chat, unseen=llama_index.unseen),
 ]
 _FORMATS = {form.name: form for form in _ALL}
 
@@ -308,6 +328,12 @@ def compacts(raw: Raw, name: str | None) -> bool:
     """Return whether an item replaces all items before it, for the provider of its format."""
     form = _FORMATS.get(name or "")
     return form is not None and form.compacts(raw)
+
+
+def unseen(raw: Raw, name: str | None) -> object | None:
+    """Return what reaches the model beside an item's chat messages; None if all of it does."""
+    form = _FORMATS.get(name or "")
+    return None if form is None else form.unseen(raw)
 
 
 def views_of(raw: Raw, name: str | None) -> Chat:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from agent_memory.core.formats.chat import ROLES
-from agent_memory.core.formats.registry import is_known
+from agent_memory.core.formats.registry import is_known, unseen
 from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.tokens.encodings import Encoding, encoding
@@ -90,9 +90,10 @@ class TokenCounter:
     def message(self, message: Message) -> int:
         """Return the tokens of a message in a context, with its role, name, calls and pictures.
 
-        A raw item costs the larger of its JSON and its chat views. If a view has a list of parts,
-        the content costs as much as these parts, because a picture is not counted as text. An item
-        that its format never shows costs nothing.
+        A framework's item costs its chat views and what reaches the model beside them, not the
+        records that it also holds. Any other raw item costs the larger of its JSON and its chat
+        views. If a view has a list of parts, the content costs as much as these parts, because a
+        picture is not counted as text. An item that its format never shows costs nothing.
         """
         role, content = message.role, message.content
         is_simple = role not in (None, "tool") and isinstance(content, str)
@@ -105,6 +106,9 @@ class TokenCounter:
         raw = message.raw or {}
         if not views and is_known(message.format):
             return 0
+        beside = unseen(raw, message.format)
+        if beside is not None:
+            return shown + (self._json(beside) if beside else 0)
         if any(isinstance(view.get("content"), list) for view in views):
             rest = {key: value for key, value in raw.items() if key != "content"}
             return shown + self._json(rest)

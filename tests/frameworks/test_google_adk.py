@@ -8,19 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from agent_memory import AgentMemory, VectorMemory
-from agent_memory.core.formats.gemini import from_chat
-from agent_memory.core.formats.gemini import to_chat_of_event as to_chat
-
-pytest.importorskip("google.adk", reason='ADK is not here: pip install "agent-memory[google-adk]"')
-
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
+from agent_memory import AgentMemory, VectorMemory
+from agent_memory.core.formats.gemini import from_chat
+from agent_memory.core.formats.gemini import to_chat_of_event as to_chat
 from agent_memory.integrations.google_adk import (
     AgentMemoryMemoryService,
     AgentMemorySessionService,

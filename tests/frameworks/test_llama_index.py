@@ -8,16 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.memory import Memory
 
 from agent_memory import AgentMemory, VectorMemory
 from agent_memory.core.formats.llama_index import from_chat, to_chat
 from agent_memory.errors import ConfigError
-
-pytest.importorskip("llama_index", reason='Not here: pip install "agent-memory[llama-index]"')
-
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
-from llama_index.core.memory import Memory
-
 from agent_memory.integrations.llama_index import (
     AgentMemoryBlock,
     AgentMemoryChatStore,
@@ -71,6 +67,9 @@ def test_a_memory_gives_the_context(memory: AgentMemory) -> None:
     assert "Mia" in str([one.content for one in found])
     assert found[-2].content == "Yes?"
     assert [one.content for one in tuesday.get_all()] == ["Hello.", "Well?", "Yes?"]
+    question = said("What is my cat called?")
+    monday.put_messages(question)  # as an agent's workflow does before its first call
+    assert monday.get("What is my cat called?")[-1:] == question
     copy = AgentMemoryMemory.from_dict(tuesday.to_dict())
     with pytest.raises(ConfigError, match="bound"):
         copy.get_all()

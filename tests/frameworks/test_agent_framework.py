@@ -9,16 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from agent_framework import AgentSession, Content, Message, SessionContext
 
 from agent_memory import AgentMemory, VectorMemory
 from agent_memory.core.formats.agent_framework import from_chat, to_chat
-
-pytest.importorskip(
-    "agent_framework", reason='Not here: pip install "agent-memory[agent-framework]"'
-)
-
-from agent_framework import AgentSession, Content, Message, SessionContext
-
 from agent_memory.integrations.agent_framework import (
     AgentMemoryContextProvider,
     AgentMemoryHistoryProvider,

@@ -10,15 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from agent_memory import AgentMemory
-
-pytest.importorskip("crewai", reason='CrewAI is not here: pip install "agent-memory[crewai]"')
-
 from crewai.memory.storage.backend import EmbeddingDimensionMismatchError, StorageBackend
 from crewai.memory.types import MemoryRecord
 from crewai.memory.unified_memory import Memory
 
+from agent_memory import AgentMemory
 from agent_memory.integrations.crewai import AgentMemoryStorage
 
 EAST, NORTH, NORTHEAST = [1.0, 0.0], [0.0, 1.0], [0.6, 0.8]

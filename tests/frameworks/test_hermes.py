@@ -8,16 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from agent_memory import AgentMemory, VectorMemory
-
-pytest.importorskip(
-    "agent.memory_provider", reason='Hermes is not here: pip install "agent-memory[hermes]"'
-)
-
 from agent.memory_manager import MemoryManager
 from plugins.memory import load_memory_provider
 
+from agent_memory import AgentMemory, VectorMemory
 from agent_memory.integrations.hermes import AgentMemoryProvider
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}

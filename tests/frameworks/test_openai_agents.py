@@ -8,16 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from agent_memory import AgentMemory, VectorMemory
-
-pytest.importorskip(
-    "agents", reason='The SDK is not here: pip install "agent-memory[openai-agents]"'
-)
-
 from agents import SessionSettings
 from agents.memory import Session
 
+from agent_memory import AgentMemory, VectorMemory
 from agent_memory.integrations.openai_agents import AgentMemorySession
 
 COMPACTION = {"type": "compaction", "id": "c_1", "encrypted_content": "sealed"}

@@ -7,15 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from agent_memory import AgentMemory
-from agent_memory.core.formats.converse import from_chat, to_chat
-
-pytest.importorskip("strands", reason='Strands is not here: pip install "agent-memory[strands]"')
-
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
+from agent_memory import AgentMemory
+from agent_memory.core.formats.converse import from_chat, to_chat
 from agent_memory.integrations.strands import AgentMemorySessionRepository
 
 

@@ -1,0 +1,251 @@
+"""A provider on 127.0.0.1 that holds a scripted conversation and refuses invalid requests.
+
+It speaks OpenAI's Chat Completions and Responses APIs, Anthropic's Messages API and Google's Gemini
+API. Like a model with a small context window, it refuses a request that is too long.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self, cast
+from uuid import uuid4
+
+from agent_memory.errors import InvalidContext
+from agent_memory.testing import check_context
+from tests.frameworks.conversation import Turn
+
+Json = dict[str, Any]
+Call = tuple[str, str, Json]
+"""A call: its id, the tool and the arguments."""
+
+WINDOW = 3_000
+"""The context window in tokens, of four characters each."""
+
+
+@dataclass
+class Request:
+    """A request of the conversation, and the turn that it belongs to; None for any other."""
+
+    turn: int | None
+    body: Json
+
+
+class Provider:
+    """Answers the requests of a conversation, turn by turn.
+
+    Args:
+        turns: The conversation.
+        window: The context window.
+
+    Attributes:
+        url: The address, without a version.
+        requests: The accepted requests.
+        refused: Why requests were refused.
+        turn: The number of finished turns.
+    """
+
+    def __init__(self, turns: Sequence[Turn], window: int = WINDOW) -> None:
+        self.turns = turns
+        self.window = window
+        self.turn = 0
+        self.requests: list[Request] = []
+        self.refused: list[str] = []
+        self._lock = threading.Lock()
+        self._server = _Server(self)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        serve = self._server.serve_forever
+        self._thread = threading.Thread(target=serve, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def answer(self, api: _Api, body: Json) -> tuple[str, list[Call]]:
+        """Return the text or the calls for a request.
+
+        Raises:
+            InvalidContext: The provider would refuse the request.
+        """
+        with self._lock:
+            try:
+                check_context(api.format, body)
+                if (tokens := len(json.dumps(body[api.field])) // 4) > self.window:
+                    raise InvalidContext(f"{tokens} tokens exceed the window of {self.window}.")
+            except InvalidContext as error:
+                self.refused.append(f"turn {self.turn}: {error}")
+                raise
+            return self._scripted(body[api.field], body)
+
+    def _scripted(self, messages: Any, body: Json) -> tuple[str, list[Call]]:
+        turn = self.turns[self.turn] if self.turn < len(self.turns) else None
+        asked = [
+            at
+            for at, message in enumerate(messages)
+            if turn and body.get("tools") and turn.question in json.dumps(message)
+        ]
+        self.requests.append(Request(self.turn if asked else None, body))
+        if not (turn and asked):  # such as a framework's own extraction of facts
+            return "Done.", []
+        results = sum(_results(one) for one in messages[asked[-1] :])
+        done = 0
+        for number, calls in enumerate(turn.rounds):
+            if done >= results:
+                name = f"{self.turn}_{number}"
+                return "", [(f"call_{name}_{at}", *call) for at, call in enumerate(calls)]
+            done += len(calls)
+        self.turn += 1
+        return turn.answer, []
+
+
+def _results(message: Any) -> int:
+    """Return how many results of tools a message has, in any of the formats."""
+    if message.get("role") == "tool" or message.get("type") == "function_call_output":
+        return 1
+    parts = message.get("parts") or message.get("content")
+    found = [one for one in parts if isinstance(one, dict)] if isinstance(parts, list) else []
+    return sum("functionResponse" in one or one.get("type") == "tool_result" for one in found)
+
+
+def _id(kind: str) -> str:
+    return f"{kind}_{uuid4().hex}"
+
+
+def _chat(text: str, calls: list[Call]) -> Json:
+    made = [
+        {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(given)}}
+        for id, name, given in calls
+    ]
+    message: Json = {"role": "assistant", "content": text or None}
+    if made:
+        message["tool_calls"] = made
+    reason = "tool_calls" if calls else "stop"
+    choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    return {"id": _id("chatcmpl"), "object": "chat.completion", "created": 1, "model": "scripted",
+            "choices": [choice], "usage": usage}  # fmt: skip
+
+
+def _chat_chunks(text: str, calls: list[Call]) -> list[Json]:
+    whole = _chat(text, calls)
+    (choice,) = whole["choices"]
+    delta = choice["message"]
+    if calls:
+        delta["tool_calls"] = [{"index": at, **one} for at, one in enumerate(delta["tool_calls"])]
+    shared = {**whole, "object": "chat.completion.chunk", "usage": None}
+    end = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
+    return [
+        {**shared, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+        {**shared, "choices": [end]},
+        {**shared, "choices": [], "usage": whole["usage"]},
+    ]
+
+
+def _responses(text: str, calls: list[Call]) -> Json:
+    output: list[Json] = [
+        {"type": "function_call", "id": f"fc_{id}", "call_id": id, "name": name,
+         "arguments": json.dumps(given), "status": "completed"}
+        for id, name, given in calls
+    ]  # fmt: skip
+    if text:
+        part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        output = [{"type": "message", "id": _id("msg"), "role": "assistant",
+                   "status": "completed", "content": [part]}]  # fmt: skip
+    usage = {"input_tokens": 1, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 1,
+             "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 2}  # fmt: skip
+    return {"id": _id("resp"), "object": "response", "created_at": 1, "status": "completed",
+            "model": "scripted", "output": output, "parallel_tool_calls": True, "error": None,
+            "tool_choice": "auto", "tools": [], "usage": usage}  # fmt: skip
+
+
+def _messages(text: str, calls: list[Call]) -> Json:
+    content: list[Json] = [
+        {"type": "tool_use", "id": id, "name": name, "input": given} for id, name, given in calls
+    ]
+    reason = "tool_use" if calls else "end_turn"
+    return {"id": _id("msg"), "type": "message", "role": "assistant", "model": "scripted",
+            "content": content or [{"type": "text", "text": text}], "stop_reason": reason,
+            "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}  # fmt: skip
+
+
+def _contents(text: str, calls: list[Call]) -> Json:
+    parts: list[Json] = [
+        {"functionCall": {"name": name, "args": given}} for _, name, given in calls
+    ]
+    content = {"role": "model", "parts": parts or [{"text": text}]}
+    usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
+    return {"candidates": [{"content": content, "index": 0, "finishReason": "STOP"}],
+            "usageMetadata": usage, "modelVersion": "scripted"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Api:
+    path: str
+    format: str
+    field: str
+    whole: Callable[[str, list[Call]], Json]
+
+
+_APIS = (
+    _Api("/chat/completions", "openai.chat", "messages", _chat),
+    _Api("/responses", "openai.responses", "input", _responses),
+    _Api("/messages", "anthropic.messages", "messages", _messages),
+    _Api(":generateContent", "google.contents", "contents", _contents),
+)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    wbufsize = -1  # an answer leaves as one packet
+    disable_nagle_algorithm = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write nothing to stderr."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        path = self.path.partition("?")[0]
+        api = next((one for one in _APIS if path.endswith(one.path)), None)
+        if api is None:
+            self._send(404, {"error": {"message": f"{path} is not served", "type": "not_found"}})
+            return
+        if isinstance(body.get(api.field), str):
+            body[api.field] = [{"role": "user", "content": body[api.field]}]
+        if (system := body.get("systemInstruction")) is not None:  # as the SDK sends it
+            body["config"] = {"system_instruction": [dict(part) for part in system["parts"]]}
+        try:
+            said = cast("_Server", self.server).provider.answer(api, body)
+        except InvalidContext as error:
+            self._send(400, {"error": {"message": str(error), "type": "invalid_request_error"}})
+            return
+        if body.get("stream") and api.whole is _chat:
+            events = [*map(json.dumps, _chat_chunks(*said)), "[DONE]"]
+            self._write(200, "text/event-stream", "".join(f"data: {one}\n\n" for one in events))
+        else:
+            self._send(200, api.whole(*said))
+
+    def _send(self, status: int, body: Json) -> None:
+        self._write(status, "application/json", json.dumps(body))
+
+    def _write(self, status: int, kind: str, text: str) -> None:
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)

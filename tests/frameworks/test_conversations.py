@@ -1,0 +1,54 @@
+"""An agent of each framework holds 30 turns with tools, over a restart and two sessions.
+
+Only the frameworks that are installed here are tested; `python -m tests.frameworks` installs and
+tests all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.frameworks.conversation import RESTART, TURNS
+from tests.frameworks.environments import INSTALLED
+from tests.frameworks.server import WINDOW, Provider
+
+WINDOWS = {"hermes": 64_000}
+"""Hermes refuses a model with a smaller window."""
+
+ROOT = Path(__file__).parents[2]
+
+
+def hold(name: str, provider: Provider, folder: Path, first: int, end: int) -> list[str]:
+    """Hold some turns in a process of its own. Return the answers."""
+    result = folder / f"{end}.json"
+    module = f"tests.frameworks.agents.{name}"
+    command = [sys.executable, "-m", module, f"sqlite:///{folder}/m.db", provider.url, str(result)]
+    turns = json.dumps([[turn.session, turn.question] for turn in TURNS[first:end]])
+    keys = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY")
+    environment = {**os.environ, **dict.fromkeys(keys, "none"), "HOME": str(folder)}
+    done = subprocess.run(
+        command, input=turns, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert not provider.refused, provider.refused
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    answers: list[str] = json.loads(result.read_text(encoding="utf-8"))
+    return answers
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_a_conversation(name: str, tmp_path: Path) -> None:
+    """Wrong: a request is refused, a turn is lost, or the second session asks in vain."""
+    with Provider(TURNS, WINDOWS.get(name, WINDOW)) as provider:
+        answers = hold(name, provider, tmp_path, 0, RESTART)
+        answers += hold(name, provider, tmp_path, RESTART, len(TURNS))
+    assert answers == [turn.answer for turn in TURNS]
+    for number, turn in enumerate(TURNS):
+        sent = [json.dumps(one.body) for one in provider.requests if one.turn == number]
+        assert len(sent) == 1 + len(turn.rounds)
+        assert turn.needs is None or turn.needs in sent[0], f"{turn.question} {sent[0][:4000]}"
