@@ -17,8 +17,6 @@ html_title = "agent-memory"
 html_show_copyright = False
 html_show_sourcelink = False
 
-ROOT = Path(__file__).parents[1]
-
 _GROUP = re.compile(r"^## (.+)$", re.MULTILINE)
 _PAGE = re.compile(r"\]\(([\w/-]+)\.md\)")
 _OUTSIDE = re.compile(r"\]\((\.\./[\w/.-]+\.md)\)")
@@ -37,9 +35,6 @@ def navigation(text: str) -> str:
 
 
 def _read(app: Any, page: str, source: list[str]) -> None:
-    if page == "start":  # on the site the README stands where forges show a link to it
-        source[0] = (ROOT / "README.md").read_text(encoding="utf-8")
-        source[0] = re.sub(r"\]\((?!\w+:)(?!docs/)", "](../", source[0]).replace("](docs/", "](")
     if "/" not in page:  # a page of the repository that is none of the site's can be downloaded
         source[0] = _OUTSIDE.sub(r"](path:\1)", source[0])
     if Path(page).name == "README":

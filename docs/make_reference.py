@@ -47,17 +47,17 @@ MODULES = [
 """Each has an `__all__`; of one without it all classes are public that it defines."""
 
 PAGES = {
-    "memory": ("Memories, sessions, users", "`AgentMemory` and the handles that it gives."),
+    "memory": ("Memories, sessions, users", "`AgentMemory` and its handles."),
     "async": ("Async", "The same calls, awaited."),
-    "operations": ("Operations", "What whoever runs a deployment calls, now and then."),
-    "blocks": ("Blocks", "Long-term memory, and the handles that blocks give."),
-    "strategies": ("Strategies", "What leaves a window that overflows, and what stands for it."),
+    "operations": ("Operations", "Calls for the operation of a deployment."),
+    "blocks": ("Blocks", "Long-term memory, and its handles."),
+    "strategies": ("Strategies", "Rules for a window that overflows."),
     "config": ("Configuration", "Every setting; [in prose](../configuration.md)."),
-    "records": ("Records", "The values that calls take and give."),
+    "records": ("Records", "Arguments and results of calls."),
     "errors": ("Errors", "Every error that is raised on purpose."),
-    "standalone": ("Standalone parts", "A chat history, a vector index, a memory of nothing."),
-    "stores": ("Stores", "Opening stores, and writing one."),
-    "testing": ("Testing", "What tests of yours can use."),
+    "standalone": ("Standalone parts", "A chat history, indexes, a memory of nothing."),
+    "stores": ("Stores", "Opening a store, and writing one."),
+    "testing": ("Testing", "Tools for your own tests."),
     "commands": ("Commands", "The command line."),
 }
 HOMES = {

@@ -1,4 +1,4 @@
-"""README, AGENTS and docs/ say what is so: their code runs, their links lead somewhere."""
+"""README, CONTRIBUTING and docs/ are true: their code runs, their links and paths exist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from agent_memory.cli.app import app
 from agent_memory.core.plugins import BUILT_IN, find_kind
 
 ROOT = Path(__file__).parents[2]
-AGENTS = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -33,6 +32,8 @@ ALL_PAGES = [
     *PAGES,
     ROOT / "AGENTS.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     *sorted((ROOT / "benchmarks").glob("*.md")),
 ]
 
@@ -152,21 +153,35 @@ def test_links_resolve(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
-def test_the_paths_of_agents_exist() -> None:
-    """Wrong: a file moved, and a stranger is sent where nothing is."""
-    paths = re.findall(r"`((?:agent_memory|tests|docs|examples)/[\w/.]*)`", AGENTS)
+def test_the_paths_of_contributing_exist() -> None:
+    """Wrong: a file moved, and a stranger is sent to a missing one."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:agent_memory|tests|docs|examples)/[\w/.]*)`", text)
     assert len(paths) > 15
     for path in paths:
         assert (ROOT / path).exists(), path
 
 
-def test_the_paths_of_the_glossary_exist() -> None:
-    """Wrong: a file moved, and the glossary says that a word lives where nothing is."""
-    rows = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").split("| --- |")[-1]
-    paths = re.findall(r"\| `([\w/.]+)` \|$", rows, re.MULTILINE)
-    assert len(paths) == len(rows.strip().splitlines())
+@pytest.mark.parametrize(("page", "fewest"), [("glossary", 20), ("architecture", 30)])
+def test_the_paths_below_the_package_exist(page: str, fewest: int) -> None:
+    """Wrong: a file moved, and a page names the missing one."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:agent_memory/|tests/)?[a-z_]+/[a-z_/.]*)`", text)
+    assert len(paths) >= fewest
     for path in paths:
-        assert (ROOT / "agent_memory" / path).exists(), path
+        assert (ROOT / path).exists() or (ROOT / "agent_memory" / path).exists(), path
+
+
+def test_the_glossary_is_short() -> None:
+    """Wrong: a reader has to learn more than twenty terms."""
+    rows = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").split("| --- |")[-1]
+    assert len(rows.strip().splitlines()) <= 20
+
+
+def test_the_pages_are_short() -> None:
+    """Wrong: the documents by hand take more than a day to read."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 45_000
 
 
 def commands() -> list[str]:
