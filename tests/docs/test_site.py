@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -52,6 +53,7 @@ def test_a_dead_link_is_seen(build: list[str | Path], tmp_path: Path, link: str)
     pages = tmp_path / "docs"
     pages.mkdir()
     (pages / "conf.py").write_text((DOCS / "conf.py").read_text(encoding="utf-8"))
+    copytree(DOCS / "static", pages / "static")
     (pages / "README.md").write_text("# Index\n\n## Start\n\n- [Page](page.md): it.\n")
     (pages / "page.md").write_text(f"# Page\n\nSee [there]({link}).\n")
     done = python(*build, pages, tmp_path / "site")
