@@ -69,7 +69,7 @@ class SealedVectorsContract(VectorStoreContract):
     """What differs where words are kept as numbers that nobody can tell them from."""
 
     def test_vectors_come_as_they_went(self, store: Store, other: Store) -> None:
-        """Else: vectors are taken elsewhere without the words that they are found by."""
+        """Fails if vectors are taken elsewhere without the words that they are found by."""
         filled(store, "s")
         for session_id in (None, "s"):
             with pytest.raises(UnsupportedOperation, match="absorb the log anew"):
@@ -83,12 +83,12 @@ class SealedVectorsContract(VectorStoreContract):
             store.all_vectors("v")
 
     def test_blocks_of_other_namespaces_are_left_out(self, store: Store, elsewhere: Store) -> None:
-        """Else: a deployment that is moved takes vectors of another along."""
+        """Fails if a deployment that is moved takes vectors of another along."""
         elsewhere.open_vectors("theirs", 3, "model")
         assert store.vector_blocks() == {}
 
     def test_a_copy_is_searched_alike(self, store: Store, elsewhere: Store) -> None:
-        """Else: what is encrypted can't be moved as it is, by who has no key."""
+        """Fails if what is encrypted can't be moved as it is, by who has no key."""
         del elsewhere  # what was sealed is bound to its namespace
         filled(store, "s", "t")
         raw = _copied(cast("EncryptedStore", store)._inner, MemoryStore())
@@ -177,7 +177,7 @@ def all_of(store: Store) -> Any:
 
 
 def test_a_file_holds_nothing_that_was_said(tmp_path: Path) -> None:
-    """Else: somebody with the disk reads what users said, their facts, or a summary of it."""
+    """Fails if somebody with the disk reads what users said, their facts, or a summary of it."""
     store = encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))
     filled(store, "s", "t")
     held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
@@ -198,7 +198,7 @@ def test_a_file_holds_nothing_that_was_said(tmp_path: Path) -> None:
 
 
 def test_a_memory_over_an_encrypted_file(tmp_path: Path) -> None:
-    """Else: an engine's own path writes something past the encryption, or can't read it back."""
+    """Fails if an engine's own path writes something past the encryption, or can't read it back."""
     store = encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))
     config: dict[str, Any] = {"max_tokens": 300, "overflow": Summarize(max_summary_tokens=60)}
     said = [{"role": "user", "content": f"{CANARY} number {n}. " * 5} for n in range(30)]
@@ -219,7 +219,8 @@ def test_a_memory_over_an_encrypted_file(tmp_path: Path) -> None:
 
 
 def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else: a worker or the command line, which know settings only, read nothing or write plain."""
+    """Fails if a worker or the command line, which know settings only, read nothing or write
+    plain."""
     monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "AGENT_MEMORY_KEYS")
     url = f"sqlite:///{tmp_path}/memory.db"
     with pytest.raises(ConfigError, match="AGENT_MEMORY_KEYS is not set"):
@@ -239,7 +240,7 @@ def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_key_in_the_place_of_its_id_is_not_told(
     given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else: who writes key and id in the wrong order finds the key in a log."""
+    """Fails if who writes key and id in the wrong order finds the key in a log."""
     monkeypatch.setenv("AGENT_MEMORY_KEYS", f"{given}:2026a,{given}:2026b")
     with pytest.raises(ConfigError, match="ntry 1 of AGENT_MEMORY_KEYS") as caught:
         Keys.from_environment()
@@ -247,7 +248,7 @@ def test_a_key_in_the_place_of_its_id_is_not_told(
 
 
 def test_vectors_in_qdrant_are_encrypted_too() -> None:
-    """Else: beside an encrypted store every message with text stands plain in Qdrant."""
+    """Fails if beside an encrypted store every message with text stands plain in Qdrant."""
     store = encrypted(MemoryStore())
     blocks = [VectorMemory(store=":memory:", embedding="local")]
     with AgentMemory(store=store, blocks=blocks) as memory:
@@ -260,7 +261,7 @@ def test_vectors_in_qdrant_are_encrypted_too() -> None:
 
 
 def test_the_other_store_sees_who_rules_and_no_more() -> None:
-    """Else: a store sees what was said, who spoke, or takes no message for a system message."""
+    """Fails if a store sees what was said, who spoke, or takes no message for a system message."""
     inner = MemoryStore()
     store = encrypted(inner)
     for role in ("user", "assistant", "tool", "system", "developer", "function"):
@@ -340,7 +341,7 @@ def _is_refused(store: Store) -> None:
 
 @pytest.mark.parametrize("statement", _SWAPS.values(), ids=_SWAPS.keys())
 def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
-    """Else: who can write to the database puts words into mouths, though he can read none."""
+    """Fails if who can write to the database puts words into mouths, though he can read none."""
     url = f"sqlite:///{tmp_path}/memory.db"
     store = encrypted(open_store(url))
     filled(store, "s", "t")
@@ -363,7 +364,7 @@ def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
 
 
 def test_namespaces_cannot_be_mixed() -> None:
-    """Else: records of one deployment can be passed off as another's."""
+    """Fails if records of one deployment can be passed off as another's."""
     inner = MemoryStore()
     filled(encrypted(inner), "s", "t")
     stranger = encrypted(inner, namespace="elsewhere")
@@ -377,7 +378,7 @@ def test_namespaces_cannot_be_mixed() -> None:
 
 
 def test_a_list_that_lost_its_place_is_sealed_anew(tmp_path: Path) -> None:
-    """Else: messages appended at the same moment are bound to a seq that another took."""
+    """Fails if messages appended at the same moment are bound to a seq that another took."""
     url = f"sqlite:///{tmp_path}/memory.db"
     handles = [encrypted(open_store(url)) for _ in range(2)]
     for n in range(1, 21):
@@ -390,7 +391,7 @@ def test_a_list_that_lost_its_place_is_sealed_anew(tmp_path: Path) -> None:
 
 
 def test_the_same_system_message_from_another_process(tmp_path: Path) -> None:
-    """Else: ciphertexts differ each time, and a caller who repeats it starves compactions."""
+    """Fails if ciphertexts differ each time, and a caller who repeats it starves compactions."""
     url = f"sqlite:///{tmp_path}/memory.db"
     rules = [draft(["be", {"type": "text", "text": "kind"}], 4, "system"), draft("a")]
     versions: list[int] = []
@@ -402,7 +403,7 @@ def test_the_same_system_message_from_another_process(tmp_path: Path) -> None:
 
 
 def test_keys_are_rotated_while_running() -> None:
-    """Else: after a rotation old messages are lost, or new ones are still under the old key."""
+    """Fails if after a rotation old messages are lost, or new ones are still under the old key."""
     inner = MemoryStore()
     keys = Keys({"k1": SECRET})
     store = EncryptedStore(inner, keys)
@@ -422,7 +423,7 @@ def test_keys_are_rotated_while_running() -> None:
 
 
 def test_encryption_is_switched_on_later() -> None:
-    """Else: a team's past is lost with the switch, or plain text is taken unasked."""
+    """Fails if a team's past is lost with the switch, or plain text is taken unasked."""
     inner = MemoryStore()
     filled(inner, "s")
     filled(encrypted(MemoryStore()), "t")
@@ -447,7 +448,7 @@ def _spoil(inner: Store, session_id: str) -> None:
 
 
 def test_an_append_that_is_refused_stores_nothing() -> None:
-    """Else: a caller who gets an error says it again, and it is in the log twice."""
+    """Fails if a caller who gets an error says it again, and it is in the log twice."""
     inner = MemoryStore()
     filled(encrypted(inner), "s")
     _spoil(inner, "s")
@@ -457,7 +458,7 @@ def test_an_append_that_is_refused_stores_nothing() -> None:
 
 
 def test_an_append_that_meets_a_strange_summary_says_what_it_did() -> None:
-    """Else: the caller takes for lost what is in the log."""
+    """Fails if the caller takes for lost what is in the log."""
     inner = MemoryStore()
     store = encrypted(inner)
     filled(store, "s")
@@ -468,7 +469,8 @@ def test_an_append_that_meets_a_strange_summary_says_what_it_did() -> None:
 
 
 def test_an_append_while_the_key_service_is_down_says_what_it_did() -> None:
-    """Else: the caller takes for an outage of the store what is in the log, and says it again."""
+    """Fails if the caller takes for an outage of the store what is in the log, and says it
+    again."""
 
     def ask(key_id: str) -> bytes:
         if down and key_id == "k2":
@@ -488,7 +490,7 @@ def test_an_append_while_the_key_service_is_down_says_what_it_did() -> None:
 
 
 def test_one_unreadable_session_keeps_no_other_waiting() -> None:
-    """Else: one altered record ends all background work, or nobody hears of it."""
+    """Fails if one altered record ends all background work, or nobody hears of it."""
     inner = MemoryStore()
     store = encrypted(inner)
     filled(store, "s", "t")
@@ -519,9 +521,8 @@ def _absorbed(url: str, key: bytes) -> tuple[int, set[int]]:
 
 
 def test_an_altered_message_keeps_no_other_from_being_absorbed(tmp_path: Path) -> None:
-    """Else: who alters one message hides all that is said after it from blocks; or a key that is
-    the wrong one, under the right id, has all passed over for good.
-    """
+    """Fails if who alters one message hides all that is said after it from blocks; or a key that is
+    the wrong one, under the right id, has all passed over for good."""
     url = f"sqlite:///{tmp_path}/memory.db"
     store = encrypted(open_store(url))
     store.append("s", [draft(f"message {n}") for n in range(1, 6)])
@@ -543,7 +544,7 @@ def test_an_altered_message_keeps_no_other_from_being_absorbed(tmp_path: Path) -
 
 
 def test_an_unreadable_session_can_be_deleted() -> None:
-    """Else: with a key lost, what a user asked to forget stays for ever."""
+    """Fails if with a key lost, what a user asked to forget stays for ever."""
     inner = MemoryStore()
     filled(encrypted(inner), "s", "t")
     with AgentMemory(store=inner) as memory:
@@ -552,7 +553,7 @@ def test_an_unreadable_session_can_be_deleted() -> None:
 
 
 def test_one_round_another() -> None:
-    """Else: an encrypted store is not a store like any other."""
+    """Fails if an encrypted store is not a store like any other."""
     store = EncryptedStore(encrypted(MemoryStore()), Keys({"outer": LATER}))
     filled(store, "s", "t")
     plain = MemoryStore()
@@ -564,7 +565,7 @@ def test_one_round_another() -> None:
 
 
 def test_one_altered_record_hides_no_other() -> None:
-    """Else: one fact that somebody altered, and nothing of its user is recalled any more."""
+    """Fails if one fact that somebody altered, and nothing of its user is recalled any more."""
     inner = MemoryStore()
     store = encrypted(inner)
     filled(store, "s", "t")

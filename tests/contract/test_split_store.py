@@ -57,7 +57,7 @@ def _said(folder: Path, name: str) -> bool:
 
 
 def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
-    """Else: prompts stand in the database of conversations, or stay after a deletion."""
+    """Fails if prompts stand in the database of conversations, or stay after a deletion."""
     store = _split(tmp_path)
     store.append("s", [draft(SECRET, role="system"), draft("hello")])
     head = stored(store)
@@ -73,7 +73,7 @@ def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
 
 
 def test_a_prompt_that_is_repeated_is_kept_once() -> None:
-    """Else: an application that sends its prompt with every update fills the store, and makes
+    """Fails if an application that sends its prompt with every update fills the store, and makes
     others lose their compare-and-swaps."""
     system = MemoryStore()
     store = SplitStore(MemoryStore(), system)
@@ -85,7 +85,7 @@ def test_a_prompt_that_is_repeated_is_kept_once() -> None:
 
 
 def test_a_session_that_begins_anew_while_it_is_deleted() -> None:
-    """Else: a deletion takes the system message of the session that begins in its place."""
+    """Fails if a deletion takes the system message of the session that begins in its place."""
     system = MemoryStore()
     store = SplitStore(MemoryStore(), system)
     store.append("s", [draft(SECRET, role="system")])
@@ -100,7 +100,7 @@ def test_a_session_that_begins_anew_while_it_is_deleted() -> None:
 
 
 def test_an_outage_stores_nothing_by_half() -> None:
-    """Else: an update fails whose message is in the log."""
+    """Fails if an update fails whose message is in the log."""
     system = Down()
     store = SplitStore(MemoryStore(), system)
     store.append("s", [draft(SECRET, role="system"), draft("a")])
@@ -114,7 +114,7 @@ def test_an_outage_stores_nothing_by_half() -> None:
 
 
 def test_another_store_of_system_messages_is_noticed() -> None:
-    """Else: a wrong setting shows conversations without their prompts."""
+    """Fails if a wrong setting shows conversations without their prompts."""
     store = SplitStore(MemoryStore(), MemoryStore())
     store.append("s", [draft(SECRET, role="system")])
     store.append("t", [draft("hello")])
@@ -128,7 +128,7 @@ def test_another_store_of_system_messages_is_noticed() -> None:
 
 
 def test_what_was_said_before_they_were_split_stays(tmp_path: Path) -> None:
-    """Else: giving a system_store loses the prompts there were."""
+    """Fails if giving a system_store loses the prompts there were."""
     main = MemoryStore()
     main.append("s", [draft(SECRET, role="system")])
     store = SplitStore(main, MemoryStore())
@@ -141,7 +141,7 @@ def test_what_was_said_before_they_were_split_stays(tmp_path: Path) -> None:
 
 
 def test_system_store_of_a_memory(tmp_path: Path) -> None:
-    """Else: the setting does nothing, or its store stays open."""
+    """Fails if the setting does nothing, or its store stays open."""
     urls = {name: f"sqlite:///{tmp_path / name}.db" for name in ("main", "system")}
     with AgentMemory(store=urls["main"], system_store=urls["system"]) as memory:
         memory.update("s", [PROMPT, {"role": "user", "content": "x"}])

@@ -89,7 +89,7 @@ def named(strategy: Strategy) -> str:
 
 def opened(**fields: Any) -> AgentMemory:
     return AgentMemory(
-        **{"store": "memory://", "max_tokens": PLENTY, "recall_timeout": 60, **fields}
+        **{"store": "memory://", "max_tokens": PLENTY, "blocks": [], "recall_timeout": 60, **fields}
     )
 
 

@@ -1,13 +1,15 @@
-"""The calls of the service that the page needs: who asks, the window, what would be sent now, the
-history of facts, users, and what was spent."""
+"""The calls of the service that the page makes, and values that are no texts."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import agent_memory.server
 from tests.integration.page_world import fill, model_of_a_year, paging
 from tests.integration.serving import Service
 
@@ -21,8 +23,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def test_who_asks(service: Service) -> None:
-    """Wrong: a credential is not told what it may do, or is told of others; or it needs a right, so
-    that one without it cannot even learn that."""
+    """Fails if a credential is not told what it may do, or is told of others; or it needs a right,
+    so that one without it cannot even learn that."""
     token, key = service.ring.create("<b>desk", ["ana", "team-*"], ["delete"])
     told = service.call("read_me", token).json
     blocks = ("vector", "extractive", "notes", "files", "skills", "spatial")
@@ -38,8 +40,8 @@ def test_who_asks(service: Service) -> None:
 
 
 def test_the_window(service: Service) -> None:
-    """Wrong: the cut is told elsewhere than where a context begins, or without what stands for what
-    left."""
+    """Fails if the cut is told elsewhere than where a context begins, or without what stands for
+    what left."""
     key, memory = service.key("ana", rights="read"), service.memory
     told = service.call("read_window", key, {"session_id": "moving-house"}).json
     head = memory.head("moving-house", user_id="ana")
@@ -56,8 +58,8 @@ def test_the_window(service: Service) -> None:
 
 
 def test_what_would_be_sent_now(service: Service) -> None:
-    """Wrong: asking keeps a context, as if a model had been sent it; or what is told is not what a
-    turn would send; or a recall does not say what its score is made of."""
+    """Fails if asking keeps a context, as if a model had been sent it; or what is told is not what
+    a turn would send; or a recall does not say what its score is made of."""
     key, memory = service.key("ana", rights="read"), service.memory
     before = memory.contexts("where-1", user_id="ana")
     asked = {"question": "Which city do I live in?", "session_id": "where-1"}
@@ -73,7 +75,7 @@ def test_what_would_be_sent_now(service: Service) -> None:
 
 
 def test_the_history_of_facts(service: Service) -> None:
-    """Wrong: what was superseded is not told, or is told to who asks for what holds."""
+    """Fails if what was superseded is not told, or is told to who asks for what holds."""
     key = service.key("ana", rights="read")
     holds = {one["text"] for one in service.call("list_facts", key).json["facts"]}
     assert "Lives in Lisbon." in holds
@@ -87,7 +89,7 @@ def test_the_history_of_facts(service: Service) -> None:
 
 
 def test_users(service: Service) -> None:
-    """Wrong: a user with a session is left out, or a shared namespace is taken for one."""
+    """Fails if a user with a session is left out, or a shared namespace is taken for one."""
     service.memory.share("team").grant("ana", "write")
     service.memory.share("team").agent("ana").update("t", {"role": "user", "content": "hello"})
     admin = service.key("*", rights="admin")
@@ -104,7 +106,7 @@ def test_users(service: Service) -> None:
 
 
 def test_what_was_spent(service: Service) -> None:
-    """Wrong: a purpose is missing, or what other processes counted is."""
+    """Fails if a purpose is missing, or what other processes counted is."""
     admin = service.key("*", rights="admin")
     assert service.ask("GET", "/metrics", admin).status == 200  # adds what this process counted
     told = service.call("read_spending", admin).json
@@ -116,7 +118,7 @@ def test_what_was_spent(service: Service) -> None:
 
 
 def test_what_was_spent_today(tmp_path: Path) -> None:
-    """Wrong: where a limit is set it is not told how much of it is used."""
+    """Fails if where a limit is set it is not told how much of it is used."""
     limits = {"total": {"calls": 100}}
     with paging(tmp_path, model_of_a_year(), spending_limits=limits) as (service, _):
         said = {"role": "user", "content": "I live in Porto."}
@@ -125,3 +127,37 @@ def test_what_was_spent_today(tmp_path: Path) -> None:
         today = service.call("read_spending", service.key("*", rights="admin")).json["today"]
         assert today["calls"] > 0
         assert today["reached"] is None
+
+
+PAGE = Path(agent_memory.server.__file__).parent / "page"
+SCRIPT = """
+class Made {
+  constructor() { this.told = []; }
+  setAttribute() {}
+  append(...parts) { this.told.push(...parts); }
+  get text() { return this.told.map((one) => (one instanceof Made ? one.text : one)).join(" "); }
+}
+globalThis.Node = Made;
+globalThis.document = {
+  createElement: () => new Made(),
+};
+const { message } = await import(process.argv[1]);
+for (const given of [{ x: 1 }, { toString: 1 }, [1, { a: null }], 5, null, true]) {
+  const call = { function: { name: given, arguments: given }, type: given };
+  console.log(message({ role: given, name: given, tool_calls: [call] }).text);
+}
+"""
+
+
+def test_a_value_that_is_no_text_is_shown_as_json() -> None:
+    """Fails if "[object Object]", or a session that cannot be looked at for one call of a tool."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("the page's functions were not tried: there is no Node.js on the PATH")
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", SCRIPT, (PAGE / "messages.js").as_uri()],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "[object Object]" not in done.stdout
+    assert '"toString": 1' in done.stdout

@@ -52,7 +52,7 @@ def url_of(where: str, folder: Path) -> str:
     return "memory://" if where == "memory" else f"sqlite:///{folder}/m.db"
 
 
-@pytest.fixture(params=["memory", "sqlite", "encrypted"])
+@pytest.fixture(params=["sqlite", "encrypted"])
 def memory(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[AgentMemory]:

@@ -30,7 +30,7 @@ def opened(fake: FakeLLM, **fields: object) -> AgentMemory:
         api_base=fake.api_base,
         api_key=SecretStr("sk-test"),
         model_timeout=5,
-        **fields,
+        **{"blocks": [], **fields},
     )
 
 

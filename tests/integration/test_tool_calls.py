@@ -476,12 +476,12 @@ def test_what_is_read_is_data(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize("vector", [False, True], ids=["", "with vectors"])
 def test_no_tool_gives_what_is_anothers(url: str, vector: bool) -> None:
-    """Wrong: one of twenty users' models, all at work at once with the same keys and words, reads
-    or forgets what is another's; or of another session's scratchpad, or everybody's is lost."""
+    """Ten users' models work at once with the same keys and words. None reads or forgets another
+    user's data or another session's values, and none of its own is lost."""
     blocks: list[Block] = [WorkingMemory(), NoteMemory(), StaticMemory(facts=["For everyone."])]
     if vector:
         blocks.append(VectorMemory())
-    users = [f"user-{number}" for number in range(20)]
+    users = [f"user-{number}" for number in range(10)]
     ids: dict[str, str] = {}
 
     def canary(user: str, session: int) -> str:

@@ -1,15 +1,25 @@
-"""Recalled messages as passages."""
+"""Passages: recalled messages, and long texts of which each part is found by itself."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.passages import Part, excerpt, joined, marked
+from agent_memory.core.passages import (
+    LONG,
+    MOST_PASSAGES,
+    PASSAGE,
+    Part,
+    excerpt,
+    joined,
+    marked,
+    passages,
+)
 from agent_memory.core.records import Recall
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
@@ -20,7 +30,7 @@ def words(text: str) -> int:
 
 
 def test_an_excerpt_is_what_bears_on_the_question() -> None:
-    """Wrong: of a long answer its beginning is shown, whatever was asked."""
+    """Fails if of a long answer its beginning is shown, whatever was asked."""
     text = "First this.\nThen that.\n\nThe port is 5432. It is open. Then more. At last the end."
     assert excerpt(text, "Which port?", words, 6) == "… The port is 5432. …"
     assert excerpt(text, "Which port?", words, 9) == "… The port is 5432. It is open. …"
@@ -31,7 +41,7 @@ def test_an_excerpt_is_what_bears_on_the_question() -> None:
 
 @given(st.text(), st.text(), st.integers(1, 30))
 def test_an_excerpt_fits(text: str, question: str, limit: int) -> None:
-    """Wrong: some text passes the limit, or fails."""
+    """Fails if some text passes the limit, or fails."""
     assert len(excerpt(text, question, len, limit)) <= limit
     assert words(excerpt(text, question, words, limit)) <= limit
 
@@ -42,7 +52,7 @@ def said(seq: int, score: float, session: str = "s", block: str = "b") -> Recall
 
 
 def test_neighbours_become_one_passage_in_order() -> None:
-    """Wrong: an answer stands above its question, or far from it."""
+    """Fails if an answer stands above its question, or far from it."""
     three, nine, four, two = said(3, 0.9), said(9, 0.8), said(4, 0.7), said(2, 0.6)
     passage, alone = joined([three, nine, four, two], ["b"])
     assert passage.text == "#2\n#3\n#4"
@@ -52,7 +62,7 @@ def test_neighbours_become_one_passage_in_order() -> None:
 
 
 def test_only_neighbours_are_joined() -> None:
-    """Wrong: what different sessions, blocks or facts tell is mixed."""
+    """Fails if what different sessions, blocks or facts tell is mixed."""
     facts = Recall("b", "f", "fact", 0.5, sources=(("s", 1), ("s", 2)))
     apart = [said(1, 1.0), said(2, 0.9, session="t"), said(2, 0.8, block="c"), facts]
     apart.append(Recall("b", "g", "no source", 0.4))
@@ -63,7 +73,7 @@ def test_only_neighbours_are_joined() -> None:
 
 @given(st.lists(st.integers(1, 12), unique=True))
 def test_every_message_stays(seqs: list[int]) -> None:
-    """Wrong: a message is lost, or said twice."""
+    """Fails if a message is lost, or said twice."""
     passages = joined([said(seq, 1.0) for seq in seqs], ["b"])
     assert sorted(seq for one in passages for _, seq in one.sources) == sorted(seqs)
     assert all("\n".join(f"#{q}" for _, q in one.sources) == one.text for one in passages)
@@ -76,7 +86,7 @@ def passage(seq: int, number: int, of: int, offset: int, text: str) -> Recall:
 
 
 def test_passages_of_a_message_become_one() -> None:
-    """Wrong: of a long message what two passages share is told twice, they are out of order, or
+    """Fails if of a long message what two passages share is told twice, they are out of order, or
     far from each other."""
     text = "One. Two. Three. Four."
     first, second = passage(2, 0, 3, 0, text[:9]), passage(2, 1, 3, 5, text[5:16])
@@ -93,7 +103,7 @@ def test_passages_of_a_message_become_one() -> None:
 
 
 def test_passages_join_the_messages_beside_theirs() -> None:
-    """Wrong: the beginning of a long message passes for the neighbour of what follows its end."""
+    """Fails if the beginning of a long message passes for the neighbour of what follows its end."""
     before, after = said(1, 1.0), said(3, 1.0)
     first, last = passage(2, 0, 3, 0, "One."), passage(2, 2, 3, 10, "Three.")
     ends, begins = joined([last, after, before, first], ["b"])
@@ -105,6 +115,72 @@ def test_passages_join_the_messages_beside_theirs() -> None:
 
 @pytest.mark.parametrize("part", [None, "x", [], [1], [0, "2", 3], [None] * 3, {}, [True, 1, 0]])
 def test_what_a_snapshot_says_of_a_passage_may_be_wrong(part: object) -> None:
-    """Wrong: a record that somebody crafted makes every context fail."""
+    """Fails if a record that somebody crafted makes every context fail."""
     odd = replace(said(2, 1.0), metadata={"part": part})
     assert [one.text for one in joined([said(1, 1.0), odd], ["b"])] == ["#1\n#2"]
+
+
+SENTENCES = " ".join(f"Sentence {number} tells of item {number * 7}." for number in range(400))
+CHINESE = "".join(f"第{number}句话说的是第{number * 7}件东西。" for number in range(400))
+
+
+def sizes(text: str) -> list[int]:
+    return [len(text[start:end].encode("utf-8", "surrogatepass")) for start, end in passages(text)]
+
+
+@pytest.mark.parametrize("text", ["", "Hello.", "word " * (LONG // 5), "é" * (LONG // 2)])
+def test_a_text_that_is_not_long_is_one_passage(text: str) -> None:
+    """Fails if ordinary messages, long answers of assistants among them, are torn apart."""
+    assert passages(text) == [(0, len(text))]
+
+
+@pytest.mark.parametrize("text", [SENTENCES, CHINESE, SENTENCES.replace(" ", "\n")])
+def test_a_long_text_is_cut_between_sentences(text: str) -> None:
+    """Fails if a passage begins within a sentence, is far longer or shorter than others, or what
+    stands where two meet is in neither as a whole."""
+    found = passages(text)
+    assert len(found) > 5
+    assert all(PASSAGE / 2 < size < PASSAGE * 2 for size in sizes(text))
+    for (start, end), (later, _) in pairwise(found):
+        assert start < later < end + 2
+        assert text[end - 1] in ".。\n" or text[end : end + 1] == "\n"
+    overlaps = [end - start for (_, end), (start, _) in pairwise(found)]
+    assert all(0 < overlap < 60 for overlap in overlaps)
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 30_000, "word " * 6_000, '{"a":1},' * 4_000, "ab\n" * 9_000]
+)
+def test_what_has_no_sentences_is_cut_too(text: str) -> None:
+    """Fails if a long line is one passage whose vector says nothing, or is cut within words."""
+    found = passages(text)
+    assert max(sizes(text)) < PASSAGE * 2
+    assert found[0][0] == 0
+    if text.startswith("word"):
+        assert all(set(text[start:end].split()) == {"word"} for start, end in found)
+
+
+def test_a_huge_text_has_only_so_many() -> None:
+    """Fails if one pasted file of megabytes makes a hundred thousand records."""
+    assert len(passages("word " * 2_000_000)) <= MOST_PASSAGES
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8"), max_size=40)
+        | st.sampled_from(["x" * 700, "One. ", "\n\n", "\ud800", "の。", " " * 90]),
+        max_size=60,
+    )
+)
+def test_nothing_is_in_no_passage(parts: list[str]) -> None:
+    """Fails if something is found in no passage, or passages are out of order or empty."""
+    text = "".join(parts) * 8
+    found = passages(text)
+    at = 0
+    for start, end in found:
+        assert not text[at:start].strip()
+        assert at == 0 or end > at
+        assert start < end or not text
+        at = end
+    assert not text[at:].strip()
+    assert found == sorted(found)

@@ -1,0 +1,196 @@
+"""The service's OpenAPI document, its mount in another application, its traces and logs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import openapi_spec_validator
+import pytest
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.testclient import TestClient
+
+import agent_memory
+from agent_memory import AgentMemory, AsyncAgentMemory
+from agent_memory.server.application import OPENAPI, Application
+from agent_memory.server.calls import OPERATIONS
+from agent_memory.server.credentials import unauthenticated
+from agent_memory.server.logs import JsonLines
+from agent_memory.server.openapi import document
+from agent_memory.server.rights import Principal
+from tests.integration.serving import Service, serving
+from tests.integration.tracing import Spans, traced
+
+FROZEN = Path(__file__).parents[2] / "docs" / "reference" / "openapi.json"
+
+
+def test_the_document_is_frozen(tmp_path: Path) -> None:
+    """Fails if a call, a field or an answer changed, and clients that were made from the document
+    are not told. `make reference` freezes it anew, once that is what is wanted."""
+    made = json.loads(json.dumps(document(OPERATIONS, agent_memory.__version__)))
+    openapi_spec_validator.validate(made)
+    assert made == json.loads(FROZEN.read_text(encoding="utf-8")), "run: make reference"
+    with serving(tmp_path) as service:
+        assert service.ask("GET", OPENAPI, None).json == made
+
+
+def test_every_call_is_told_whole() -> None:
+    """Fails if a call is missing, has no words, or refers to a form that is not there."""
+    made = document(OPERATIONS, "0")
+    assert made["openapi"] == "3.1.0"
+    told = [call for path in made["paths"].values() for call in path.values()]
+    assert sorted(one["operationId"] for one in told) == sorted(one.name for one in OPERATIONS)
+    schemas = made["components"]["schemas"]
+    for schema in schemas.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    text = json.dumps(made)
+    for name in text.split("#/components/schemas/")[1:]:
+        assert name.partition('"')[0] in schemas
+    for one in told:
+        assert one["summary"].endswith(".")
+        assert "Needs the right: " in one["description"]
+        placed = [each["name"] for each in one.get("parameters", ()) if each["in"] == "path"]
+        path = next(path for path, calls in made["paths"].items() if one in calls.values())
+        assert placed == [part.split("}")[0] for part in path.split("{")[1:]]
+
+
+def test_each_entry_stands_alone() -> None:
+    """Fails if an entry needs something else to be told of it, so that one is forgotten."""
+    names = [one.name for one in OPERATIONS]
+    assert len(names) == len(set(names))
+    for one in OPERATIONS:
+        assert set(one.in_path) <= set(one.form.model_fields)
+        assert "user_id" not in one.form.model_fields
+        for name, field in one.form.model_fields.items():
+            assert name in one.in_path or one.has_body or field.annotation is not dict
+
+
+RIGHTS: Any = frozenset({"read", "write"})
+HI = {"messages": [{"role": "user", "content": "I moved to Lisbon."}]}
+
+
+async def signed_in(request: Request) -> Principal:
+    """The user who has signed in to the application."""
+    user = request.headers.get("x-user")
+    if user is None:
+        raise unauthenticated()
+    return Principal("session", (user,), RIGHTS)
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    """A FastAPI application with a route of its own and the memory below /memory."""
+    with AgentMemory(store="memory://") as memory:
+        app = FastAPI()
+        app.mount("/memory", Application(AsyncAgentMemory(memory), signed_in))
+
+        @app.get("/")
+        def home() -> str:
+            return "home"
+
+        with TestClient(app) as client:
+            yield client
+
+
+def test_it_is_mounted_with_a_sign_in_of_ones_own(client: TestClient) -> None:
+    """Fails if a path, a right or a user is another below a mount; or a key opens it."""
+    ana, ben = {"x-user": "ana"}, {"x-user": "ben"}
+    assert client.get("/").json() == "home"
+    path = "/memory/v1/sessions/a%2Fb/messages"
+    assert client.post(path, json=HI).status_code == 401
+    assert client.post(path, json=HI, headers={"X-API-Key": "am_1"}).status_code == 401
+    assert client.post(path, json=HI, headers=ana).json()["end"] == 1
+    assert client.get("/memory/v1/sessions", headers=ana).json()["sessions"][0]["id"] == "a/b"
+    assert client.get(path, headers=ben).status_code == 404
+    assert client.get(f"{path}?user_id=ana", headers=ben).status_code == 404
+    assert client.delete("/memory/v1/sessions/a%2Fb", headers=ana).status_code == 403
+    assert client.get("/memory/v1/nothing", headers=ana).json()["type"].endswith("no-such-call")
+    assert client.patch("/memory/v1/sessions", headers=ana).status_code == 405
+    assert client.get("/memory/").headers["content-type"].startswith("text/html")
+    assert client.get("/memory/v1/openapi.json").json()["openapi"] == "3.1.0"
+    assert client.get("/memory/metrics", headers=ana).status_code == 404
+
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = "b7ad6b7169203331"
+SAID = {"messages": [{"role": "user", "content": "The canary lives in Lisbon."}]}
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
+    return traced(monkeypatch)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with serving(tmp_path) as one:
+        yield one
+
+
+def test_a_request_goes_on_with_the_callers_trace(spans: Spans, service: Service) -> None:
+    """A service that begins a trace anew is a hole in its callers' traces."""
+    key = service.key("ana")
+    told = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+    asked = {"session_id": "s-1", **SAID}
+    assert service.call("append_messages", key, asked, **told).status == 200
+    request = spans.one("POST /v1/sessions/{session_id}/messages")
+    assert request.kind.name == "SERVER"
+    assert request.parent is not None
+    assert (request.context.trace_id, request.parent.span_id) == (int(TRACE, 16), int(PARENT, 16))
+    attributes = dict(request.attributes or {})
+    assert attributes["http.route"] == "/v1/sessions/{session_id}/messages"
+    assert attributes["http.response.status_code"] == 200
+    (stored,) = spans.all("upsert_memory")
+    assert stored.context.trace_id == int(TRACE, 16)
+    assert stored.parent is not None
+    assert stored.parent.span_id == request.context.span_id
+
+
+def test_no_span_of_a_request_names_what_was_asked_for(spans: Spans, service: Service) -> None:
+    """Ids of users and what was said have no place in a trace."""
+    key = service.key("ana", "canaryuser")
+    service.call("append_messages", key, {"session_id": "s-1", **SAID}, user="canaryuser")
+    service.ask("GET", "/v1/canary/none?user_id=canaryuser", key)
+    told = json.dumps([[one.name, dict(one.attributes or {})] for one in spans.all()])
+    assert "canary" not in told
+    assert spans.of("GET unknown")["http.response.status_code"] == 404
+
+
+@pytest.mark.parametrize("given", ["rubbish", "00-0-0-00", f"00-{TRACE}-{PARENT}", "\udcff"])
+def test_a_traceparent_that_is_none_begins_a_trace(
+    spans: Spans, service: Service, given: str
+) -> None:
+    """Anybody may send anything there: it must fail no request."""
+    shown = [("Authorization", f"Bearer {service.key('ana')}")]
+    raw = given.encode("utf-8", "surrogateescape").decode("latin-1")
+    answer = service.raw("GET", "/v1/sessions", [*shown, ("traceparent", raw)])
+    assert answer.status == 200
+    assert spans.one("GET /v1/sessions").parent is None
+
+
+def test_log_lines_tell_the_trace(
+    spans: Spans, service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From a line nobody could find the trace, and from a trace nobody the line."""
+    lines: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(JsonLines().format(record))
+
+    logger, handler = logging.getLogger("agent_memory.server"), Keep()
+    logger.addHandler(handler)
+    try:
+        with caplog.at_level(logging.INFO, logger.name):
+            told = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+            service.ask("GET", "/v1/sessions", service.key("ana"), **told)
+    finally:
+        logger.removeHandler(handler)
+    (line,) = [json.loads(one) for one in lines if json.loads(one)["event"] == "request"]
+    assert line["trace_id"] == TRACE
+    assert line["span_id"] == f"{spans.one('GET /v1/sessions').context.span_id:016x}"

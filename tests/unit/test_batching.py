@@ -1,0 +1,272 @@
+"""Appends and brief calls that are made in one batch, and appends that are not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import pytest
+
+from agent_memory import Message
+from agent_memory.engine.append import is_brief
+from agent_memory.engine.append_queue import AppendQueue
+from agent_memory.errors import StoreUnavailable
+from agent_memory.server.together import Together
+
+SHORT = {"role": "user", "content": "hello"}
+LONG = {"role": "user", "content": "word " * 10_000}
+CALL = {"role": "assistant", "content": "", "tool_calls": [object()]}
+PARTS = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
+
+
+class Dumped:
+    """What other libraries give: making a message of it runs their code."""
+
+    def model_dump(self) -> dict[str, Any]:
+        return SHORT
+
+
+class Book:
+    """Makes calls, of which the first waits until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.inside, self.go_on = threading.Event(), threading.Event()
+        self.alone: list[int] = []
+        self.turns: list[list[int]] = []
+        self.cut_off = False
+
+    def make(self, job: int) -> int:
+        self.alone.append(job)
+        if job == 0:
+            self.inside.set()
+            assert self.go_on.wait(30)
+        return 10 * job
+
+    def make_all(self, jobs: Sequence[int]) -> list[int | Exception]:
+        self.turns.append(list(jobs))
+        if self.cut_off:
+            raise SystemExit
+        return [ValueError(job) if job == 2 else 10 * job for job in jobs]
+
+
+def begun(call: Callable[[], int]) -> Future[int]:
+    """What comes of a call on a thread of its own."""
+    future: Future[int] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - told by the future
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def held_up(queue: AppendQueue[int, int], book: Book, jobs: Sequence[int]) -> list[Future[int]]:
+    """Calls that wait, in order, for one that is being made; they are let go."""
+    first = begun(lambda: queue.run(0))
+    assert book.inside.wait(30)
+    futures = [first]
+    for job in jobs:
+        futures.append(begun(lambda job=job: queue.run(job)))  # type: ignore[misc]
+        while len(queue._pending) < len(futures) - 1:
+            pass
+    book.go_on.set()
+    return futures
+
+
+def test_those_that_wait_are_made_together() -> None:
+    """Fails if each waits for a commit of its own; or one's answer, or its mistake, is
+    another's."""
+    book = Book()
+    queue = AppendQueue[int, int](book.make, book.make_all)
+    first, one, two, three = held_up(queue, book, [1, 2, 3])
+    assert [first.result(30), one.result(30), three.result(30)] == [0, 10, 30]
+    with pytest.raises(ValueError, match="2"):
+        two.result(30)
+    assert book.turns == [[1, 2, 3]]
+    assert book.alone == [0]
+
+
+def test_the_main_thread_has_nobody_elses_call_in_its_hands() -> None:
+    """Fails if Ctrl-C in the main thread takes messages of other threads with it."""
+    book = Book()
+    queue = AppendQueue[int, int](book.make, book.make_all)
+    first = begun(lambda: queue.run(0))
+    assert book.inside.wait(30)
+    others = [begun(lambda job=job: queue.run(job)) for job in (3, 4)]  # type: ignore[misc]
+    threading.Timer(0.2, book.go_on.set).start()
+    assert queue.run(1) == 10
+    assert 1 in book.alone
+    assert [one.result(30) for one in (first, *others)] == [0, 30, 40]
+    assert all(1 not in turn for turn in book.turns)
+
+
+def test_nobody_hangs_where_the_one_inside_is_cut_off() -> None:
+    """Fails if a thread that ends in the middle of it leaves the others waiting for ever."""
+    book = Book()
+    book.cut_off = True
+    queue = AppendQueue[int, int](book.make, book.make_all)
+    _, *waiting = held_up(queue, book, [1, 3])
+    errors = [one.exception(30) for one in waiting]
+    assert sorted(type(error).__name__ for error in errors) == ["StoreUnavailable", "SystemExit"]
+    assert any(isinstance(error, StoreUnavailable) for error in errors)
+    book.cut_off = False
+    assert begun(lambda: queue.run(5)).result(30) == 50
+
+
+def test_within_a_call_its_own_thread_may_make_another() -> None:
+    """Fails if a handler of a signal that appends waits for the thread that it interrupted."""
+    queues: list[AppendQueue[int, int]] = []
+
+    def nested(job: int) -> int:
+        return queues[0].run(job - 1) + 1 if job else 0
+
+    queues.append(AppendQueue[int, int](nested, lambda jobs: [nested(job) for job in jobs]))
+    assert begun(lambda: queues[0].run(3)).result(30) == 3
+    assert queues[0].run(2) == 2
+
+
+@pytest.mark.parametrize("message", [SHORT, Message(**SHORT)], ids=["dict", "message"])
+def test_short_texts_take_turns(message: Any) -> None:
+    """Fails if threads race for the interpreter between the calls of one append."""
+    assert is_brief([message])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[LONG], [SHORT, SHORT], [CALL], [PARTS], [Dumped()]],
+    ids=["long", "many", "call", "parts", "foreign"],
+)
+def test_what_takes_long_or_runs_code_of_others_holds_nobody_up(given: list[Any]) -> None:
+    """Fails if a long text keeps all threads waiting, or code of others is run under a lock."""
+    assert not is_brief(given)
+
+
+T = TypeVar("T")
+
+Call = Callable[[], Any]
+
+
+def all_made(calls: Sequence[Call]) -> list[Any]:
+    """What comes of calls."""
+    return [_made(call) for call in calls]
+
+
+def _made(call: Call) -> Any:
+    try:
+        return call()
+    except IndexError as error:
+        return error
+
+
+class Turns:
+    """Runs calls here, each once the loop has had its turn, and counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.failure: Exception | None = None
+
+    async def run(self, call: Callable[[], T], /) -> T:
+        self.count += 1
+        await asyncio.sleep(0)
+        if self.failure is not None:
+            raise self.failure
+        return call()
+
+
+def test_calls_that_come_one_after_the_other_are_all_made() -> None:
+    """Fails if one that comes right when the last turn has ended waits for a turn that nobody
+    has."""
+
+    async def main() -> list[int]:
+        together = Together(Turns().run, all_made, 1, 60)
+        return [await together.made(lambda n=n: n) for n in range(5)]  # type: ignore[misc]
+
+    assert asyncio.run(asyncio.wait_for(main(), 30)) == [0, 1, 2, 3, 4]
+
+
+def test_those_that_wait_share_a_turn() -> None:
+    """Fails if each takes a thread of its own; or what one gives another gets."""
+    turns = Turns()
+
+    async def main() -> list[int]:
+        together = Together(turns.run, all_made, 1, 60)
+        return await asyncio.gather(*[together.made(lambda n=n: n) for n in range(20)])  # type: ignore[misc]
+
+    assert asyncio.run(main()) == list(range(20))
+    assert turns.count <= 2
+
+
+def test_one_that_fails_fails_alone() -> None:
+    """Fails if who waits in the same turn gets the error of another, or no answer."""
+
+    async def main() -> list[Any]:
+        together = Together(Turns().run, all_made, 1, 60)
+        calls: list[Callable[[], Any]] = [lambda: 1, lambda: [][0], lambda: 3]
+        return await asyncio.gather(*map(together.made, calls), return_exceptions=True)
+
+    first, second, third = asyncio.run(main())
+    assert (first, third) == (1, 3)
+    assert isinstance(second, IndexError)
+
+
+def test_where_no_turn_can_be_had_all_are_told() -> None:
+    """Fails if they wait for ever, or none can come after them."""
+    turns = Turns()
+    turns.failure = RuntimeError("can't start new thread")
+
+    async def main() -> tuple[list[Any], int]:
+        together = Together(turns.run, all_made, 1, 60)
+        made = [together.made(lambda: 1) for _ in range(3)]
+        told = await asyncio.gather(*made, return_exceptions=True)
+        turns.failure = None
+        return told, await together.made(lambda: 2)
+
+    told, after = asyncio.run(asyncio.wait_for(main(), 30))
+    assert [str(one) for one in told] == ["can't start new thread"] * 3
+    assert after == 2
+
+
+def test_one_whose_caller_has_gone_is_not_begun() -> None:
+    """Fails if what nobody waits for any more keeps others waiting; or it breaks their turn."""
+    made: list[str] = []
+
+    async def main() -> None:
+        together = Together(Turns().run, all_made, 1, 60)
+        first = asyncio.ensure_future(together.made(lambda: made.append("first")))
+        await asyncio.sleep(0)  # it has begun
+        gone = asyncio.ensure_future(together.made(lambda: made.append("gone")))
+        last = asyncio.ensure_future(together.made(lambda: made.append("last")))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.gather(first, last)
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+
+    asyncio.run(main())
+    assert made == ["first", "last"]
+
+
+def test_a_turn_that_hangs_is_given_up() -> None:
+    """Fails if a store that does not answer keeps a request waiting for ever, and all after it."""
+    made = 0
+
+    async def run(call: Callable[[], T], /) -> T:
+        nonlocal made
+        made += 1
+        if made == 1:
+            await asyncio.Event().wait()
+        return call()
+
+    async def main() -> int:
+        together = Together(run, all_made, 1, 0.01)
+        with pytest.raises(TimeoutError):
+            await together.made(lambda: 1)
+        return await together.made(lambda: 2)
+
+    assert asyncio.run(asyncio.wait_for(main(), 30)) == 2

@@ -1,0 +1,255 @@
+"""Leases, locks and erasures that threads share."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from agent_memory.core.messages import Message
+from agent_memory.core.processes import fork_safe_lock, holds_a_lock, known_lock
+from agent_memory.core.records import Draft, Lease
+from agent_memory.engine.edit.edit import under_lease
+from agent_memory.engine.leases import Leases, Unheld
+from agent_memory.errors import LeaseLost, StoreUnavailable
+from agent_memory.stores.erasures import Erasures
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing.watching import watched
+
+TOLD = "Nothing was done; try again."
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """With one session, "s"."""
+    store = MemoryStore()
+    begin(store)
+    return store
+
+
+def begin(store: MemoryStore) -> None:
+    store.append("s", [Draft(Message(role="user", content="x"), 1, "test")])
+
+
+def at_lease(*steps: Callable[[], object]) -> Callable[[str], None]:
+    """A watch that takes a step each time before a lease is asked for."""
+    left = list(steps)
+
+    def watch(step: str) -> None:
+        if step == "before lease" and left:
+            left.pop(0)()
+
+    return watch
+
+
+def nothing() -> None:
+    pass
+
+
+def test_why_a_lease_could_not_be_had(store: MemoryStore) -> None:
+    """Fails if who waits for a session that is gone is told that somebody holds it, or
+    reversely."""
+    leases = Leases(store)
+    with leases.take("other") as taken:
+        assert taken is Unheld.GONE
+    assert store.lease("s", "somebody", 60)
+    with leases.take("s") as taken, leases.hold("s") as held:
+        assert (taken, held) == (Unheld.BUSY, None)
+    store.release("s", "somebody")
+    with leases.take("s") as taken:
+        assert isinstance(taken, Lease)
+        assert not store.lease("s", "somebody", 60)
+    assert store.lease("s", "somebody", 60)
+
+
+def test_a_session_that_goes_while_it_is_waited_for(store: MemoryStore) -> None:
+    """Fails if that it is gone is found out only when the time is over."""
+    assert store.lease("s", "somebody", 60)
+    leases = Leases(watched(store, at_lease(nothing, nothing, lambda: store.delete("s"))))
+    with leases.take("s", waiting=True) as taken:
+        assert taken is Unheld.GONE
+
+
+def test_nothing_to_do_takes_no_lease(store: MemoryStore) -> None:
+    """Fails if who has nothing to do keeps a worker off, or waits for him."""
+    leases = Leases(watched(store, at_lease(lambda: pytest.fail("a lease was asked for"))))
+    done = under_lease(leases, "s", lambda: None, lambda task, lease: "done", TOLD)
+    assert done is None
+
+
+def test_whoever_comes_second_looks_again(store: MemoryStore) -> None:
+    """Fails if what was planned before another writer came is done after him; or the lease is given
+    back between."""
+    seen: list[tuple[int, str]] = []
+    tasks = iter(range(9))
+
+    def work(task: int, lease: Lease) -> str | None:
+        seen.append((task, lease.owner))
+        return "done" if len(seen) == 3 else None
+
+    leases = Leases(store)
+    assert under_lease(leases, "s", lambda: next(tasks), work, TOLD) == "done"
+    assert [task for task, _ in seen] == [1, 2, 3]
+    assert len({owner for _, owner in seen}) == 1
+
+
+def test_whoever_loses_the_lease_takes_another(store: MemoryStore) -> None:
+    """Fails if a worker that was taken over gives up, or goes on with the lease that he has
+    lost."""
+    owners: list[str] = []
+
+    def work(task: str, lease: Lease) -> str:
+        owners.append(lease.owner)
+        if len(owners) < 3:
+            raise LeaseLost("taken over")
+        return "done"
+
+    assert under_lease(Leases(store), "s", lambda: "task", work, TOLD) == "done"
+    assert len(set(owners)) == 3
+
+
+def test_a_session_that_is_gone_and_back(store: MemoryStore) -> None:
+    """Fails if it is said to be held, and nobody holds it."""
+    watch = at_lease(lambda: store.delete("s"), lambda: begin(store))
+    done = under_lease(
+        Leases(watched(store, watch)), "s", lambda: "task", lambda task, lease: "done", TOLD
+    )
+    assert done == "done"
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_a_session_that_is_not_let_go(
+    still: bool, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails if it is waited for without end; or what another has done meanwhile is called
+    undone."""
+    monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.0)
+    assert store.lease("s", "somebody", 60)
+    tasks = ["task", "task" if still else None]
+
+    def look() -> str | None:
+        return tasks.pop(0) if tasks else None
+
+    def work(task: str, lease: Lease) -> str:
+        pytest.fail("it was done without the lease")
+
+    if still:
+        with pytest.raises(StoreUnavailable, match="within 0 s"):
+            under_lease(Leases(store), "s", look, work, TOLD)
+    else:
+        assert under_lease(Leases(store), "s", look, work, TOLD) is None
+
+
+@pytest.fixture
+def made_meanwhile() -> Iterator[None]:
+    """Other threads make locks and let go of them, and are switched to as often as can be."""
+    done, often = threading.Event(), sys.getswitchinterval()
+
+    def make() -> None:
+        while not done.is_set():
+            kept = [fork_safe_lock() for _ in range(50)]
+            del kept
+
+    threads = [threading.Thread(target=make) for _ in range(3)]
+    sys.setswitchinterval(1e-6)
+    for thread in threads:
+        thread.start()
+    yield
+    done.set()
+    sys.setswitchinterval(often)
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.usefixtures("made_meanwhile")
+def test_locks_are_looked_at_while_others_are_made() -> None:
+    """Fails if a call ends in "Set changed size during iteration", or a fork goes on without the
+    locks, and its child waits for ever."""
+    mine = [known_lock() for _ in range(200)]
+    for _ in range(300):
+        assert not holds_a_lock()
+        with mine[150]:
+            assert holds_a_lock()
+
+
+def test_a_lock_that_is_gone_is_not_known() -> None:
+    """Fails if what is known of locks grows with every call."""
+    lock = known_lock()
+    with lock:
+        assert holds_a_lock()
+        del lock
+    assert not holds_a_lock()
+
+
+class _Turn:
+    """The lock of an erasure, which lets a test wait until so many want it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.asked = threading.Semaphore(0)
+
+    def __enter__(self) -> None:
+        self.asked.release()
+        self._lock.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
+
+
+def test_who_asks_meanwhile_shares_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails if a caller is content with one that began before it asked, or each has its own."""
+    erasures, turn, begun, may_end = Erasures(), _Turn(), threading.Event(), threading.Event()
+    monkeypatch.setattr(erasures, "_turn", turn)
+    runs: list[str] = []
+
+    def slow() -> None:
+        runs.append("first")
+        begun.set()
+        assert may_end.wait(60)
+
+    threads = [threading.Thread(target=erasures.share, args=(slow,))]
+    threads[0].start()
+    assert begun.wait(60)
+    again = partial(erasures.share, lambda: runs.append("second"))
+    threads += [threading.Thread(target=again) for _ in range(8)]
+    for thread in threads[1:]:
+        thread.start()
+    for _ in threads:
+        assert turn.asked.acquire(timeout=60)
+    may_end.set()
+    for thread in threads:
+        thread.join(60)
+    assert runs == ["first", "second"]
+    again()
+    assert runs == ["first", "second", "second"]
+
+
+def test_one_that_fails_is_nobody_elses() -> None:
+    """Fails if who shares one that failed believes that it was done."""
+    erasures, runs = Erasures(), list[int]()
+
+    def fail() -> None:
+        runs.append(1)
+        raise OSError("full")
+
+    for _ in range(2):
+        with pytest.raises(OSError, match="full"):
+            erasures.share(fail)
+    erasures.share(lambda: runs.append(2))
+    assert runs == [1, 1, 2]
+
+
+def test_a_handler_may_ask_within_one() -> None:
+    """Fails if the handler of a signal waits for the thread that it interrupts."""
+    erasures, runs = Erasures(), list[str]()
+
+    def outer() -> None:
+        erasures.share(lambda: runs.append("inner"))
+        runs.append("outer")
+
+    erasures.share(outer)
+    erasures.share(lambda: runs.append("next"))
+    assert runs == ["inner", "outer", "next"]

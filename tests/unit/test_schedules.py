@@ -1,0 +1,269 @@
+"""When and in which order sessions are worked on: due, fair among users, after a failure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.core.records import Head, Scope, empty_head
+from agent_memory.engine.backoff import LONGEST_REST, Backoff
+from agent_memory.engine.processing.session_work import idle_wait, target_seq
+from agent_memory.engine.processing.worker import FairQueue
+from agent_memory.stores.log import fairly
+
+NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
+MOMENTS = st.timedeltas(timedelta(days=-400), timedelta(days=400)).map(lambda delta: NOON + delta)
+MINUTES = st.floats(0.01, 100_000)
+
+
+def never(seq: int) -> int:
+    raise AssertionError(f"the total at {seq} does not matter here")
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[Head, int, list[int]]:
+    """A head, a cursor, and the running totals of the log, from 0 on."""
+    totals = [0, *accumulate(draw(st.lists(st.integers(0, 20), max_size=30)))]
+    end = len(totals) - 1
+    head = replace(
+        empty_head("s", None, NOON),
+        end=end,
+        total=totals[-1],
+        start=draw(st.integers(0, end)),
+    )
+    return head, draw(st.integers(0, end)), totals
+
+
+@given(logs())
+def test_on_overflow_what_left_the_window(log: tuple[Head, int, list[int]]) -> None:
+    """Fails if what the window still shows is absorbed, or what left it waits."""
+    head, cursor, _ = log
+    assert target_seq(head, cursor, "overflow", never) == head.start
+
+
+@given(logs())
+def test_at_every_update_all(log: tuple[Head, int, list[int]]) -> None:
+    """Fails if the newest message waits for the next."""
+    head, cursor, _ = log
+    assert target_seq(head, cursor, "every_update", never) == head.end
+
+
+@given(logs(), st.integers(1, 300))
+def test_by_tokens(log: tuple[Head, int, list[int]], tokens: int) -> None:
+    """Fails if more tokens wait than were asked for, or what left the window waits for more."""
+    head, cursor, totals = log
+    upto = target_seq(head, cursor, tokens, totals.__getitem__)
+    waiting = totals[-1] - totals[cursor]
+    if cursor < head.end and waiting >= tokens:
+        assert upto == head.end
+    else:
+        assert upto == head.start
+
+
+@given(logs(), st.sampled_from(["overflow", "every_update"]) | st.integers(1, 300))
+def test_a_block_that_is_up_to_date_has_nothing_to_do(
+    log: tuple[Head, int, list[int]], absorb: Any
+) -> None:
+    """Fails if a session is looked at for ever, or the log is read in vain."""
+    head, _, _ = log
+    assert target_seq(head, head.end, absorb, never) <= head.end
+
+
+@given(MOMENTS, MOMENTS, MINUTES)
+def test_idle_after_so_long_a_silence(newest: datetime, now: datetime, minutes: float) -> None:
+    """Fails if a session is absorbed while it goes on, or is looked at too early and too often."""
+    wait = idle_wait(newest, now, minutes)
+    assert 0 <= wait <= minutes * 60
+    if now >= newest:
+        silent = (now - newest).total_seconds()
+        assert (wait == 0) == (silent >= minutes * 60)
+        assert wait == 0 or wait + silent == pytest.approx(minutes * 60)
+
+
+@given(st.floats(0, 1e6), MINUTES)
+def test_a_clock_that_is_ahead(ahead: float, minutes: float) -> None:
+    """Fails if messages dated ahead keep a session from ever counting as idle, or for too long."""
+    assert idle_wait(NOON + timedelta(seconds=ahead), NOON, minutes) == minutes * 60
+
+
+_BEGUN = datetime(2024, 1, 1, tzinfo=UTC)
+_USERS = st.sampled_from([None, None, "a", "b", "0", "1"])  # some have the name of a session
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), _USERS), max_size=25))
+def test_each_owner_has_a_turn_before_any_has_another(drawn: list[tuple[int, str | None]]) -> None:
+    """Fails if who has many sessions keeps others waiting, or who waits longest comes last."""
+    since = {str(n): at for n, (at, _) in enumerate(drawn)}
+    heads = [empty_head(str(n), user, _BEGUN) for n, (_, user) in enumerate(drawn)]
+    order = fairly((since[head.session_id], head) for head in heads)
+
+    def owner(head: Head) -> str:
+        return Scope(head.user_id, head.session_id).owner
+
+    assert sorted(order, key=heads.index) == heads
+    turns: Counter[str] = Counter()
+    keys = []
+    for head in order:
+        keys.append((turns[owner(head)], since[head.session_id]))
+        turns[owner(head)] += 1
+    assert keys == sorted(keys)
+    for name in turns:
+        mine = [since[head.session_id] for head in order if owner(head) == name]
+        assert mine == sorted(mine)
+
+
+USERS = ["ann", "bob", "cas", "dan"]
+SESSIONS = [f"{user}-{n}" for user in USERS for n in range(5)]
+STEPS = st.lists(st.sampled_from(SESSIONS) | st.none(), max_size=60)
+"""Sessions that are added, in order; None takes one."""
+
+
+def owner(session: str) -> str:
+    return session.split("-")[0]
+
+
+@given(STEPS)
+def test_queues_behave_as_their_model(steps: list[str | None]) -> None:
+    """Fails if a session waits twice, is lost, is another user's, or passes one of its own
+    user's."""
+    queue, waiting = FairQueue(), list[str]()
+    for session in steps:
+        if session is not None:
+            queue.add(session, owner(session))
+            waiting += [session] if session not in waiting else []
+        else:
+            taken = queue.take()
+            assert (taken is None) == (not waiting)
+            if taken:
+                first = next(one for one in waiting if owner(one) == taken[1])
+                assert taken == (first, owner(first))
+                waiting.remove(first)
+        assert sorted(queue) == sorted(waiting)
+        assert len(queue) == len(waiting)
+        assert bool(queue) == bool(waiting)
+
+
+@given(STEPS)
+def test_nobody_waits_for_more_than_the_other_users(steps: list[str | None]) -> None:
+    """Fails if a user with many sessions, or who adds one after the other, delays those of
+    others."""
+    queue, takes = FairQueue(), 0
+    waiting: list[str] = []
+    latest: dict[str, int] = {}
+    for session in [*steps, *[None] * len(SESSIONS)]:
+        if session is not None:
+            queue.add(session, owner(session))
+            if session not in waiting:
+                waiting.append(session)
+                place = sum(owner(one) == owner(session) for one in waiting)
+                if place == 1:  # others who come later come later
+                    latest[session] = takes + len({owner(one) for one in waiting})
+                else:
+                    latest[session] = takes + place * len(USERS)
+        elif taken := queue.take():
+            takes += 1
+            waiting.remove(taken[0])
+            assert takes <= latest.pop(taken[0])
+    assert not waiting
+
+
+@given(st.integers(1, 50), st.integers(1, 10))
+def test_a_crowd_and_a_few(crowd: int, few: int) -> None:
+    """Fails if who comes with fifty sessions is served before who comes with one."""
+    queue = FairQueue()
+    for n in range(crowd):
+        queue.add(f"crowd-{n}", "crowd")
+    for n in range(few):
+        queue.add(f"few-{n}", f"few {n}")
+    order = [taken[0] for _ in range(crowd + few) if (taken := queue.take())]
+    assert order[: few + 1] == ["crowd-0", *(f"few-{n}" for n in range(few))]
+    assert order[few + 1 :] == [f"crowd-{n}" for n in range(1, crowd)]
+    assert queue.take() is None
+
+
+def test_who_waits_keeps_the_place() -> None:
+    """Fails if a session that changes hands, or is woken again, loses its place or waits twice."""
+    queue = FairQueue()
+    queue.add("s", "session:s")
+    queue.add("t", "user:ann")
+    queue.add("s", "user:bob")
+    assert [queue.take(), queue.take(), queue.take()] == [
+        ("s", "session:s"),
+        ("t", "user:ann"),
+        None,
+    ]
+
+
+def test_rests_grow_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails if an outage slows every call, or is never found to be over."""
+    clock = [0.0]
+    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
+    rests = Backoff()
+    assert rests.idle("x")
+    rests.failed("x")
+    assert (rests.ready("x"), rests.idle("x")) == (True, False)
+    for expected in (4, 8, 16, 32, 64, 128, 256, LONGEST_REST, LONGEST_REST):
+        rests.failed("x")
+        clock[0] += expected - 0.5
+        assert not rests.ready("x")
+        assert rests.ready("y")
+        clock[0] += 0.5
+        assert rests.ready("x")
+    rests.failed("x")
+    rests.succeeded("x")
+    assert (rests.ready("x"), rests.idle("x")) == (True, True)
+
+
+NAMES = ["x", "y", ("x", "s")]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["failed", "worked", "passes"]), st.sampled_from(NAMES))
+        | st.tuples(st.just("passes"), st.floats(0, 500)),
+        max_size=60,
+    )
+)
+def test_a_model(steps: list[tuple[str, object]]) -> None:
+    """Fails if names rest for each other, a rest ends early or never, or a success is not
+    enough."""
+    clock, failures = 1000.0, Counter[object]()
+    until: dict[object, float] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock)
+        rests = Backoff()
+        for step, what in steps:
+            if step == "failed":
+                rests.failed(what)
+                failures[what] += 1
+                if failures[what] > 1:
+                    until[what] = clock + min(2.0 ** failures[what], LONGEST_REST)
+            elif step == "worked":
+                rests.succeeded(what)
+                del failures[what]
+                until.pop(what, None)
+            elif isinstance(what, float):
+                clock += what
+            left = {name: max(0.0, until.get(name, 0.0) - clock) for name in NAMES}
+            for name in NAMES:
+                assert rests.seconds(name) == left[name] <= LONGEST_REST
+                assert rests.ready(name) == (left[name] == 0)
+                assert rests.idle(name) == (failures[name] == 0)
+            assert rests.seconds(*NAMES) == max(left.values())
+            assert rests.ready(*NAMES) == (max(left.values()) == 0)
+
+
+def test_a_long_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails if after a thousand failures the rest can't be computed any more, or is forgotten."""
+    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: 0.0)
+    rests = Backoff()
+    for _ in range(2000):
+        rests.failed("x")
+    assert rests.seconds("x") == LONGEST_REST

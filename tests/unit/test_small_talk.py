@@ -1,0 +1,217 @@
+"""Small talk, moods and turns that inform nobody, and what only looks like them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry
+from agent_memory.core.small_talk import is_courtesy
+from agent_memory.ltm_blocks.extractive.history.findings import Candidate, is_chatter
+from agent_memory.ltm_blocks.extractive.history.sources import sources
+from agent_memory.retrieval.informativeness import repeats, tells_nothing
+from agent_memory.retrieval.languages import languages_of
+from agent_memory.retrieval.words import words
+from benchmarks.foreign import FOREIGN, SMALL_TALK
+from tests.unit.claiming import DAY
+
+
+@pytest.mark.parametrize("text", SMALL_TALK)
+def test_small_talk_is_known(text: str) -> None:
+    """Fails if thanks, or a nod, makes memories come up that nobody asked for."""
+    assert is_courtesy(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "बहुत धन्यवाद!",
+        "kiitos paljon",
+        "çok teşekkürler",
+        "terima kasih",
+        "ευχαριστώ πολύ",
+        "Pourquoi ?",
+    ],
+)
+def test_small_talk_in_more_languages(text: str) -> None:
+    """Fails if what is written with marks is none of the words of the list, which has it."""
+    assert is_courtesy(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *FOREIGN,
+        "Who am I?",
+        "What did I say yesterday?",
+        "Thanks! What have I to do today?",
+        "Thanks, and where do I live?",
+        "ok, book the usual table",
+        "My dog is fine, thanks",
+        "Hi, I'm Ana",
+        "No, the blue one",
+        "Danke, wo wohne ich?",
+        "धन्यवाद, मैं कहाँ रहता हूँ?",
+        "Kiitos, missä minä asun?",
+        "谢谢 我住在哪里",
+        "x" * 10_000,
+    ],
+)
+def test_what_asks_or_tells_something_is_none(text: str) -> None:
+    """Fails if a question that begins politely is not answered from memory."""
+    assert not is_courtesy(text)
+
+
+@given(st.text())
+def test_any_text_can_be_looked_at(text: str) -> None:
+    """Fails if some text raises, or the same text in capitals is another."""
+    assert is_courtesy(text) in (True, False)
+    assert is_courtesy(f"  {text}\n") == is_courtesy(text) or len(text) > 100
+
+
+_SAID = [Message(role="user", name=name, content="Thanks!") for name in ("Caroline", "Melanie")]
+SHOWN = sources([Entry("s", n, one, 1, n, "t", DAY) for n, one in enumerate(_SAID, 1)], ["user"])
+
+
+def finding(text: str, **fields: object) -> Candidate:
+    return Candidate(text, "user", "other", 1, "Thanks!", None, None, 1, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Caroline appreciates Melanie's support.",
+        "Melanie is glad to hear Caroline's news.",
+        "Caroline thinks Melanie is amazing.",
+        "The user is excited about the journey.",
+        "Caroline agrees that relaxing is key.",
+        "Caroline feels thankful for the kind words of her friend.",
+    ],
+)
+def test_a_mood_or_a_courtesy_is_no_fact(text: str) -> None:
+    """Fails if half of what is remembered says nothing."""
+    assert is_chatter(finding(text), SHOWN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Caroline is excited about her trip to Rome.",
+        "Melanie enjoys pottery.",
+        "Caroline feels safe at the LGBTQ centre.",
+        "Caroline is proud of her son.",
+        "Melanie hopes to adopt a child.",
+        "Caroline thinks of 3 things.",
+        "Caroline has a good friend.",
+        "Caroline moved.",
+        "Caroline freut sich auf den Umzug.",
+    ],
+)
+def test_what_tells_something_is_kept(text: str) -> None:
+    """Fails if what somebody wants, likes or is proud of is lost with the courtesies."""
+    assert not is_chatter(finding(text), SHOWN)
+
+
+def test_what_changes_a_known_fact_or_is_a_plan_is_kept() -> None:
+    """Fails if "is not happy any more" is no news."""
+    assert not is_chatter(finding("Caroline is happy.", relation="end", known=("x",)), SHOWN)
+    assert not is_chatter(finding("Caroline looks forward to seeing friends.", kind="plan"), SHOWN)
+
+
+QUESTION = "Where do I live?"
+
+
+def nothing(text: str, *, user: bool = False, question: str = QUESTION) -> bool:
+    languages = languages_of(question)
+    return tells_nothing(frozenset(words(question, languages)), languages, text, user)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I don't know.",
+        "I don't know where you live.",
+        "Sorry, I don't have that information yet.",
+        "I'm not sure where you live, you haven't told me.",
+        "I'm afraid I can't find any record of where you live.",
+        "Das weiß ich leider nicht.",
+        "Lo siento, no lo sé.",
+        "Je ne sais pas, désolé.",
+    ],
+)
+def test_an_answer_that_nobody_knew_tells_nothing(answer: str) -> None:
+    """Fails if an old "I don't know" takes the place of what was said since."""
+    assert nothing(answer)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Wo wohne ich?", "Ich weiß leider nicht, wo du wohnst."),
+        ("Où est-ce que j'habite ?", "Je ne sais pas où tu habites."),
+        ("¿Dónde vivo?", "No lo sé, no me lo has dicho."),
+        ("Dove abito?", "Mi dispiace, non lo so ancora."),
+        ("Где я живу?", "К сожалению, я не знаю."),
+        ("Nerede yaşıyorum?", "Üzgünüm, bilmiyorum."),
+        ("मैं कहाँ रहता हूँ?", "मुझे नहीं पता।"),
+        ("我住在哪里", "抱歉，我不知道。"),
+    ],
+)
+def test_nobody_knew_in_other_languages_either(question: str, answer: str) -> None:
+    """Fails if the old "I don't know" hides what was said since, but for who writes English."""
+    assert nothing(answer, question=question)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [("Wo wohne ich?", "Du wohnst in Lissabon."), ("Где я живу?", "Ты живёшь в Москве.")],
+)
+def test_an_answer_in_another_language_stays(question: str, answer: str) -> None:
+    """Fails if an answer is dropped for being short."""
+    assert not nothing(answer, question=question)
+
+
+@pytest.mark.parametrize("question", [QUESTION, "where do i live ?", "So where do I live?"])
+def test_the_same_question_tells_nothing(question: str) -> None:
+    """Fails if a question that was asked in vain is recalled in place of its answer."""
+    assert nothing(question, user=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "user"),
+    [
+        ("I live here.", True),
+        ("You live in Lisbon.", False),
+        ("I don't know whether you still live in Lisbon.", False),
+        ("Can you book a table at Noma, where I live?", True),
+        ("I don't know.", True),
+    ],
+)
+def test_what_tells_something_stays(text: str, user: bool) -> None:
+    """Fails if an answer is dropped for having the question's words, or for a doubt in it."""
+    assert not nothing(text, user=user)
+
+
+def test_a_yes_in_the_question_s_words_stays() -> None:
+    """Fails if "My dog's name is Rex" is dropped where "Is my dog's name Rex?" is asked."""
+    assert not nothing("My dog's name is Rex.", user=True, question="Is my dog's name Rex?")
+
+
+@pytest.mark.parametrize(
+    ("text", "again"),
+    [
+        ("Works. And I'm testing your memory for fun. Which city do I live in?", True),
+        ("Before I call the movers back: which city do I live in?", True),
+        ("Which city do I live in? Lisbon is the city that I live in.", False),
+        ("Which city is the largest of Peru?", False),
+        ("I moved to Lisbon last week.", False),
+    ],
+)
+def test_a_question_that_was_asked_among_other_words(text: str, again: bool) -> None:
+    """Fails if the message in which it was asked hides the answer, or one that has it is
+    fainter."""
+    question = "Which city do I live in?"
+    languages = languages_of(question)
+    assert repeats(frozenset(words(question, languages)), languages, text) is again
