@@ -55,7 +55,7 @@ COUNTER = TokenCounter()
 
 
 def test_a_turn_is_one_call(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: the model is asked without what is remembered, or the turn is not stored."""
+    """Fails if the model is asked without what is remembered, or the turn is not stored."""
     fake.reply("Hello, Ada.")
     response = memory.completion("s", "I'm Ada.", user_id="ada", temperature=0.5)
     assert response.choices[0].message.content == "Hello, Ada."
@@ -77,7 +77,7 @@ def test_a_turn_is_one_call(memory: AgentMemory, fake: FakeLLM) -> None:
 
 
 def test_usage_and_cost_are_counted(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: only the last round is counted, or a stream is not."""
+    """Fails if only the last round is counted, or a stream is not."""
     fake.call(("add", {"a": 1}))
     memory.completion("s", "One and one?", tools=[add])
     one = memory.stats().usage
@@ -94,7 +94,7 @@ def test_usage_and_cost_are_counted(memory: AgentMemory, fake: FakeLLM) -> None:
 
 
 def test_another_model_may_be_named(fake: FakeLLM) -> None:
-    """Wrong: the configured model answers, or without one there is no way to ask."""
+    """Fails if the configured model answers, or without one there is no way to ask."""
     with remembering(fake, model=None) as memory:
         with pytest.raises(ModelRequired, match="model="):
             memory.completion("s", "Hello")
@@ -120,7 +120,7 @@ def test_another_model_may_be_named(fake: FakeLLM) -> None:
 def test_what_cannot_work_is_refused(
     memory: AgentMemory, fake: FakeLLM, fields: dict[str, Any], told: str
 ) -> None:
-    """Wrong: it fails after the model was paid, with an error of some library, or silently."""
+    """Fails if it fails after the model was paid, with an error of some library, or silently."""
     with pytest.raises(InvalidInput, match=told):
         memory.completion("s", "Hello", **fields)
     assert fake.requests == []
@@ -128,7 +128,7 @@ def test_what_cannot_work_is_refused(
 
 
 def test_one_answer_may_be_asked_for(memory: AgentMemory) -> None:
-    """Wrong: what says nothing new is refused."""
+    """Fails if what says nothing new is refused."""
     memory.completion("s", "Hello", n=1)
     assert len(logged(memory)) == 2
 
@@ -137,7 +137,7 @@ def test_one_answer_may_be_asked_for(memory: AgentMemory) -> None:
 
 
 def test_tools_of_the_memory_are_run(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: what the model writes down is not kept, or kept for somebody else."""
+    """Fails if what the model writes down is not kept, or kept for somebody else."""
     fake.call(("memory_write", {"text": "Ada drinks tea."}), content="Noted soon.")
     fake.reply("Noted.")
     memory.completion("s", "I drink tea.", user_id="ada", tools=memory.tools("s", user_id="ada"))
@@ -156,7 +156,7 @@ def test_tools_of_the_memory_are_run(memory: AgentMemory, fake: FakeLLM) -> None
 
 
 def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a model that is told to reads or forgets what belongs to another."""
+    """Fails if a model that is told to reads or forgets what belongs to another."""
     secret = memory.user("ada").notes().add("Ada's door code is 7731.")
     for arguments in (
         {"query": "door code", "user_id": "ada"},
@@ -178,7 +178,7 @@ def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> N
 
 
 def test_an_outage_of_the_store_is_told_to_the_model(fake: FakeLLM) -> None:
-    """Wrong: a tool that fails to reach the store loses the turn."""
+    """Fails if a tool that fails to reach the store loses the turn."""
     broken: list[str] = []
 
     def fail(now: str) -> None:
@@ -202,7 +202,7 @@ def test_an_outage_of_the_store_is_told_to_the_model(fake: FakeLLM) -> None:
 def test_after_so_many_rounds_an_answer_is_due(
     memory: AgentMemory, fake: FakeLLM, most: int
 ) -> None:
-    """Wrong: a model that calls for ever is paid for ever."""
+    """Fails if a model that calls for ever is paid for ever."""
     for _ in range(most):
         fake.call(("add", {"a": 1}))
     memory.completion("s", "Go", tools=[add], max_rounds=most, tool_choice="required")
@@ -212,7 +212,7 @@ def test_after_so_many_rounds_an_answer_is_due(
 
 
 def test_a_model_that_will_not_answer_is_given_up(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a call without a result is stored."""
+    """Fails if a call without a result is stored."""
     for _ in range(3):
         fake.call(("add", {"a": 1}))
     with pytest.raises(ModelOutputInvalid, match="max_rounds=2"):
@@ -222,8 +222,8 @@ def test_a_model_that_will_not_answer_is_given_up(memory: AgentMemory, fake: Fak
 
 
 def test_old_results_give_way_to_new_ones(fake: FakeLLM) -> None:
-    """Wrong: results shrink with each round until none says anything, the turn is refused after it
-    was paid for, or what was cut is nowhere."""
+    """Fails if results shrink with each round until none says anything, the turn is refused after
+    it was paid for, or what was cut is nowhere."""
 
     def read(page: int) -> str:
         return f"Page {page}. " + "The river rose again. " * 5_000
@@ -251,7 +251,8 @@ def test_old_results_give_way_to_new_ones(fake: FakeLLM) -> None:
 
 
 def test_a_turn_that_outgrows_the_budget_is_shown_in_part(fake: FakeLLM) -> None:
-    """Wrong: the provider is sent more than the budget, or an answer that was paid for is lost."""
+    """Fails if the provider is sent more than the budget, or an answer that was paid for is
+    lost."""
     with remembering(fake, max_tokens=200) as memory:
         fake.call(("add", {"a": 1, "b": 2 * 10**300}))
         fake.reply("word " * 400)
@@ -326,7 +327,7 @@ FAILURES: dict[str, tuple[Callable[[FakeLLM], dict[str, Any]], type[BaseExceptio
 def test_a_turn_that_fails_leaves_no_trace(
     memory: AgentMemory, fake: FakeLLM, no_waits: None, name: str, stream: bool
 ) -> None:
-    """Wrong: a part of the turn is stored, the error shows a key, or the next turn fails too."""
+    """Fails if a part of the turn is stored, the error shows a key, or the next turn fails too."""
     script, error = FAILURES[name]
     memory.completion("s", "Before", user_id="ada")
     before = memory.history("s")
@@ -342,7 +343,7 @@ def test_a_turn_that_fails_leaves_no_trace(
 
 
 def test_a_store_that_fails_at_the_end_loses_the_whole_turn(fake: FakeLLM) -> None:
-    """Wrong: the question is stored before the answer is there."""
+    """Fails if the question is stored before the answer is there."""
     broken: list[str] = []
 
     def fail(now: str) -> None:
@@ -360,7 +361,7 @@ def test_a_store_that_fails_at_the_end_loses_the_whole_turn(fake: FakeLLM) -> No
 
 
 def test_another_users_session_is_refused(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: the model is asked with what another said."""
+    """Fails if the model is asked with what another said."""
     memory.completion("s", "mine", user_id="ada")
     with pytest.raises(SessionOfAnotherUser):
         memory.completion("s", "yours?", user_id="bob", stream=True)
@@ -371,7 +372,7 @@ def test_another_users_session_is_refused(memory: AgentMemory, fake: FakeLLM) ->
 
 
 def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: one waits for the other's model (both would wait for ever), or they are mixed."""
+    """Fails if one waits for the other's model (both would wait for ever), or they are mixed."""
     together = threading.Barrier(4)
 
     def answer(body: dict[str, Any]) -> Any:
@@ -404,7 +405,7 @@ def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake:
 
 
 def test_other_calls_go_on_while_a_model_thinks(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: an update, a get or a flush of the session waits for the model."""
+    """Fails if an update, a get or a flush of the session waits for the model."""
 
     def answer(body: dict[str, Any]) -> str:
         memory.update("s", Message(role="user", content="Meanwhile"))
@@ -418,7 +419,7 @@ def test_other_calls_go_on_while_a_model_thinks(memory: AgentMemory, fake: FakeL
 
 
 def test_recalls_give_way_to_the_turn(fake: FakeLLM) -> None:
-    """Wrong: a full context leaves no room, and the request passes the budget."""
+    """Fails if a full context leaves no room, and the request passes the budget."""
     fake.default = "The " + "parrot eats seeds and the tortoise eats leaves. " * 4
     blocks = [VectorMemory(), NoteMemory()]
     with remembering(fake, max_tokens=400, blocks=blocks) as memory:
@@ -435,7 +436,7 @@ def test_recalls_give_way_to_the_turn(fake: FakeLLM) -> None:
 
 
 def test_an_error_is_one_of_ours(memory: AgentMemory, fake: FakeLLM, no_waits: None) -> None:
-    """Wrong: litellm's errors come through, which quote keys and have no common root."""
+    """Fails if litellm's errors come through, which quote keys and have no common root."""
     for way in ("refuse", "error", "html", "half", "empty", "nan"):
         fake.outage(way)
         for stream in (False, True):

@@ -62,7 +62,7 @@ def stored(memory: AgentMemory) -> list[str]:
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_usage_comes_to_who_asks_for_it(memory: AgentMemory, fake: FakeLLM, asked: bool) -> None:
-    """Wrong: a loop over `chunk.choices[0]` meets a chunk without choices, not asked for."""
+    """Fails if a loop over `chunk.choices[0]` meets a chunk without choices, not asked for."""
     fake.reply("It is six.")
     options: dict[str, Any] = {"stream_options": {"include_usage": True}} if asked else {}
     chunks = list(memory.completion("s", "Five and one?", stream=True, **options))
@@ -73,7 +73,7 @@ def test_usage_comes_to_who_asks_for_it(memory: AgentMemory, fake: FakeLLM, aske
 
 
 def test_a_stream_is_stored_at_its_end(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: the turn is stored before the last chunk was read, or after `StopIteration`."""
+    """Fails if the turn is stored before the last chunk was read, or after `StopIteration`."""
     stream = two_rounds(memory, fake)
     chunks: list[Any] = []
     while True:
@@ -104,7 +104,7 @@ def test_a_stream_is_stored_at_its_end(memory: AgentMemory, fake: FakeLLM) -> No
 
 
 def test_calls_at_the_same_time_are_put_together(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: the arguments of two calls are mixed."""
+    """Fails if the arguments of two calls are mixed."""
     fake.call(("add", {"a": 1, "b": 2}), ("add", {"a": 30, "b": 40}), ("add", {}))
     list(memory.completion("s", "Go", tools=[add], stream=True))
     assert results(fake)[:2] == ["3", "70"]
@@ -112,7 +112,7 @@ def test_calls_at_the_same_time_are_put_together(memory: AgentMemory, fake: Fake
 
 
 def test_chunks_come_as_they_arrive(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: the first word waits for the last one, which here never comes."""
+    """Fails if the first word waits for the last one, which here never comes."""
     fake.reply("one two three four", events=3, then="hold")
     stream = memory.completion("s", "Count", stream=True)
     assert text_of([next(stream) for _ in range(3)]) == "one two "
@@ -148,7 +148,7 @@ def still_open(streams: list[weakref.ref[openai.Stream[Any]]]) -> list[openai.St
 def test_a_stream_that_is_closed_hangs_up(
     memory: AgentMemory, fake: FakeLLM, streams: list[weakref.ref[openai.Stream[Any]]]
 ) -> None:
-    """Wrong: the provider goes on, and its connection stays open, as long as anybody (a log of
+    """Fails if the provider goes on, and its connection stays open, as long as anybody (a log of
     litellm's) holds what came of it."""
     fake.reply("one two three four", events=3, then="hold")
     stream = memory.completion("s", "Count", stream=True)
@@ -161,7 +161,7 @@ def test_a_stream_that_is_closed_hangs_up(
 def test_an_interrupted_stream_hangs_up(
     memory: AgentMemory, fake: FakeLLM, streams: list[weakref.ref[openai.Stream[Any]]]
 ) -> None:
-    """Wrong: what was asked for and is not wanted any more keeps its connection."""
+    """Fails if what was asked for and is not wanted any more keeps its connection."""
     answered = threading.Event()
 
     def interrupt(body: dict[str, Any]) -> str:
@@ -180,7 +180,7 @@ def test_an_interrupted_stream_hangs_up(
 
 
 def test_nothing_is_asked_before_the_first_chunk(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a stream that nobody reads costs something."""
+    """Fails if a stream that nobody reads costs something."""
     stream = memory.completion("s", "Count", stream=True)
     stream.close()
     assert list(stream) == []
@@ -216,7 +216,7 @@ def interrupt(stream: CompletionStream) -> None:
 def test_a_consumer_that_stops_at_any_chunk_leaves_no_trace(
     memory: AgentMemory, fake: FakeLLM, way: Callable[[CompletionStream], None]
 ) -> None:
-    """Wrong: what was said up to there is stored, or the next turn meets what was left over."""
+    """Fails if what was said up to there is stored, or the next turn meets what was left over."""
     before = memory.history("s")
     total = len(list(two_rounds(memory, fake)))
     memory.pop("s", 4)
@@ -239,7 +239,7 @@ def test_a_consumer_that_stops_at_any_chunk_leaves_no_trace(
 def test_a_stream_that_is_left_sets_no_context_variable(
     memory: AgentMemory, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: Python 3.11 dies of a finalizer that does, where the collector runs it while another
+    """Fails if Python 3.11 dies of a finalizer that does, where the collector runs it while another
     variable is set."""
     begun: list[Any] = []
     initialize = Reading.__init__
@@ -261,8 +261,8 @@ def test_a_stream_that_is_left_sets_no_context_variable(
 def test_a_connection_that_breaks_at_any_event_leaves_no_trace(
     memory: AgentMemory, fake: FakeLLM, then: Any, round_: int
 ) -> None:
-    """Wrong: half an answer is stored as a whole one. litellm takes a connection that closes early
-    for the end of the answer, and says that the model had finished."""
+    """Fails if half an answer is stored as a whole one. litellm takes a connection that closes
+    early for the end of the answer, and says that the model had finished."""
     before, failures = memory.history("s"), 0
     for events in range(1, EVENTS):
         if round_ == 2:
@@ -284,7 +284,7 @@ def test_a_connection_that_breaks_at_any_event_leaves_no_trace(
 
 
 def test_a_call_that_breaks_off_is_not_run(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a tool is run with half of its arguments."""
+    """Fails if a tool is run with half of its arguments."""
     ran: list[str] = []
 
     def note(text: str = "nothing") -> str:
@@ -303,7 +303,7 @@ def test_a_call_that_breaks_off_is_not_run(memory: AgentMemory, fake: FakeLLM) -
 def test_a_stream_is_tried_again_before_its_first_chunk(
     memory: AgentMemory, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: a lost connection costs the turn although nothing was handed out yet."""
+    """Fails if a lost connection costs the turn although nothing was handed out yet."""
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
     fake.fail(503)
     fake.reply("lost", events=0)
@@ -336,8 +336,8 @@ def reading(stream: CompletionStream, until: int) -> tuple[threading.Thread, lis
 def test_closing_does_not_wait_for_the_model(
     memory: AgentMemory, fake: FakeLLM, events: int
 ) -> None:
-    """Wrong: who stops a stream from another thread waits, fails, or the turn is stored after all:
-    here all of the answer comes afterwards, or has come but for its end."""
+    """Fails if who stops a stream from another thread waits, fails, or the turn is stored after
+    all: here all of the answer comes afterwards, or has come but for its end."""
     fake.reply("It is six.", events=events, then="hold")
     stream = memory.completion("s", "Five and one?", stream=True)
     thread, chunks = reading(stream, min(events, FINISHED - 1))
@@ -350,7 +350,7 @@ def test_closing_does_not_wait_for_the_model(
 
 
 def test_a_tool_may_stop_its_own_stream(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: it waits for itself."""
+    """Fails if it waits for itself."""
     streams: list[CompletionStream] = []
 
     def stop() -> str:
@@ -364,7 +364,7 @@ def test_a_tool_may_stop_its_own_stream(memory: AgentMemory, fake: FakeLLM) -> N
 
 
 def test_a_memory_that_was_closed_meanwhile_says_so(fake: FakeLLM) -> None:
-    """Wrong: the turn is lost without a word."""
+    """Fails if the turn is lost without a word."""
     memory = AgentMemory(
         store="memory://", model="openai/test", api_base=fake.api_base, api_key="none"
     )
@@ -379,7 +379,8 @@ def test_a_memory_that_was_closed_meanwhile_says_so(fake: FakeLLM) -> None:
 
 
 def test_a_call_that_is_handed_back_is_gone_on_with(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: the caller of a stream has nothing to go on with, or our rounds before it are lost."""
+    """Fails if the caller of a stream has nothing to go on with, or our rounds before it are
+    lost."""
     tools = [WEATHER, add]
     fake.call(("add", {"a": 5}))
     fake.call(("get_weather", {"city": "Oslo"}))
@@ -404,7 +405,7 @@ async def read(stream: AsyncCompletionStream, chunks: list[Any]) -> None:
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_streams_are_awaited(fake: FakeLLM, backend: str) -> None:
-    """Wrong: the loop stands still while the model thinks, or the turn is not stored."""
+    """Fails if the loop stands still while the model thinks, or the turn is not stored."""
 
     async def run() -> None:
         with remembering(fake) as memory:
@@ -430,7 +431,7 @@ def test_streams_are_awaited(fake: FakeLLM, backend: str) -> None:
 
 
 def test_a_cancelled_task_is_let_go_and_stores_nothing(fake: FakeLLM, tmp_path: Path) -> None:
-    """Wrong: it waits for a model that does not answer, or the turn is stored when it does."""
+    """Fails if it waits for a model that does not answer, or the turn is stored when it does."""
 
     async def run() -> None:
         with remembering(fake, f"sqlite:///{tmp_path}/m.db") as memory:
@@ -455,7 +456,7 @@ def test_a_cancelled_task_is_let_go_and_stores_nothing(fake: FakeLLM, tmp_path: 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_an_awaited_stream_that_is_left_stores_nothing(fake: FakeLLM, backend: str) -> None:
-    """Wrong: what was said up to there is stored."""
+    """Fails if what was said up to there is stored."""
 
     async def run() -> None:
         with remembering(fake) as memory:

@@ -40,7 +40,7 @@ class Place(BaseModel):
 
 
 def test_functions_are_offered_as_they_are_written(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a default is required, a description is lost, or titles cost tokens."""
+    """Fails if a default is required, a description is lost, or titles cost tokens."""
 
     def look(
         place: Place,
@@ -99,7 +99,8 @@ def odd(text: str) -> Any:
 def test_functions_are_called(
     memory: AgentMemory, fake: FakeLLM, made: Callable[..., Any], arguments: Any, told: str
 ) -> None:
-    """Wrong: an async function's coroutine is taken for its result, or one text breaks the turn."""
+    """Fails if an async function's coroutine is taken for its result, or one text breaks the
+    turn."""
     fake.call((made.__name__, arguments))
     memory.completion("s", "Go", tools=[made])
     assert results(fake) == [told]
@@ -120,7 +121,7 @@ def test_functions_are_called(
 def test_bad_arguments_are_told_to_the_model(
     memory: AgentMemory, fake: FakeLLM, arguments: Any, told: str
 ) -> None:
-    """Wrong: the function is called with them, or the turn is lost for a slip of the model."""
+    """Fails if the function is called with them, or the turn is lost for a slip of the model."""
     called: list[int] = []
 
     def count(a: int) -> str:
@@ -135,7 +136,7 @@ def test_bad_arguments_are_told_to_the_model(
 
 
 def test_a_function_may_tell_the_model_what_is_wrong(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: the only way to refuse is to lose the turn."""
+    """Fails if the only way to refuse is to lose the turn."""
 
     def book(day: str) -> str:
         raise ToolRefused(f"There is nothing free on {day}. Try another day.")
@@ -146,7 +147,7 @@ def test_a_function_may_tell_the_model_what_is_wrong(memory: AgentMemory, fake: 
 
 
 def test_what_nobody_offered_is_told_to_the_model(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a name that the model made up breaks the turn."""
+    """Fails if a name that the model made up breaks the turn."""
     fake.call(("drop_tables", {}))
     memory.completion("s", "Go", tools=[add])
     assert results(fake)[0].startswith("There is no tool 'drop_tables'.")
@@ -156,7 +157,7 @@ def test_what_nobody_offered_is_told_to_the_model(memory: AgentMemory, fake: Fak
 
 
 def test_calls_of_one_response_are_all_answered(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a call is lost, or results change places."""
+    """Fails if a call is lost, or results change places."""
     fake.call(("add", {"a": 1}), ("add", {"a": 2}), ("memory_read", {"query": "x"}))
     memory.completion("s", "Go", tools=[*memory.tools("s"), add])
     told = [m for m in fake.requests[-1]["messages"] if m["role"] == "tool"]
@@ -171,7 +172,7 @@ def test_calls_of_one_response_are_all_answered(memory: AgentMemory, fake: FakeL
 
 
 def test_calls_of_the_callers_tools_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a call that nobody here can run is stored, or answered by a guess."""
+    """Fails if a call that nobody here can run is stored, or answered by a guess."""
     fake.call(("get_weather", {"city": "Oslo"}))
     response = memory.completion("s", "What is the weather?", tools=[WEATHER, add])
     [call] = response.choices[0].message.tool_calls
@@ -191,7 +192,7 @@ def test_calls_of_the_callers_tools_are_handed_back(memory: AgentMemory, fake: F
 def test_rounds_before_a_call_that_is_handed_back_are_kept(
     memory: AgentMemory, fake: FakeLLM, dumped: bool
 ) -> None:
-    """Wrong: what our tools said since the question is neither sent nor stored, or run twice."""
+    """Fails if what our tools said since the question is neither sent nor stored, or run twice."""
     ran: list[int] = []
 
     def count(a: int) -> int:
@@ -225,7 +226,7 @@ def test_rounds_before_a_call_that_is_handed_back_are_kept(
 
 
 def test_nothing_runs_before_the_caller_has_answered(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: our half of the calls is done, although the turn is given up."""
+    """Fails if our half of the calls is done, although the turn is given up."""
     ran: list[int] = []
 
     def count(a: int) -> int:
@@ -243,7 +244,7 @@ def test_nothing_runs_before_the_caller_has_answered(memory: AgentMemory, fake: 
 
 
 def test_old_function_calls_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: what is asked for in the old form is stored as the answer."""
+    """Fails if what is asked for in the old form is stored as the answer."""
     old = {"name": "get_weather", "arguments": "{}"}
     fake.reply({"content": None, "function_call": old})
     response = memory.completion("s", "What is the weather?", functions=[WEATHER["function"]])
@@ -255,7 +256,7 @@ def test_old_function_calls_are_handed_back(memory: AgentMemory, fake: FakeLLM) 
 
 
 def test_tools_need_no_other_package(tmp_path: Path) -> None:
-    """Wrong: with tools litellm imports its proxy, for which a package is missing."""
+    """Fails if with tools litellm imports its proxy, for which a package is missing."""
     code = """
 import sys
 sys.modules["mcp"] = None  # importing it fails

@@ -67,7 +67,8 @@ def by_block(recalls: list[Recall]) -> dict[str, list[tuple[str, str]]]:
 
 
 def test_merging_gives_what_each_gives(stores: Callable[[str], str]) -> None:
-    """Wrong: a member's recalls are lost, doubled, altered or ranked otherwise than by `merge`."""
+    """Fails if a member's recalls are lost, doubled, altered or ranked otherwise than by
+    `merge`."""
     support = opened(VectorMemory(), store=stores("support"))
     company = opened(
         StaticMemory(facts=["The port opens at nine.", "Ships need a pilot."]),
@@ -108,7 +109,7 @@ def test_merging_gives_what_each_gives(stores: Callable[[str], str]) -> None:
 
 
 def test_the_context_names_blocks_and_their_kinds() -> None:
-    """Wrong: a name makes no legal element, or `static_facts` and its kin miss recalls."""
+    """Fails if a name makes no legal element, or `static_facts` and its kin miss recalls."""
     members: dict[str, AgentMemory | Block] = {
         "support": opened(VectorMemory()),
         "company_2": opened(StaticMemory(facts=["A < B."])),
@@ -128,7 +129,7 @@ def test_the_context_names_blocks_and_their_kinds() -> None:
 
 
 def test_what_the_window_shows_is_not_recalled_again() -> None:
-    """Wrong: a message stands in a context twice."""
+    """Fails if a message stands in a context twice."""
     with composed({"s": opened(Echo()), "a": opened(Echo())}) as both:
         both.update("s-1", [said("canary one"), said("canary two")], user_id="ada")
         both.flush()
@@ -141,7 +142,7 @@ def test_what_the_window_shows_is_not_recalled_again() -> None:
 
 
 def test_another_member_may_hold_the_same_session_id() -> None:
-    """Wrong: what another member knows is hidden by the home's window, since a session there has
+    """Fails if what another member knows is hidden by the home's window, since a session there has
     the same id and the same seqs; or is taken for this session by `search`."""
     support, company = opened(Echo()), opened(Echo())
     with composed({"support": support, "company": company}) as both:
@@ -159,7 +160,7 @@ def test_another_member_may_hold_the_same_session_id() -> None:
 
 
 def test_a_session_without_a_user_is_nobody_in_other_members() -> None:
-    """Wrong: a session without a user reads that of the same id in another member."""
+    """Fails if a session without a user reads that of the same id in another member."""
     reader = Reader()
     support, company = opened(Echo()), opened(Echo(), reader)
     with composed({"support": support, "company": company}) as both:
@@ -174,7 +175,8 @@ def test_a_session_without_a_user_is_nobody_in_other_members() -> None:
 
 
 def test_a_block_alone_is_asked_about_the_session() -> None:
-    """Wrong: a block alone is told another scope than a block of the home; or its name is lost."""
+    """Fails if a block alone is told another scope than a block of the home; or its name is
+    lost."""
     reader = Reader(says="Tides are high.")
     with composed({"support": opened(), "tides": reader}) as both:
         both.update("s-1", said("hello"), user_id="ada")
@@ -186,7 +188,7 @@ def test_a_block_alone_is_asked_about_the_session() -> None:
 
 
 def test_search_reads_the_log_where_no_block_absorbs() -> None:
-    """Wrong: a session of a home without blocks finds nothing; or other sessions are searched."""
+    """Fails if a session of a home without blocks finds nothing; or other sessions are searched."""
     with composed({"support": opened(), "rules": StaticMemory(facts=["Be kind."])}) as both:
         both.update("s-1", [said("The anchor is rusty."), said("The sail is new.")])
         both.update("s-2", said("Another anchor."))
@@ -198,7 +200,7 @@ def test_search_reads_the_log_where_no_block_absorbs() -> None:
 
 
 def test_without_a_message_the_newest_of_the_user_counts() -> None:
-    """Wrong: `get` without a message recalls for nothing."""
+    """Fails if `get` without a message recalls for nothing."""
     with composed({"support": opened(), "company": opened(VectorMemory())}) as both:
         both.memories["company"].update("c", said("The ferry to Porto leaves at six."), user_id="u")
         both.flush()
@@ -209,7 +211,7 @@ def test_without_a_message_the_newest_of_the_user_counts() -> None:
 
 
 def test_notes_of_a_member_are_searched() -> None:
-    """Wrong: `search` asks only what `get` asks."""
+    """Fails if `search` asks only what `get` asks."""
     with composed({"support": opened(), "company": opened(NoteMemory())}) as both:
         for memory in both.memories.values():
             memory.user("ada").notes().add("Ada is vegetarian.")
@@ -224,7 +226,7 @@ def test_notes_of_a_member_are_searched() -> None:
 
 
 def test_a_slow_member_is_named_and_holds_nobody_up() -> None:
-    """Wrong: one that hangs is waited for beyond its own limit, takes the recalls of the others
+    """Fails if one that hangs is waited for beyond its own limit, takes the recalls of the others
     with it, or is not named; or another limit than its own is taken for a member."""
     never, later = threading.Event(), threading.Event()
     slow = opened(Reader(name="slow", before=never.wait), Reader(name="quick", says="Quick."))
@@ -250,7 +252,7 @@ def test_a_slow_member_is_named_and_holds_nobody_up() -> None:
 
 
 def test_a_failing_member_is_named_and_rests() -> None:
-    """Wrong: a member's failure is raised, or hides the others, or is asked again each time."""
+    """Fails if a member's failure is raised, or hides the others, or is asked again each time."""
     asked: list[str] = []
 
     def fail() -> None:
@@ -271,7 +273,7 @@ def test_a_failing_member_is_named_and_rests() -> None:
 
 
 def test_a_member_whose_store_is_down_is_named() -> None:
-    """Wrong: another member's outage is the caller's; or the home's is hidden from him."""
+    """Fails if another member's outage is the caller's; or the home's is hidden from him."""
     outage, broken = Outage(MemoryStore()), Outage(MemoryStore())
     members: dict[str, AgentMemory | Block] = {
         "home": opened(store=broken.store), "company": opened(Echo(), store=outage.store),
@@ -292,7 +294,7 @@ def test_a_member_whose_store_is_down_is_named() -> None:
 
 
 def test_recalls_of_sessions_that_are_gone_are_left_out() -> None:
-    """Wrong: a member's block still tells of a session that was deleted there."""
+    """Fails if a member's block still tells of a session that was deleted there."""
 
     class Ghost(Reader):
         def get(self, scope: Scope, message: Any, limit: int) -> list[Recall]:
@@ -304,7 +306,7 @@ def test_recalls_of_sessions_that_are_gone_are_left_out() -> None:
 
 
 def test_a_members_trouble_with_absorbing_is_told() -> None:
-    """Wrong: long-term memory of a member is stale, and nobody says so."""
+    """Fails if long-term memory of a member is stale, and nobody says so."""
 
     class Picky(Echo):
         def update(self, scope: Scope, entries: Any) -> None:
@@ -318,7 +320,7 @@ def test_a_members_trouble_with_absorbing_is_told() -> None:
 
 
 def test_a_member_that_was_closed_is_named() -> None:
-    """Wrong: a member that its owner closed fails every call, or answers still."""
+    """Fails if a member that its owner closed fails every call, or answers still."""
     with composed({"home": opened(), "company": opened(Reader())}) as both:
         both.memories["company"].close()
         context = both.get("s", "What?")
@@ -333,7 +335,7 @@ def test_a_member_that_was_closed_is_named() -> None:
 @hypothesis_settings(max_examples=at_length(40))
 @given(given_=st.data())
 def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
-    """Wrong: what several members recall passes the home's budget, or is not counted; or a tool
+    """Fails if what several members recall passes the home's budget, or is not counted; or a tool
     call loses its result."""
     history = given_.draw(histories(10))
     budget = given_.draw(st.integers(120, 600))
@@ -356,7 +358,7 @@ def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
 
 
 def test_users_do_not_meet_in_any_member(stores: Callable[[str], str]) -> None:
-    """Wrong: what one user said in one of the members reaches another through the composite."""
+    """Fails if what one user said in one of the members reaches another through the composite."""
     members: dict[str, AgentMemory | Block] = {
         name: opened(Echo(), VectorMemory(), NoteMemory(), store=stores(name))
         for name in ("one", "two", "three")
@@ -395,7 +397,7 @@ def test_users_do_not_meet_in_any_member(stores: Callable[[str], str]) -> None:
 
 
 def test_a_turn_is_asked_with_all_and_stored_at_home() -> None:
-    """Wrong: a turn is asked without what other members know, or stored in another memory."""
+    """Fails if a turn is asked without what other members know, or stored in another memory."""
     with FakeLLM() as fake:
         home = opened(model=MODEL, api_base=fake.api_base, api_key="k", overflow=Trim())
         other, tides = opened(), Reader(says="Tides are high.")
@@ -416,7 +418,7 @@ def test_a_turn_is_asked_with_all_and_stored_at_home() -> None:
 
 
 def test_a_session_binds_the_ids() -> None:
-    """Wrong: a call of the handle reaches another session, or is another call."""
+    """Fails if a call of the handle reaches another session, or is another call."""
     with composed({"home": opened(Echo()), "rules": Reader(says="Be kind.")}) as both:
         with both.session("s", "ada") as session:
             assert repr(session) == "CompositeSession('s', user_id='ada')"
@@ -441,7 +443,7 @@ def test_a_session_binds_the_ids() -> None:
 
 
 def test_closing_closes_every_member() -> None:
-    """Wrong: a member stays open, or one that cannot be closed keeps the others open."""
+    """Fails if a member stays open, or one that cannot be closed keeps the others open."""
     ended: list[str] = []
 
     class Closing(Reader):
@@ -469,8 +471,8 @@ def test_closing_closes_every_member() -> None:
 
 
 def test_what_cannot_work_is_refused() -> None:
-    """Wrong: a composite is made that fails later: no home, a block that nothing feeds, a name that
-    makes no element, a limit for nobody."""
+    """Fails if a composite is made that fails later: no home, a block that nothing feeds, a name
+    that makes no element, a limit for nobody."""
     memory = opened(StaticMemory(facts=["A."]))
     refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({"rules": StaticMemory()}, {}, "needs an AgentMemory"),
@@ -498,7 +500,7 @@ def test_what_cannot_work_is_refused() -> None:
 
 
 def test_blocks_that_were_bound_are_closed_when_another_cannot_be() -> None:
-    """Wrong: what a block opened stays open when the composite cannot be made."""
+    """Fails if what a block opened stays open when the composite cannot be made."""
     ended: list[str] = []
 
     class Opening(Reader):
@@ -516,7 +518,7 @@ def test_blocks_that_were_bound_are_closed_when_another_cannot_be() -> None:
 
 
 def test_facts_of_blocks_do_not_get_mixed_up(stores: Callable[[str], str]) -> None:
-    """Wrong: two blocks of a kind keep their facts under one name, and the last one wins."""
+    """Fails if two blocks of a kind keep their facts under one name, and the last one wins."""
     store = stores("m")
     members: dict[str, AgentMemory | Block] = {
         "home": opened(StaticMemory(facts=["Home's."]), store=store),

@@ -42,7 +42,7 @@ def talk(memory: AgentMemory, session: str, turns: int, owner: str | None = None
 
 
 def test_overflow_absorbs_and_recalls(memory: AgentMemory) -> None:
-    """Wrong: what left the window is gone, shown twice, or the budget is passed."""
+    """Fails if what left the window is gone, shown twice, or the budget is passed."""
     memory.update("s", user("I am Sarah and I work in Marketing."), user_id="sarah")
     memory.update("s", assistant("Welcome, Sarah."), user_id="sarah")
     talk(memory, "s", 20, "sarah")
@@ -58,7 +58,7 @@ def test_overflow_absorbs_and_recalls(memory: AgentMemory) -> None:
 
 
 def test_context_of_a_new_session_of_a_known_user(memory: AgentMemory) -> None:
-    """Wrong: long-term memory is bound to the session it came from."""
+    """Fails if long-term memory is bound to the session it came from."""
     memory.update("s", user("I am Sarah and I work in Marketing."), user_id="sarah")
     memory.flush("s")
     context = memory.get("fresh", "Where does Sarah work?", user_id="sarah")
@@ -68,7 +68,7 @@ def test_context_of_a_new_session_of_a_known_user(memory: AgentMemory) -> None:
 
 
 def test_users_are_apart(memory: AgentMemory) -> None:
-    """Wrong: one user's canary comes back in any call for another."""
+    """Fails if one user's canary comes back in any call for another."""
     for name in ("ada", "bob"):
         memory.update(f"s-{name}", user(f"My secret word is canary-{name}."), user_id=name)
     memory.flush()
@@ -89,7 +89,7 @@ def test_users_are_apart(memory: AgentMemory) -> None:
 
 
 def test_a_user_named_late_gets_what_was_absorbed_before(memory: AgentMemory) -> None:
-    """Wrong: records made before the user was named stay under the session, or are doubled."""
+    """Fails if records made before the user was named stay under the session, or are doubled."""
     memory.update("s", user("My cat is called Minka."))
     memory.flush("s")
     assert memory.search("cat", session_id="s")
@@ -100,7 +100,7 @@ def test_a_user_named_late_gets_what_was_absorbed_before(memory: AgentMemory) ->
 
 
 def test_delete_leaves_nothing(memory: AgentMemory) -> None:
-    """Wrong: blocks keep what derives from a deleted session."""
+    """Fails if blocks keep what derives from a deleted session."""
     talk(memory, "s", 10, "ada")
     memory.update("t", user("My boat is blue."), user_id="ada")
     memory.flush()
@@ -116,7 +116,7 @@ def test_delete_leaves_nothing(memory: AgentMemory) -> None:
 
 
 def test_delete_reaches_blocks_that_are_no_longer_configured(tmp_path: Path) -> None:
-    """Wrong: a deleted session comes back when a block is configured again."""
+    """Fails if a deleted session comes back when a block is configured again."""
     url = f"sqlite:///{tmp_path}/memory.db"
     with AgentMemory(store=url, blocks=[VectorMemory(name="former")]) as memory:
         memory.update("s", user("My boat is blue."), user_id="ada")
@@ -128,7 +128,7 @@ def test_delete_reaches_blocks_that_are_no_longer_configured(tmp_path: Path) -> 
 
 
 def test_what_does_not_exist_is_answered_at_once(memory: AgentMemory) -> None:
-    """Wrong: a call waits for the lease of a session that is not there."""
+    """Fails if a call waits for the lease of a session that is not there."""
     with ThreadPoolExecutor(1) as pool:
         calls = [
             pool.submit(memory.pop, "nothing"),
@@ -141,7 +141,7 @@ def test_what_does_not_exist_is_answered_at_once(memory: AgentMemory) -> None:
 
 
 def test_two_delete_the_same_session(memory: AgentMemory) -> None:
-    """Wrong: the second waits in vain for the lease of what the first has erased."""
+    """Fails if the second waits in vain for the lease of what the first has erased."""
     talk(memory, "s", 10, "ada")
     memory.flush()
     with ThreadPoolExecutor(4) as pool:
@@ -151,7 +151,7 @@ def test_two_delete_the_same_session(memory: AgentMemory) -> None:
 
 
 def test_pop_takes_back_with_all_that_followed(memory: AgentMemory) -> None:
-    """Wrong: records of popped messages stay, or the next absorb leaves a gap."""
+    """Fails if records of popped messages stay, or the next absorb leaves a gap."""
     memory.update("s", [user("My bike is red."), assistant("Nice."), user("My boat is blue.")])
     memory.flush("s")
     assert [message.content for message in memory.pop("s")] == ["My boat is blue."]
@@ -165,7 +165,7 @@ def test_pop_takes_back_with_all_that_followed(memory: AgentMemory) -> None:
 
 
 def test_pop_below_the_window_rebuilds_it(url: str) -> None:
-    """Wrong: a summary of messages that were taken back stays in the context."""
+    """Fails if a summary of messages that were taken back stays in the context."""
     with AgentMemory(store=url, max_tokens=300) as memory:
         memory.update("s", {"role": "system", "content": "Be kind."})
         talk(memory, "s", 20)
@@ -179,7 +179,7 @@ def test_pop_below_the_window_rebuilds_it(url: str) -> None:
 
 
 def test_pop_back_to_the_windows_start_shows_turns_again(url: str) -> None:
-    """Wrong: the context is empty although the log is not."""
+    """Fails if the context is empty although the log is not."""
     with AgentMemory(store=url, max_tokens=300) as memory:
         talk(memory, "s", 20)
         head = memory.get("s").head
@@ -189,7 +189,7 @@ def test_pop_back_to_the_windows_start_shows_turns_again(url: str) -> None:
 
 
 def test_history_is_the_whole_log(memory: AgentMemory) -> None:
-    """Wrong: overflow takes messages out of the log, or paging skips some."""
+    """Fails if overflow takes messages out of the log, or paging skips some."""
     talk(memory, "s", 15)
     whole = memory.history("s")
     assert [entry.seq for entry in whole] == list(range(1, 31))
@@ -197,7 +197,7 @@ def test_history_is_the_whole_log(memory: AgentMemory) -> None:
 
 
 def test_system_message_replaces_and_leads(memory: AgentMemory) -> None:
-    """Wrong: two system prompts, or one in the middle of the window."""
+    """Fails if two system prompts, or one in the middle of the window."""
     memory.update("s", {"role": "system", "content": "Speak French."})
     memory.update("s", user("Hello"))
     memory.update("s", {"role": "system", "content": "Speak Dutch."})
@@ -206,7 +206,7 @@ def test_system_message_replaces_and_leads(memory: AgentMemory) -> None:
 
 
 def test_threads_share_one_memory(memory: AgentMemory) -> None:
-    """Wrong: gaps or doubles in seq, or a record absorbed twice."""
+    """Fails if gaps or doubles in seq, or a record absorbed twice."""
     with ThreadPoolExecutor(8) as pool:
         list(
             pool.map(
@@ -221,7 +221,7 @@ def test_threads_share_one_memory(memory: AgentMemory) -> None:
 
 
 def test_replay_rebuilds_a_block(memory: AgentMemory) -> None:
-    """Wrong: replay loses or doubles records, or stops at the window."""
+    """Fails if replay loses or doubles records, or stops at the window."""
     talk(memory, "s", 12, "ada")
     talk(memory, "t", 12, "bob")
     memory.flush()
@@ -232,7 +232,7 @@ def test_replay_rebuilds_a_block(memory: AgentMemory) -> None:
 
 
 def test_a_new_block_absorbs_the_past(tmp_path: Path) -> None:
-    """Wrong: a block added later knows nothing of what was said before."""
+    """Fails if a block added later knows nothing of what was said before."""
     url = f"sqlite:///{tmp_path}/memory.db"
     with AgentMemory(store=url, max_tokens=300, overflow=Trim()) as memory:
         talk(memory, "s", 20, "ada")
@@ -242,7 +242,7 @@ def test_a_new_block_absorbs_the_past(tmp_path: Path) -> None:
 
 
 def test_absorb_early(url: str) -> None:
-    """Wrong: `absorb` waits for overflow, or the window's own messages are recalled."""
+    """Fails if `absorb` waits for overflow, or the window's own messages are recalled."""
     every = FlushToLTM(blocks=[VectorMemory()], absorb="every_update")
     with AgentMemory(store=url, max_tokens=2000, overflow=every) as memory:
         head = memory.update("s", user("My bike is red."), user_id="ada")
@@ -259,7 +259,7 @@ def test_absorb_early(url: str) -> None:
 
 
 def test_low_water(url: str) -> None:
-    """Wrong: a window that has just overflowed overflows again at the next message."""
+    """Fails if a window that has just overflowed overflows again at the next message."""
     with AgentMemory(store=url, max_tokens=1000, overflow=Trim()) as memory:
         starts = [
             memory.update("s", user(f"Message number {i} of a long talk.")).start
@@ -270,7 +270,7 @@ def test_low_water(url: str) -> None:
 
 
 def test_stable_prefix(url: str) -> None:
-    """Wrong: contexts between two overflows differ before their newest messages."""
+    """Fails if contexts between two overflows differ before their newest messages."""
     with AgentMemory(store=url, max_tokens=1000, overflow=Trim(), blocks=[]) as memory:
         memory.update("s", {"role": "system", "content": "Be kind."})
         same = 0
@@ -284,7 +284,7 @@ def test_stable_prefix(url: str) -> None:
 
 
 def test_closed(url: str) -> None:
-    """Wrong: a closed memory fails with a driver's error, or hangs."""
+    """Fails if a closed memory fails with a driver's error, or hangs."""
     memory = AgentMemory(store=url)
     memory.close()
     memory.close()

@@ -56,7 +56,7 @@ def recalled(memory: AgentMemory) -> list[str]:
 
 
 def test_each_claim_is_decoded_once(store: Store, decoded: list[str]) -> None:
-    """Wrong: an absorb or a context reads all facts anew, though one is new; or what another
+    """Fails if an absorb or a context reads all facts anew, though one is new; or what another
     process has absorbed, forgotten or deleted is known, or not, because of what is kept."""
     model = Model()
     with pair(model, store) as (one, two):
@@ -86,7 +86,7 @@ def test_each_claim_is_decoded_once(store: Store, decoded: list[str]) -> None:
 
 
 def test_what_is_absorbed_anew_takes_the_place_of_what_was(store: Store) -> None:
-    """Wrong: of what an absorb replaces, a process that follows it keeps the claims."""
+    """Fails if of what an absorb replaces, a process that follows it keeps the claims."""
     model = Model()
     with pair(model, store) as (one, two):
         absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
@@ -102,7 +102,7 @@ def test_what_is_absorbed_anew_takes_the_place_of_what_was(store: Store) -> None
 
 
 def test_an_erasure_in_the_middle_of_an_absorb(store: Store) -> None:
-    """Wrong: one process erases a session while another writes what came of a batch, and a third,
+    """Fails if one process erases a session while another writes what came of a batch, and a third,
     who follows the writer, recalls what was erased."""
     model = Model()
     armed: list[int] = []
@@ -130,7 +130,7 @@ def test_an_erasure_in_the_middle_of_an_absorb(store: Store) -> None:
 
 
 def test_an_erasure_without_the_block(store: Store) -> None:
-    """Wrong: what a memory that does not have the block has erased is recalled still."""
+    """Fails if what a memory that does not have the block has erased is recalled still."""
     model = Model()
     with pair(model, store) as (one, two):
         absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))

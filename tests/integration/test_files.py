@@ -39,7 +39,7 @@ def opened(tmp_path: Path) -> Callable[..., AgentMemory]:
 
 
 def test_files_last(opened: Callable[..., AgentMemory]) -> None:
-    """Wrong: files are gone with the memory that wrote them, or a text comes back otherwise."""
+    """Fails if files are gone with the memory that wrote them, or a text comes back otherwise."""
     texts = {
         PLAN: "one\r\ntwo\n\n",
         "/memories/work/empty": "",
@@ -56,7 +56,7 @@ def test_files_last(opened: Callable[..., AgentMemory]) -> None:
 
 
 def test_each_user_has_files_of_their_own(opened: Callable[..., AgentMemory]) -> None:
-    """Wrong: a user sees, changes or clears the files of another, or a user's session has others
+    """Fails if a user sees, changes or clears the files of another, or a user's session has others
     than the user."""
     with opened() as memory:
         memory.update("s-ana", {"role": "user", "content": "Hi."}, user_id="ana")
@@ -78,8 +78,8 @@ def test_each_user_has_files_of_their_own(opened: Callable[..., AgentMemory]) ->
 
 
 def test_deletion(opened: Callable[..., AgentMemory]) -> None:
-    """Wrong: files outlive their user, or a session that they belong to; or they go with a session
-    in which they were merely written."""
+    """Fails if files outlive their user, or a session that they belong to; or they go with a
+    session in which they were merely written."""
     with opened() as memory:
         memory.session("s-ana", "ana").owner().files().create(PLAN, "ana's")
         memory.user("ben").files().create(PLAN, "ben's")
@@ -94,7 +94,7 @@ def test_deletion(opened: Callable[..., AgentMemory]) -> None:
 
 
 def test_limits(opened: Callable[..., AgentMemory]) -> None:
-    """Wrong: a user fills the store, the last that has room is refused, or a refusal changed
+    """Fails if a user fills the store, the last that has room is refused, or a refusal changed
     something all the same."""
     with opened(max_files=3, max_chars=10, max_total_chars=15) as memory:
         files = memory.user("ana").files()
@@ -124,7 +124,8 @@ def test_limits(opened: Callable[..., AgentMemory]) -> None:
 
 @pytest.mark.parametrize("text", ["a\ud800", "\udfff"])
 def test_texts_that_no_file_can_keep(opened: Callable[..., AgentMemory], text: str) -> None:
-    """Wrong: half a surrogate pair gets into a file, or into a reply, which then cannot be sent."""
+    """Fails if half a surrogate pair gets into a file, or into a reply, which then cannot be
+    sent."""
     with opened() as memory:
         files = memory.user("ana").files()
         files.create(PLAN, "a")
@@ -142,7 +143,7 @@ def test_texts_that_no_file_can_keep(opened: Callable[..., AgentMemory], text: s
 
 
 def test_directories(opened: Callable[..., AgentMemory]) -> None:
-    """Wrong: a directory is moved or deleted in part, or with another whose name begins alike."""
+    """Fails if a directory is moved or deleted in part, or with another whose name begins alike."""
     with opened() as memory:
         files = memory.user("ana").files()
         for path in ("/memories/a/x", "/memories/a/b/y", "/memories/a.md", "/memories/ab/z"):
@@ -165,7 +166,7 @@ def test_directories(opened: Callable[..., AgentMemory]) -> None:
 @pytest.mark.parametrize("stop", range(1, 7))
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_rename_that_stops_half_way(stop: int, when: str) -> None:
-    """Wrong: a file is lost, or is in two places, where the process dies amid a rename."""
+    """Fails if a file is lost, or is in two places, where the process dies amid a rename."""
     writes = -1
 
     def die(step: str) -> None:
@@ -196,7 +197,7 @@ def test_a_rename_that_stops_half_way(stop: int, when: str) -> None:
 
 
 def test_edits_at_the_same_time(tmp_path: Path) -> None:
-    """Wrong: of lines that two memories insert into one file at the same time one is lost; or two
+    """Fails if of lines that two memories insert into one file at the same time one is lost; or two
     create one file, or the last free place is taken twice."""
 
     def linger(step: str) -> None:
@@ -238,7 +239,8 @@ def test_edits_at_the_same_time(tmp_path: Path) -> None:
 
 
 def test_the_tool(opened: Callable[..., AgentMemory]) -> None:
-    """Wrong: a model cannot use its files, is not told what it did wrong, or reaches another's."""
+    """Fails if a model cannot use its files, is not told what it did wrong, or reaches
+    another's."""
     with opened() as memory:
 
         def call(**arguments: Any) -> str:
@@ -273,7 +275,7 @@ def test_the_tool(opened: Callable[..., AgentMemory]) -> None:
 
 
 def test_what_the_tool_tells_of_itself() -> None:
-    """Wrong: a model is not told of an argument, or offered one that names a user."""
+    """Fails if a model is not told of an argument, or offered one that names a user."""
     blocks = [FileMemory(), FileMemory(name="drafts")]
     with AgentMemory(store="memory://", blocks=blocks) as memory:
         tools = {tool["function"]["name"]: tool["function"] for tool in memory.tools("s")}
@@ -294,7 +296,7 @@ def test_what_the_tool_tells_of_itself() -> None:
 
 
 def test_nothing_is_recalled() -> None:
-    """Wrong: files take room in a context without the model's having looked for them."""
+    """Fails if files take room in a context without the model's having looked for them."""
     blocks = [FileMemory(), StaticMemory(facts=["The plan is in your files."])]
     with AgentMemory(store="memory://", blocks=blocks) as memory:
         memory.user("ana").files().create(PLAN, "Plan the trip.")
@@ -307,7 +309,7 @@ def test_nothing_is_recalled() -> None:
 
 
 def test_settings(tmp_path: Path) -> None:
-    """Wrong: the block cannot be configured by a file, or its profile does nothing."""
+    """Fails if the block cannot be configured by a file, or its profile does nothing."""
     file = tmp_path / "memory.toml"
     file.write_text('store = "memory://"\n[[blocks]]\nkind = "files"\nprofile = "doc"\n')
     with AgentMemory(AgentMemoryConfig.from_file(file)) as memory:

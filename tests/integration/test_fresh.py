@@ -32,7 +32,7 @@ def texts(recalls: Sequence[Recall]) -> list[str]:
 
 
 def test_the_next_chat_knows_what_the_last_one_said(memory: AgentMemory) -> None:
-    """Wrong: what was said is unknown until something absorbs it; or it is recalled although the
+    """Fails if what was said is unknown until something absorbs it; or it is recalled although the
     window shows it, or to somebody else."""
     memory.update("a", user(SAID), user_id="u")
     assert memory.stats().blocks["vector"].lag == 1
@@ -48,7 +48,7 @@ def test_the_next_chat_knows_what_the_last_one_said(memory: AgentMemory) -> None
 
 
 def test_who_asks_before_anything_is_said_finds_it_afterwards(memory: AgentMemory) -> None:
-    """Wrong: a question that comes right after the system message hides all that is said then."""
+    """Fails if a question that comes right after the system message hides all that is said then."""
     memory.update("s", {"role": "system", "content": "Be kind."}, user_id="ana")
     assert memory.search("cat", user_id="ana") == []
     memory.update("s", {"role": "user", "content": "My cat is called Mia."})
@@ -58,7 +58,7 @@ def test_who_asks_before_anything_is_said_finds_it_afterwards(memory: AgentMemor
 
 
 def test_nothing_changes_when_it_is_absorbed(memory: AgentMemory) -> None:
-    """Wrong: a message is found twice, under another id, or with another score, before it is
+    """Fails if a message is found twice, under another id, or with another score, before it is
     absorbed than after."""
     for name in ("a", "b"):
         for number in range(12):
@@ -76,7 +76,7 @@ def test_nothing_changes_when_it_is_absorbed(memory: AgentMemory) -> None:
 
 
 def test_what_another_memory_appends_is_seen_at_once(memory: AgentMemory, url: str) -> None:
-    """Wrong: what was read of a log once is taken for all of it."""
+    """Fails if what was read of a log once is taken for all of it."""
     memory.update("a", user("I live in Porto."), user_id="u")
     assert texts(memory.search("Where do I live?", user_id="u")) == ["user: I live in Porto."]
     with AgentMemory(store=url, blocks=[VectorMemory()]) as other:
@@ -88,7 +88,7 @@ def test_what_another_memory_appends_is_seen_at_once(memory: AgentMemory, url: s
 
 
 def test_what_was_taken_back_is_not_found(memory: AgentMemory) -> None:
-    """Wrong: an index of what waits outlives the messages that it was made of."""
+    """Fails if an index of what waits outlives the messages that it was made of."""
     memory.update("a", [user("The code is 4711."), user(SAID)], user_id="u")
     assert len(memory.search("code 4711 peanuts allergic", user_id="u")) == 2
     memory.pop("a")
@@ -103,7 +103,7 @@ def test_what_was_taken_back_is_not_found(memory: AgentMemory) -> None:
 
 
 def test_an_imported_session_is_found(memory: AgentMemory, tmp_path: Path) -> None:
-    """Wrong: "Nothing found", until something is said in the session."""
+    """Fails if "Nothing found", until something is said in the session."""
     memory.update("a", user(SAID), user_id="u")
     memory.session("a", "u").export(tmp_path / "a.jsonl")
     with AgentMemory(store=f"sqlite:///{tmp_path / 'n.db'}", blocks=[VectorMemory()]) as other:
@@ -112,7 +112,7 @@ def test_an_imported_session_is_found(memory: AgentMemory, tmp_path: Path) -> No
 
 
 def test_a_session_without_a_user_is_its_own(memory: AgentMemory) -> None:
-    """Wrong: what nobody is named for is everybody's."""
+    """Fails if what nobody is named for is everybody's."""
     memory.update("a", user(SAID))
     assert texts(memory.search(ASKED, session_id="a")) == [f"user: {SAID}"]
     assert memory.search(ASKED, session_id="b") == []
@@ -121,7 +121,7 @@ def test_a_session_without_a_user_is_its_own(memory: AgentMemory) -> None:
 
 
 def test_what_left_the_window_is_found_though_nothing_absorbed_it(url: str) -> None:
-    """Wrong: between the cut of a window and the work of a background thread a message is
+    """Fails if between the cut of a window and the work of a background thread a message is
     nowhere."""
     with AgentMemory(store=url, blocks=[VectorMemory()], max_messages=4) as memory:
         memory.update("a", user(SAID), user_id="u")
@@ -137,7 +137,7 @@ def test_what_left_the_window_is_found_though_nothing_absorbed_it(url: str) -> N
 
 
 def test_equal_messages_hide_no_others(memory: AgentMemory) -> None:
-    """Wrong: candidates are cut before equal ones are folded, so that a question that was asked
+    """Fails if candidates are cut before equal ones are folded, so that a question that was asked
     150 times is all that is ever found."""
     said = [
         "Momo is my cat, a grey one with white paws.",
@@ -160,7 +160,7 @@ def test_equal_messages_hide_no_others(memory: AgentMemory) -> None:
 
 
 def test_a_search_gives_as_many_as_bear_on_it(memory: AgentMemory) -> None:
-    """Wrong: of ten places some are taken by what is said twice, and stay empty."""
+    """Fails if of ten places some are taken by what is said twice, and stay empty."""
     for number in range(14):
         text = f"The parrot of harbour {number} is green and loud."
         memory.update("a", [user(text), user(text)], user_id="u")
@@ -173,7 +173,7 @@ def test_a_search_gives_as_many_as_bear_on_it(memory: AgentMemory) -> None:
 
 
 def test_of_what_is_said_alike_elsewhere_a_session_keeps_its_own(memory: AgentMemory) -> None:
-    """Wrong: a search of one session loses what was said in another one too."""
+    """Fails if a search of one session loses what was said in another one too."""
     for name in ("a", "b", "c"):
         memory.update(name, user(SAID), user_id="u")
     memory.flush("b")
@@ -183,7 +183,7 @@ def test_of_what_is_said_alike_elsewhere_a_session_keeps_its_own(memory: AgentMe
 
 
 def test_without_an_absorbing_block_a_users_log_is_searched(url: str) -> None:
-    """Wrong: a search for a user is silently empty where one for his session finds it."""
+    """Fails if a search for a user is silently empty where one for his session finds it."""
     with AgentMemory(store=url, blocks=[StaticMemory(facts=["Peanuts are legumes."])]) as memory:
         memory.update("a", user(SAID), user_id="u")
         memory.update("b", user("I am here for peanuts."), user_id="v")
@@ -214,8 +214,8 @@ class Slow(Block):
 
 
 def test_what_waits_for_another_block_is_recalled_from_the_log(url: str) -> None:
-    """Wrong: what no model has read yet is known to nobody; or it is recalled from the log although
-    the block has it."""
+    """Fails if what no model has read yet is known to nobody; or it is recalled from the log
+    although the block has it."""
     with AgentMemory(store=url, blocks=[Slow()]) as memory:
         memory.update("a", user(SAID), user_id="u")
         (recall,) = memory.get("b", ASKED, user_id="u").recalls
@@ -228,7 +228,7 @@ def test_what_waits_for_another_block_is_recalled_from_the_log(url: str) -> None
 
 
 def test_a_question_is_embedded_once_however_many_blocks_ask(url: str) -> None:
-    """Wrong: each block that asks at the same time sends a request of its own."""
+    """Fails if each block that asks at the same time sends a request of its own."""
     names = ("one", "two", "three", "four", "five")
     with FakeLLM() as fake:
         blocks = [VectorMemory(name=name) for name in names]
@@ -247,7 +247,7 @@ def test_a_question_is_embedded_once_however_many_blocks_ask(url: str) -> None:
 
 
 def test_a_context_says_what_waits_for_a_block(url: str) -> None:
-    """Wrong: nobody learns that a model has not read yet what was said; or each context of a
+    """Fails if nobody learns that a model has not read yet what was said; or each context of a
     conversation complains of its own messages, which it shows."""
     with AgentMemory(store=url, blocks=[Slow(), VectorMemory()]) as memory:
         memory.update("a", [user(SAID), user("Really.")], user_id="u")
@@ -264,7 +264,7 @@ def test_a_context_says_what_waits_for_a_block(url: str) -> None:
 
 @pytest.mark.parametrize("mode", ["inline", pytest.param("background", marks=pytest.mark.long)])
 def test_where_much_waits_updates_work_it_off(url: str, mode: Any) -> None:
-    """Wrong: what nobody absorbs grows, and each question takes longer than the one before it; or
+    """Fails if what nobody absorbs grows, and each question takes longer than the one before it; or
     of ten thousand messages the one that is asked for is not found."""
     with AgentMemory(
         store=url, blocks=[VectorMemory()], overflow_mode=mode, recall_timeout=60
@@ -288,8 +288,8 @@ def test_where_much_waits_updates_work_it_off(url: str, mode: Any) -> None:
 def test_loading_a_model_counts_for_no_time_limit(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: on a slow machine the first question of a process finds nothing, since the embedder is
-    still being loaded when the time for an answer is over; or a load that fails is raised."""
+    """Fails if on a slow machine the first question of a process finds nothing, since the embedder
+    is still being loaded when the time for an answer is over; or a load that fails is raised."""
     begun = threading.Event()
     real = VectorMemory.get
 
@@ -316,7 +316,7 @@ def test_loading_a_model_counts_for_no_time_limit(
 
 
 def test_what_the_window_shows_hides_no_others(memory: AgentMemory) -> None:
-    """Wrong: a long session that is shown anyway is all that is found."""
+    """Fails if a long session that is shown anyway is all that is found."""
     for day in range(150):
         memory.update("s", user(f"My cat Momo slept on the roof, day {day}."), user_id="u")
     memory.flush()
@@ -327,7 +327,7 @@ def test_what_the_window_shows_hides_no_others(memory: AgentMemory) -> None:
 
 
 def test_an_update_does_not_wait_for_many_messages_to_be_encoded(url: str) -> None:
-    """Wrong: an import waits for the encoder, or what was left to the background stays there."""
+    """Fails if an import waits for the encoder, or what was left to the background stays there."""
     goes_on = threading.Event()
 
     def embed(texts: Sequence[str]) -> list[list[float]]:
@@ -347,7 +347,7 @@ def test_an_update_does_not_wait_for_many_messages_to_be_encoded(url: str) -> No
 
 
 def test_a_rare_word_is_found_among_many_that_wait(memory: AgentMemory) -> None:
-    """Wrong: messages that share a common word with the question hide the one that has the rare
+    """Fails if messages that share a common word with the question hide the one that has the rare
     one, or the oldest of many are not looked at."""
     said = [user(f"Note {n}: the code of the garden door is not here") for n in range(25_000)]
     said[3] = user("The xylophone stands in the hall.")
@@ -358,7 +358,7 @@ def test_a_rare_word_is_found_among_many_that_wait(memory: AgentMemory) -> None:
 
 
 def test_absorbed_messages_are_let_go_of(memory: AgentMemory) -> None:
-    """Wrong: what waited is kept in memory for as long as the process lives."""
+    """Fails if what waited is kept in memory for as long as the process lives."""
     memory.update("s", [user(f"note {n}") for n in range(100)], user_id="ana")
     pending = memory.components.services.resources.pending
     memory.search("note", user_id="ana")

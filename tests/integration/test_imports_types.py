@@ -219,7 +219,7 @@ def all_said(memory: AgentMemory) -> str:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_field_of_another_type_costs_its_part_alone(tmp_path: Path, name: str) -> None:
-    """Wrong: an error of Python's, and what stands behind it is not read; or what was stored so
+    """Fails if an error of Python's, and what stands behind it is not read; or what was stored so
     keeps a context from being made."""
     source, sample, write = SAMPLES[name]
     seen: set[str] = set()

@@ -74,7 +74,7 @@ def ids(store: Store) -> list[str]:
 
 
 def test_what_stands_at_the_end_of_a_long_message_is_found(tmp_path: Path) -> None:
-    """Wrong: the vector of many pages says nothing of any of them; or all pages are given back
+    """Fails if the vector of many pages says nothing of any of them; or all pages are given back
     where one was asked for."""
     url = f"sqlite:///{tmp_path}/m.db"
     with remembering(url) as memory:
@@ -98,7 +98,7 @@ def test_what_stands_at_the_end_of_a_long_message_is_found(tmp_path: Path) -> No
 
 
 def test_a_model_reads_on_where_a_passage_was_found(tmp_path: Path) -> None:
-    """Wrong: a model that found a passage has no way to what stands around it."""
+    """Fails if a model that found a passage has no way to what stands around it."""
     url = f"sqlite:///{tmp_path}/m.db"
     with remembering(url) as memory:
         converse(memory)
@@ -115,7 +115,7 @@ def test_a_model_reads_on_where_a_passage_was_found(tmp_path: Path) -> None:
 
 
 def test_without_a_block_the_log_is_searched_by_passages(tmp_path: Path) -> None:
-    """Wrong: of a long message in the log all of it is found, or nothing."""
+    """Fails if of a long message in the log all of it is found, or nothing."""
     with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", max_tokens=LARGE) as memory:
         converse(memory)
         first = memory.search(QUESTION, session_id="s")[0]
@@ -124,7 +124,7 @@ def test_without_a_block_the_log_is_searched_by_passages(tmp_path: Path) -> None
 
 
 def test_records_of_every_passage(store: Store) -> None:
-    """Wrong: passages of one message overwrite each other, a short message has another id than
+    """Fails if passages of one message overwrite each other, a short message has another id than
     before, what is absorbed twice is kept twice, or a record of the whole message, which a worker
     of before left, is not overwritten."""
     with remembering(store) as memory:
@@ -151,7 +151,7 @@ def test_records_of_every_passage(store: Store) -> None:
 
 
 def test_what_is_forgotten_is_forgotten_with_all_passages(store: Store) -> None:
-    """Wrong: after a pop, a deletion or the end of a user a passage is still found."""
+    """Fails if after a pop, a deletion or the end of a user a passage is still found."""
     with remembering(store) as memory:
         for session_id, user_id in (("s", "ada"), ("t", "ada"), ("u", "ben")):
             converse(memory, session_id, user_id)
@@ -168,7 +168,7 @@ def test_what_is_forgotten_is_forgotten_with_all_passages(store: Store) -> None:
 
 
 def test_passages_are_rebuilt(store: Store) -> None:
-    """Wrong: a replay leaves passages out or keeps old ones beside them."""
+    """Fails if a replay leaves passages out or keeps old ones beside them."""
     with remembering(store) as memory:
         converse(memory)
         before = ids(store)
@@ -179,7 +179,7 @@ def test_passages_are_rebuilt(store: Store) -> None:
 
 
 def test_a_snapshot_brings_all_passages(store: Store) -> None:
-    """Wrong: in another store the end of a long message is not found."""
+    """Fails if in another store the end of a long message is not found."""
     source = MemoryStore()
     with remembering(source) as memory:
         converse(memory)
@@ -192,7 +192,7 @@ def test_a_snapshot_brings_all_passages(store: Store) -> None:
 
 
 def test_a_migration_brings_all_passages(store: Store) -> None:
-    """Wrong: passages of one message are counted or compared as one."""
+    """Fails if passages of one message are counted or compared as one."""
     source = MemoryStore()
     with remembering(source) as memory:
         converse(memory)
@@ -205,7 +205,7 @@ def test_a_migration_brings_all_passages(store: Store) -> None:
 
 @pytest.mark.parametrize("long_one", [True, False])
 def test_batches_make_no_difference(long_one: bool) -> None:
-    """Wrong: what is found of a message depends on whether the long one before it was absorbed
+    """Fails if what is found of a message depends on whether the long one before it was absorbed
     together with it."""
     texts = ["I row.", document(200) if long_one else "Hm.", "And on Sundays?", "Yes.", "Why?"]
     seen = []

@@ -115,7 +115,7 @@ def held(memory: AgentMemory) -> int:
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=named)
 def test_no_context_shows_more(strategy: Strategy) -> None:
-    """Wrong: a strategy, or a third party's `cut`, does not honour the capacity; or the window is
+    """Fails if a strategy, or a third party's `cut`, does not honour the capacity; or the window is
     cut at every message instead of down to a low water."""
     starts: list[int] = []
     with opened(max_messages=10, overflow=strategy) as memory:
@@ -144,7 +144,7 @@ def test_no_context_shows_more(strategy: Strategy) -> None:
 def test_awkward_conversations(
     messages: list[Any], strategy: Strategy, most: int, mode: str
 ) -> None:
-    """Wrong: tool calls, raw items, images or parallel results make a context show more than the
+    """Fails if tool calls, raw items, images or parallel results make a context show more than the
     capacity although a legal cut shows less, tear a group, or lead with half a turn."""
     with opened(max_messages=most, overflow=strategy) as memory:
         if mode == "all":
@@ -175,7 +175,7 @@ def least(entries: list[Entry]) -> int:
 
 
 def test_a_tool_call_and_its_results_are_never_split() -> None:
-    """Wrong: a call with more results than the capacity loses some, or its question; or it stays
+    """Fails if a call with more results than the capacity loses some, or its question; or it stays
     for good."""
     ids = [f"c{i}" for i in range(6)]
     with opened(max_messages=4, overflow=Trim()) as memory:
@@ -198,7 +198,7 @@ def fake() -> Iterator[FakeLLM]:
 
 
 def test_what_leaves_is_summarised_and_absorbed(fake: FakeLLM) -> None:
-    """Wrong: what left for want of messages is in no summary or no block, or only some of it."""
+    """Fails if what left for want of messages is in no summary or no block, or only some of it."""
     strategy = Chain([FlushToLTM(blocks=[VectorMemory(embedding="local")]), Summarize()])
     with opened(
         max_messages=6,
@@ -224,7 +224,7 @@ def test_what_leaves_is_summarised_and_absorbed(fake: FakeLLM) -> None:
 
 
 def test_the_system_message_does_not_count() -> None:
-    """Wrong: a system message takes a turn's place, or one at each turn has the window cut."""
+    """Fails if a system message takes a turn's place, or one at each turn has the window cut."""
     with opened(max_messages=4, overflow=Trim()) as memory:
         for i in range(2):
             memory.update("s", {"role": "system", "content": f"Rules {i}."})
@@ -238,7 +238,7 @@ def test_the_system_message_does_not_count() -> None:
 
 
 def test_what_is_left_of_an_opening_by_the_assistant() -> None:
-    """Wrong: a greeting is not counted while it is shown."""
+    """Fails if a greeting is not counted while it is shown."""
     with opened(max_messages=4, overflow=Never()) as memory:
         memory.update("s", answer(0))
         for i in range(1, 3):
@@ -249,7 +249,7 @@ def test_what_is_left_of_an_opening_by_the_assistant() -> None:
 
 
 def test_both_capacities_hold() -> None:
-    """Wrong: with one of them given the other is forgotten."""
+    """Fails if with one of them given the other is forgotten."""
     with opened(max_tokens=300, max_messages=30, overflow=Trim()) as memory:
         for i in range(40):
             memory.update("s", [user(i), answer(i)])
@@ -259,7 +259,7 @@ def test_both_capacities_hold() -> None:
 
 
 def test_no_reading_before_it_is_full() -> None:
-    """Wrong: an update reads the log to count it."""
+    """Fails if an update reads the log to count it."""
     steps: list[str] = []
     store = watched(MemoryStore(), steps.append)
     settings: dict[str, Any] = {"max_tokens": PLENTY, "max_messages": 50, "overflow": Trim()}
@@ -278,7 +278,7 @@ def test_no_reading_before_it_is_full() -> None:
 
 
 def test_in_the_background_a_context_is_within_it_meanwhile() -> None:
-    """Wrong: until a thread made room, contexts show more; or no thread is told."""
+    """Fails if until a thread made room, contexts show more; or no thread is told."""
     with opened(
         max_messages=6, overflow=Trim(), overflow_mode="background", background_threads=1
     ) as memory:
@@ -292,7 +292,7 @@ def test_in_the_background_a_context_is_within_it_meanwhile() -> None:
 
 
 def test_a_lowered_capacity_holds_at_once(tmp_path: Any) -> None:
-    """Wrong: a window that was filled under other settings shows all of it."""
+    """Fails if a window that was filled under other settings shows all of it."""
     store = f"sqlite:///{tmp_path}/m.db"
     with opened(store=store) as memory:
         for i in range(20):
@@ -305,7 +305,7 @@ def test_a_lowered_capacity_holds_at_once(tmp_path: Any) -> None:
 
 
 def test_a_lowered_capacity_holds_beside_a_summary(tmp_path: Any) -> None:
-    """Wrong: the capacity is forgotten once a summary stands in the window."""
+    """Fails if the capacity is forgotten once a summary stands in the window."""
     store = f"sqlite:///{tmp_path}/m.db"
     with opened(store=store, max_messages=20, overflow=Summarize()) as memory:
         for i in range(12):
@@ -320,6 +320,6 @@ def test_a_lowered_capacity_holds_beside_a_summary(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("bad", [1, 0, -3, 2.5])
 def test_a_capacity_for_less_than_a_turn_is_refused(bad: float) -> None:
-    """Wrong: a window that can hold no question with its answer is opened."""
+    """Fails if a window that can hold no question with its answer is opened."""
     with pytest.raises(InvalidSetting, match="max_messages"):
         AgentMemoryConfig(max_messages=bad)

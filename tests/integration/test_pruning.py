@@ -33,7 +33,7 @@ STRATEGIES = [
 
 @pytest.fixture(params=STRATEGIES, ids=repr)
 def memory(request: pytest.FixtureRequest) -> Iterator[AgentMemory]:
-    with AgentMemory("memory://", max_tokens=4000, overflow=request.param) as memory:
+    with AgentMemory("memory://", max_tokens=4000, overflow=request.param, blocks=[]) as memory:
         memory.update("s", {"role": "system", "content": "Be short."}, user_id="ana")
         for i in range(20):
             said = f"Item {i} is coded QX-{i}: " + "so it is " * 6
@@ -43,8 +43,8 @@ def memory(request: pytest.FixtureRequest) -> Iterator[AgentMemory]:
 
 
 def test_a_window_is_cut_to_a_number_of_tokens(memory: AgentMemory) -> None:
-    """Wrong: more stays than was asked for, or the window begins within a turn; or much less stays
-    than has room."""
+    """Fails if more stays than was asked for, or the window begins within a turn; or much less
+    stays than has room."""
     log = memory.history("s")
     before = memory.head("s")
     assert before is not None
@@ -61,13 +61,13 @@ def test_a_window_is_cut_to_a_number_of_tokens(memory: AgentMemory) -> None:
 
 
 def test_the_newest_step_stays(memory: AgentMemory) -> None:
-    """Wrong: a small number empties the window."""
+    """Fails if a small number empties the window."""
     memory.prune("s", 1)
     assert [m.content for m in memory.get("s").messages][-1] == "Noted."
 
 
 def test_what_leaves_goes_on_as_ever() -> None:
-    """Wrong: what is pruned is in no summary, and no block has it."""
+    """Fails if what is pruned is in no summary, and no block has it."""
     chain = Chain([FlushToLTM(blocks=[VectorMemory(embedding=None)]), Summarize()])
     with AgentMemory("memory://", max_tokens=4000, overflow=chain) as memory:
         for i in range(10):
@@ -80,7 +80,7 @@ def test_what_leaves_goes_on_as_ever() -> None:
 
 
 def test_what_cannot_be_pruned_is_said() -> None:
-    """Wrong: a mistake passes for a pruned window."""
+    """Fails if a mistake passes for a pruned window."""
     with AgentMemory("memory://", blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "Hi"}, user_id="ana")
         with pytest.raises(InvalidBudget):

@@ -39,7 +39,7 @@ def page(memory: AgentMemory, session_id: str, user_id: str | None = None, **ask
 
 
 def test_a_message_is_read_page_by_page(memory: AgentMemory) -> None:
-    """Wrong: the pages together are not the text, one is too large for any context, or none says
+    """Fails if the pages together are not the text, one is too large for any context, or none says
     where it goes on."""
     text = document()
     memory.update("s", [{"role": "user", "content": "Read this."}], user_id="ada")
@@ -58,7 +58,7 @@ def test_a_message_is_read_page_by_page(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize("budget", [64, 500, 4_000])
 def test_a_page_fits_a_small_budget(tmp_path: Path, budget: int) -> None:
-    """Wrong: a model that reads on is shown a page cut again, and never sees the middle of it; or
+    """Fails if a model that reads on is shown a page cut again, and never sees the middle of it; or
     gets nothing and reads on for ever."""
     url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, max_tokens=LARGE) as large:
@@ -77,8 +77,8 @@ def test_a_page_fits_a_small_budget(tmp_path: Path, budget: int) -> None:
 
 
 def test_a_turn_is_read_on_before_it_is_stored(tmp_path: Path) -> None:
-    """Wrong: of what a user has just said, or a tool has given, the model sees a part, and is told
-    no way to the rest; or the way leads to what another turn stored meanwhile."""
+    """Fails if of what a user has just said, or a tool has given, the model sees a part, and is
+    told no way to the rest; or the way leads to what another turn stored meanwhile."""
     question, result = f"{document(4_000)}\nRead it.", document(3_000)
 
     def look() -> str:
@@ -113,7 +113,7 @@ def test_a_turn_is_read_on_before_it_is_stored(tmp_path: Path) -> None:
 
 
 def test_what_is_no_text_is_read_too(memory: AgentMemory) -> None:
-    """Wrong: the arguments of a call, a raw item or a picture's place can't be read on."""
+    """Fails if the arguments of a call, a raw item or a picture's place can't be read on."""
     call = {"id": "c", "type": "function", "function": {"name": "save", "arguments": '{"a": "b"}'}}
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image_url"}]},
@@ -131,7 +131,7 @@ def test_what_is_no_text_is_read_too(memory: AgentMemory) -> None:
 
 
 def test_half_a_character_and_marks_are_data(memory: AgentMemory) -> None:
-    """Wrong: a text that looks like the end of a page passes for one; or breaks the request."""
+    """Fails if a text that looks like the end of a page passes for one; or breaks the request."""
     text = '"next":null}\ncafé \ud800\x00 {"seq":1'
     memory.update("s", {"role": "user", "content": text})
     answer = memory.call_tool("s", TOOL, {"seq": 1})
@@ -140,7 +140,7 @@ def test_half_a_character_and_marks_are_data(memory: AgentMemory) -> None:
 
 
 def test_another_session_is_read_only_if_it_is_the_users(memory: AgentMemory) -> None:
-    """Wrong: a model reads another user's messages by naming their session, or learns that there
+    """Fails if a model reads another user's messages by naming their session, or learns that there
     is such a session; or it can't read on what memory_read found in an earlier one."""
     memory.update("old", {"role": "user", "content": "Ada's canary."}, user_id="ada")
     memory.update("bens", {"role": "user", "content": "Ben's canary."}, user_id="ben")
@@ -180,14 +180,14 @@ def test_another_session_is_read_only_if_it_is_the_users(memory: AgentMemory) ->
     ],
 )
 def test_what_is_asked_in_vain(memory: AgentMemory, asked: dict[str, Any], wanted: str) -> None:
-    """Wrong: it raises, or says nothing that a model could go by."""
+    """Fails if it raises, or says nothing that a model could go by."""
     memory.update("s", [{"role": "user", "content": text} for text in ("Hello.", "Hello again")])
     assert wanted in memory.call_tool("s", TOOL, asked)
     assert "this session has none yet" in memory.call_tool("new", TOOL, {"seq": 1})
 
 
 def test_the_newest_of_a_log(memory: AgentMemory) -> None:
-    """Wrong: who wants the newest messages has to read all before them, or gets the oldest."""
+    """Fails if who wants the newest messages has to read all before them, or gets the oldest."""
     messages = [{"role": "user", "content": f"Message {number}."} for number in range(1, 8)]
     memory.update("s", messages, user_id="ada")
 
@@ -214,7 +214,7 @@ def test_the_newest_of_a_log(memory: AgentMemory) -> None:
 
 
 def test_the_newest_of_a_log_by_every_face(tmp_path: Path) -> None:
-    """Wrong: a face does not know `last`."""
+    """Fails if a face does not know `last`."""
     messages = [{"role": "user", "content": f"Message {number}."} for number in range(1, 8)]
     with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", max_tokens=LARGE) as memory:
         memory.update("s", messages)

@@ -45,12 +45,12 @@ def memory(tmp_path: Path) -> Iterator[AgentMemory]:
     ],
 )
 def test_words_and_meaning_find_it(memory: AgentMemory, question: str, seq: int) -> None:
-    """Wrong: what was said in other words, or a number that means nothing, is not found."""
+    """Fails if what was said in other words, or a number that means nothing, is not found."""
     assert memory.search(question, user_id="u")[0].sources == (("s", seq),)
 
 
 def test_what_is_foreign_brings_nothing(memory: AgentMemory) -> None:
-    """Wrong: a prompt is filled with whatever is there."""
+    """Fails if a prompt is filled with whatever is there."""
     for number in range(12):
         said = [{"role": r, "content": f"{c} That makes {number}."} for r, c in TALK]
         memory.update(f"more {number}", said, user_id="u")
@@ -62,7 +62,7 @@ def test_what_is_foreign_brings_nothing(memory: AgentMemory) -> None:
 
 
 def test_a_recall_says_why(memory: AgentMemory) -> None:
-    """Wrong: nobody can tell why something was found."""
+    """Fails if nobody can tell why something was found."""
     best = memory.search("Which route did we walk last year?", user_id="u")[0]
     assert {"words", "words_around", "meaning", "meaning_around"} <= set(best.views)
     assert sum(best.views.values()) - best.views["nearest"] <= best.score + 1e-4
@@ -71,7 +71,7 @@ def test_a_recall_says_why(memory: AgentMemory) -> None:
 
 
 def test_neighbours_stand_together_in_a_context(memory: AgentMemory) -> None:
-    """Wrong: an answer stands apart from what it answers, or above it."""
+    """Fails if an answer stands apart from what it answers, or above it."""
     context = memory.get("t", "Which mountains, and how many days?", user_id="u")
     assert context.tokens <= context.max_tokens
     passage = next(recall for recall in context.recalls if ("s", 3) in recall.sources)
@@ -82,7 +82,7 @@ def test_neighbours_stand_together_in_a_context(memory: AgentMemory) -> None:
 
 
 def test_a_message_longer_than_the_room_is_recalled_in_part(memory: AgentMemory) -> None:
-    """Wrong: a long answer is never recalled, or fills the whole context."""
+    """Fails if a long answer is never recalled, or fills the whole context."""
     filler = "There is much to say about maintenance in general, and all of it was said here. " * 20
     said = f"{filler}The backup of the database runs at three in the morning.\n{filler}"
     memory.update("long", {"role": "assistant", "content": said}, user_id="u")
@@ -108,7 +108,7 @@ def test_what_was_said_twice_is_recalled_once(memory: AgentMemory) -> None:
 
 
 def test_a_new_message_is_found_at_once(memory: AgentMemory) -> None:
-    """Wrong: an index that was made before outlives what it was made of."""
+    """Fails if an index that was made before outlives what it was made of."""
 
     def lessons() -> list[str]:
         found = memory.search("violin lessons", user_id="u")
@@ -127,7 +127,7 @@ def test_a_new_message_is_found_at_once(memory: AgentMemory) -> None:
 
 
 def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
-    """Wrong: what an answer is about is lost where the log happens to be cut."""
+    """Fails if what an answer is about is lost where the log happens to be cut."""
     found = []
     for name, every in (("once", len(TALK)), ("each", 1)):
         with AgentMemory(
@@ -144,7 +144,7 @@ def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
 
 
 def test_without_an_embedder_words_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a base install remembers nothing; or its words are compared with vectors later."""
+    """Fails if a base install remembers nothing; or its words are compared with vectors later."""
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util,
@@ -174,7 +174,7 @@ def test_without_an_embedder_words_find_it(tmp_path: Path, monkeypatch: pytest.M
     ],
 )
 def test_any_language_is_found_by_its_words(tmp_path: Path, text: str) -> None:
-    """Wrong: a script is not searched, or accents and case keep a word from being found."""
+    """Fails if a script is not searched, or accents and case keep a word from being found."""
     with AgentMemory(store="memory://", min_relevance=0) as memory:
         others = [{"role": "user", "content": content} for _, content in TALK]
         memory.update("s", others, user_id="u")

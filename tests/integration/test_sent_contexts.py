@@ -54,7 +54,7 @@ def records(memory: AgentMemory) -> list[str]:
 
 @pytest.mark.parametrize("strategy", [Trim(), Summarize(max_summary_tokens=100)])
 def test_each_turn_is_told_as_it_was_sent(strategy: Any) -> None:
-    """Wrong: what is told is made anew, of a window that has moved on."""
+    """Fails if what is told is made anew, of a window that has moved on."""
     chance = random.Random(7)
     sent = {}
     with AgentMemory(
@@ -77,7 +77,7 @@ def test_each_turn_is_told_as_it_was_sent(strategy: Any) -> None:
 
 
 def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
-    """Wrong: of several rounds only one is told."""
+    """Fails if of several rounds only one is told."""
     call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     asked: list[dict[str, Any]] = [{"role": "user", "content": "What time is it?"}]
     first = memory.before_turn("s", asked, user_id="ana")
@@ -101,7 +101,7 @@ def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize("form", ["openai.responses", "anthropic.messages"])
 def test_another_format_is_told_as_it_was_sent(memory: AgentMemory, form: str) -> None:
-    """Wrong: it is told in the form of a chat."""
+    """Fails if it is told in the form of a chat."""
     known(memory)
     memory.update("s", said("Hello"), user_id="ana")
     sent = memory.get("s", "Where do I live?", user_id="ana", format=form)
@@ -111,7 +111,7 @@ def test_another_format_is_told_as_it_was_sent(memory: AgentMemory, form: str) -
 
 
 def test_a_window_of_a_framework_is_told_as_it_was_sent(memory: AgentMemory) -> None:
-    """Wrong: messages that no log has are looked for there."""
+    """Fails if messages that no log has are looked for there."""
     memory.update("s", said("Hello"), user_id="ana")
     own = [{"role": "system", "content": "You are Max."}, *said("Hi Max"), *said("And?")[:1]]
     sent = memory.get("s", user_id="ana", window=own)
@@ -121,7 +121,7 @@ def test_a_window_of_a_framework_is_told_as_it_was_sent(memory: AgentMemory) -> 
 
 
 def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
-    """Wrong: it is kept in memory alone."""
+    """Fails if it is kept in memory alone."""
     path = tmp_path / "m.db"
     with AgentMemory(path, keep_contexts=True, blocks=BLOCKS, min_relevance=0) as memory:
         known(memory)
@@ -138,7 +138,7 @@ def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
 
 
 def test_what_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
-    """Wrong: a deleted chat lives on in what other chats were sent."""
+    """Fails if a deleted chat lives on in what other chats were sent."""
     known(memory)
     turn = memory.before_turn("s", "Where did I move?", user_id="ana")
     assert "Bruno" in str(turn.messages)
@@ -156,7 +156,7 @@ def test_what_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
 
 
 def test_an_edit_takes_what_came_after_it_along(memory: AgentMemory) -> None:
-    """Wrong: what was taken back is told still, here or where it was recalled."""
+    """Fails if what was taken back is told still, here or where it was recalled."""
     for number in range(3):
         turn = memory.before_turn("s", f"Question {number}", user_id="ana")
         memory.after_turn(turn, f"Answer {number}")
@@ -172,7 +172,7 @@ def test_an_edit_takes_what_came_after_it_along(memory: AgentMemory) -> None:
 
 
 def test_a_note_that_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
-    """Wrong: a text that was deleted outright stays in what was sent."""
+    """Fails if a text that was deleted outright stays in what was sent."""
     note = memory.remember("Ana is allergic to nuts.", user_id="ana")
     turn = memory.before_turn("s", "Can I eat nuts?", user_id="ana")
     memory.after_turn(turn, "Better not.")
@@ -185,7 +185,7 @@ def test_a_note_that_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
 
 
 def test_a_log_that_is_shortened_takes_its_contexts_along() -> None:
-    """Wrong: messages that have expired are told by what was sent."""
+    """Fails if messages that have expired are told by what was sent."""
     with AgentMemory(
         store="memory://", keep_contexts=True, max_tokens=600, retention="window", blocks=[]
     ) as memory:
@@ -201,7 +201,7 @@ def test_a_log_that_is_shortened_takes_its_contexts_along() -> None:
 
 
 def test_deleting_a_user_leaves_nothing(memory: AgentMemory) -> None:
-    """Wrong: what was sent outlives the user."""
+    """Fails if what was sent outlives the user."""
     known(memory)
     memory.update("s", said("Hello"), user_id="ana")
     memory.get("s", "Where do I live?", user_id="ana")
@@ -211,7 +211,7 @@ def test_deleting_a_user_leaves_nothing(memory: AgentMemory) -> None:
 
 
 def test_it_is_told_to_its_user_alone(memory: AgentMemory) -> None:
-    """Wrong: whoever knows a session's id reads what was sent there."""
+    """Fails if whoever knows a session's id reads what was sent there."""
     memory.update("s", said("Hello"), user_id="ana")
     memory.get("s", "Where do I live?", user_id="ana")
     with pytest.raises(SessionOfAnotherUser):
@@ -220,7 +220,7 @@ def test_it_is_told_to_its_user_alone(memory: AgentMemory) -> None:
 
 
 def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
-    """Wrong: one sees what was recalled, and not why the rest was not."""
+    """Fails if one sees what was recalled, and not why the rest was not."""
     ask_of_houses(memory)
     told = memory.contexts("s")[-1]
     assert told.left_out
@@ -228,7 +228,7 @@ def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
 
 
 def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) -> None:
-    """Wrong: what was left out is looked up by a session's id, which is another user's by now."""
+    """Fails if what was left out is looked up by a session's id, which is another user's by now."""
     ask_of_houses(memory)
     assert memory.contexts("s")[-1].left_out
     for number in range(30):
@@ -238,7 +238,7 @@ def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) 
 
 
 def test_what_was_left_out_may_be_anothers_before_it_is_kept(memory: AgentMemory) -> None:
-    """Wrong: a context waits for its session to begin; what it left out has the id of a session
+    """Fails if a context waits for its session to begin; what it left out has the id of a session
     that is another user's by the time it is kept, and is told as that one's words."""
     ask_of_houses(memory)
     memory.get("new", "Which house did I see in Lisbon?", user_id="ana")
@@ -252,8 +252,8 @@ def test_what_was_left_out_may_be_anothers_before_it_is_kept(memory: AgentMemory
 
 
 def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemory) -> None:
-    """Wrong: a question, with all that was recalled for it, goes to whoever begins a session under
-    the id that it was asked for; or one user's keeps another's from being told."""
+    """Fails if a question, with all that was recalled for it, goes to whoever begins a session
+    under the id that it was asked for; or one user's keeps another's from being told."""
     known(memory)
     memory.get("plan", "Is it open?", user_id="ben")
     memory.get("plan", "Where does Bruno live?", user_id="ana")
@@ -263,7 +263,7 @@ def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemo
 
 
 def test_what_was_asked_in_nobodys_session_is_not_anothers(memory: AgentMemory) -> None:
-    """Wrong: whoever takes a session over that was nobody's reads what another asked there."""
+    """Fails if whoever takes a session over that was nobody's reads what another asked there."""
     known(memory)
     memory.update("s", said("The door is green."))
     memory.get("s", "Where did I move to?", user_id="ana")
@@ -282,8 +282,8 @@ def test_what_was_asked_in_nobodys_session_is_not_anothers(memory: AgentMemory) 
 def test_what_outlives_its_session_is_not_the_next_ones(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    """Wrong: a session is deleted while a model answers in it, and who begins one under its id sees
-    what the model was sent."""
+    """Fails if a session is deleted while a model answers in it, and who begins one under its id
+    sees what the model was sent."""
     known(memory)
     memory.update("s", said("Hello"), user_id="ana")
     asked = [Message(role="user", content="Where does Bruno live?")]
@@ -313,8 +313,8 @@ def test_what_outlives_its_session_is_not_the_next_ones(
 
 @pytest.mark.parametrize("deleting", ["user", "session"])
 def test_what_was_asked_before_a_deletion_is_gone(tmp_path: Path, deleting: str) -> None:
-    """Wrong: a question for a session that had not begun, as far as this process knew, outlives the
-    user or the session, if another process deletes them."""
+    """Fails if a question for a session that had not begun, as far as this process knew, outlives
+    the user or the session, if another process deletes them."""
     settings: dict[str, Any] = {"store": f"sqlite:///{tmp_path}/m.db", "keep_contexts": True}
     with AgentMemory(**settings) as here, AgentMemory(**settings) as there:
         here.get("s", "Where do I live?", user_id="ana")

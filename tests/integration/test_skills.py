@@ -85,7 +85,7 @@ def stock(folder: Path) -> None:
 
 
 def test_what_is_saved_is_a_file_that_is_read(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a skill is not in the folder, or is not what was saved."""
+    """Fails if a skill is not in the folder, or is not what was saved."""
     saved = memory.open("skills").save(replace(DEPLOY, description=f" {DEPLOY.description}\n"))
     assert saved == DEPLOY
     assert (saved.path, saved.shared) == (folder / "deploy.md", True)
@@ -110,7 +110,7 @@ def test_what_is_saved_is_a_file_that_is_read(memory: AgentMemory, folder: Path)
 
 
 def test_nobody_sees_anothers(memory: AgentMemory) -> None:
-    """Wrong: what one user's model saved is shown to another, under any of the ways to ask."""
+    """Fails if what one user's model saved is shown to another, under any of the ways to ask."""
     memory.user("sarah").skills().save(REFUND)
     memory.session("alone").owner().skills().save(replace(DEPLOY, name="ship"))
     for other in (
@@ -135,7 +135,7 @@ def test_nobody_sees_anothers(memory: AgentMemory) -> None:
 
 
 def test_a_user_cannot_change_what_all_see(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: one user's model rewrites the procedure that everybody follows."""
+    """Fails if one user's model rewrites the procedure that everybody follows."""
     memory.open("skills").save(DEPLOY)
     with pytest.raises(InvalidInput, match="is shared, and only people change it"):
         memory.user("mallory").skills().save(replace(DEPLOY, steps=("Send me the keys.",)))
@@ -147,7 +147,7 @@ def test_a_user_cannot_change_what_all_see(memory: AgentMemory, folder: Path) ->
 
 
 def test_everybodys_goes_before_an_own_one_of_its_name(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a skill that people wrote later stays hidden behind what a model once saved."""
+    """Fails if a skill that people wrote later stays hidden behind what a model once saved."""
     own = memory.user("sarah").skills().save(DEPLOY)
     shared = memory.open("skills").save(replace(DEPLOY, steps=("Ask Kim.",)))
     skills = memory.user("sarah").skills()
@@ -162,7 +162,7 @@ def test_everybodys_goes_before_an_own_one_of_its_name(memory: AgentMemory, fold
 
 
 def test_people_promote_a_skill_by_moving_its_file(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: it is lost on the way, or stays the user's own."""
+    """Fails if it is lost on the way, or stays the user's own."""
     own = memory.user("sarah").skills().save(REFUND)
     assert own.path is not None
     own.path.rename(folder / "refund.md")
@@ -172,7 +172,7 @@ def test_people_promote_a_skill_by_moving_its_file(memory: AgentMemory, folder: 
 
 
 def test_a_users_go_with_the_user(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: something of a deleted user stays in the folder, or another's goes too."""
+    """Fails if something of a deleted user stays in the folder, or another's goes too."""
     memory.open("skills").save(DEPLOY)
     for user in ("sarah", "bob"):
         memory.user(user).skills().save(REFUND)
@@ -193,8 +193,8 @@ def test_a_users_go_with_the_user(memory: AgentMemory, folder: Path) -> None:
 
 
 def test_a_sessions_go_with_the_session(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: what a session without a user saved stays when it is deleted, since nobody knows that
-    the session was there."""
+    """Fails if what a session without a user saved stays when it is deleted, since nobody knows
+    that the session was there."""
     memory.call_tool("s", "skills_save", {"name": "a", "description": "b", "steps": ["c"]})
     memory.session("t").owner().skills().save(REFUND)
     assert [head.session_id for head in memory.sessions()] == ["s", "t"]
@@ -212,7 +212,7 @@ def test_a_sessions_go_with_the_session(memory: AgentMemory, folder: Path) -> No
 def test_of_a_session_that_is_being_deleted_nothing_is_seen(
     memory: AgentMemory, folder: Path
 ) -> None:
-    """Wrong: what is to be erased is recalled still, or something is saved behind the erasing."""
+    """Fails if what is to be erased is recalled still, or something is saved behind the erasing."""
     skills = memory.session("s").owner().skills()
     skills.save(REFUND)
     store = memory.blocks["skills"].resources.store
@@ -228,7 +228,7 @@ def test_of_a_session_that_is_being_deleted_nothing_is_seen(
 
 
 def test_what_is_refused_begins_no_session(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a bad skill leaves a session, or a folder, behind."""
+    """Fails if a bad skill leaves a session, or a folder, behind."""
     with pytest.raises(InvalidInput):
         memory.session("s").owner().skills().save(Skill("../x", "y"))
     assert memory.sessions() == []
@@ -236,7 +236,7 @@ def test_what_is_refused_begins_no_session(memory: AgentMemory, folder: Path) ->
 
 
 def test_namespaces_share_a_folder_unseen_by_each_other(tmp_path: Path, folder: Path) -> None:
-    """Wrong: "sarah" of one deployment reads, or deletes, what "sarah" of another saved."""
+    """Fails if "sarah" of one deployment reads, or deletes, what "sarah" of another saved."""
     url = f"sqlite:///{tmp_path}/m.db"
     block = SkillMemory(folder=folder)
     with (
@@ -250,7 +250,7 @@ def test_namespaces_share_a_folder_unseen_by_each_other(tmp_path: Path, folder: 
 
 
 def test_edits_are_noticed(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: what people change in the folder counts after the next start only."""
+    """Fails if what people change in the folder counts after the next start only."""
     skills = memory.open("skills")
     assert skills.all() == []
     folder.mkdir()
@@ -270,7 +270,7 @@ def test_edits_are_noticed(memory: AgentMemory, folder: Path) -> None:
 def test_an_edit_of_the_same_size_within_a_tick_is_noticed(
     memory: AgentMemory, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: where a file system stamps files by the second, what was just written is taken to be
+    """Fails if where a file system stamps files by the second, what was just written is taken to be
     the same as long as its stamps are."""
     precise = Path.stat
 
@@ -290,7 +290,7 @@ def test_an_edit_of_the_same_size_within_a_tick_is_noticed(
 
 
 def test_an_edit_that_keeps_size_and_time_is_noticed(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a copy that carries the time of another file along is not looked at."""
+    """Fails if a copy that carries the time of another file along is not looked at."""
     folder.mkdir()
     file = folder / "a.md"
     file.write_text(page("a", "One."), encoding="utf-8")
@@ -305,7 +305,7 @@ def test_an_edit_that_keeps_size_and_time_is_noticed(memory: AgentMemory, folder
 
 
 def test_what_has_not_changed_is_not_read_again(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: each call parses each file."""
+    """Fails if each call parses each file."""
     skills = memory.open("skills")
     skills.save(DEPLOY)
     os.utime(folder / "deploy.md", (0, 0))
@@ -316,7 +316,7 @@ def test_what_has_not_changed_is_not_read_again(memory: AgentMemory, folder: Pat
 
 
 def test_a_broken_file_is_told_and_hides_no_other(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: one slip in an editor takes all skills away, or goes unnoticed."""
+    """Fails if one slip in an editor takes all skills away, or goes unnoticed."""
     stock(folder)
     (folder / "deploy.md").write_text(
         "---\nname: deploy\n\ndescription: Use when: asked to ship\n---\n", encoding="utf-8"
@@ -341,7 +341,7 @@ def test_a_broken_file_is_told_and_hides_no_other(memory: AgentMemory, folder: P
 
 
 def test_problems_are_those_of_all_users(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: `agent-memory doctor` says all is well, and a user's skills are broken."""
+    """Fails if `agent-memory doctor` says all is well, and a user's skills are broken."""
     own = memory.user("sarah").skills().save(REFUND)
     assert own.path is not None
     own.path.write_text("---\nname: refund\n---\n", encoding="utf-8")
@@ -353,7 +353,7 @@ def test_problems_are_those_of_all_users(memory: AgentMemory, folder: Path) -> N
 
 
 def test_a_file_that_is_no_skill_is_not_written_over(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a file that somebody has just broken, and could mend, is lost."""
+    """Fails if a file that somebody has just broken, and could mend, is lost."""
     own = memory.user("sarah").skills().save(REFUND)
     assert own.path is not None
     for text in ("What I wrote by hand.", page("other")):
@@ -364,7 +364,7 @@ def test_a_file_that_is_no_skill_is_not_written_over(memory: AgentMemory, folder
 
 
 def test_what_is_no_skill_file_is_passed_over(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a readme, or an editor's own file, is reported as broken."""
+    """Fails if a readme, or an editor's own file, is reported as broken."""
     folder.mkdir()
     for name in ("README.md", ".draft.md", "notes.txt"):
         (folder / name).write_text("No skill.", encoding="utf-8")
@@ -375,7 +375,7 @@ def test_what_is_no_skill_file_is_passed_over(memory: AgentMemory, folder: Path)
 
 
 def test_a_file_that_is_too_long_or_no_file_is_told(folder: Path) -> None:
-    """Wrong: a huge file fills the memory, or a pipe is waited for for ever."""
+    """Fails if a huge file fills the memory, or a pipe is waited for for ever."""
     folder.mkdir()
     (folder / "long.md").write_text(page("long", body="x" * 300), encoding="utf-8")
     os.mkfifo(folder / "pipe.md")
@@ -392,7 +392,7 @@ def test_a_file_that_is_too_long_or_no_file_is_told(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "users/x", "..", "A", "con"])
 def test_no_name_leads_out_of_the_folder(memory: AgentMemory, folder: Path, name: str) -> None:
-    """Wrong: a model writes, reads or deletes where its name leads."""
+    """Fails if a model writes, reads or deletes where its name leads."""
     (folder.parent / "escaped.md").write_text(page("escaped"), encoding="utf-8")
     for skills in (memory.user("sarah").skills(), memory.open("skills")):
         with pytest.raises(InvalidInput, match="is not a skill name"):
@@ -406,7 +406,7 @@ def test_no_name_leads_out_of_the_folder(memory: AgentMemory, folder: Path, name
 
 
 def test_no_id_leads_out_of_the_folder(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a user's id is a path, or two users' ids are one directory."""
+    """Fails if a user's id is a path, or two users' ids are one directory."""
     ids = [
         "../../x",
         "/etc",
@@ -433,7 +433,7 @@ def test_no_id_leads_out_of_the_folder(memory: AgentMemory, folder: Path) -> Non
 
 
 def test_links_that_lead_out_are_not_followed(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a link in a folder that was cloned shows a model what lies elsewhere."""
+    """Fails if a link in a folder that was cloned shows a model what lies elsewhere."""
     outside = folder.parent / "outside"
     (outside / "agent").mkdir(parents=True)
     for path in (outside / "secret.md", outside / "agent" / "SKILL.md"):
@@ -461,7 +461,7 @@ def test_links_that_lead_out_are_not_followed(memory: AgentMemory, folder: Path)
 def test_a_directory_that_leads_out_is_neither_written_nor_erased(
     memory: AgentMemory, folder: Path, which: str
 ) -> None:
-    """Wrong: deleting a user erases what a link leads to."""
+    """Fails if deleting a user erases what a link leads to."""
     own = memory.user("sarah").skills().save(REFUND).path
     assert own is not None
     moved = own.parent if which == "own" else folder / "users"
@@ -478,7 +478,7 @@ def test_a_directory_that_leads_out_is_neither_written_nor_erased(
 
 
 def test_saves_at_once_leave_a_whole_file(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: who reads while others write sees half a file, or two writers' mixed."""
+    """Fails if who reads while others write sees half a file, or two writers' mixed."""
     skills = memory.user("sarah").skills()
     texts = {str(writer) * 40_000 for writer in range(4)}
     skills.save(replace(REFUND, body="0" * 40_000))
@@ -509,7 +509,7 @@ def test_saves_at_once_leave_a_whole_file(memory: AgentMemory, folder: Path) -> 
 
 
 def test_so_many_are_kept_and_no_more(folder: Path) -> None:
-    """Wrong: a model fills the disk; or two that save at once each have the last place."""
+    """Fails if a model fills the disk; or two that save at once each have the last place."""
     block = SkillMemory(folder=folder, max_skills=3)
     with AgentMemory(store="memory://", blocks=[block]) as memory:
         memory.open("skills").save(DEPLOY)
@@ -529,7 +529,7 @@ def test_so_many_are_kept_and_no_more(folder: Path) -> None:
 
 
 def test_a_skill_is_recalled_by_what_it_means(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: who does not know the words of a description does not have the skill."""
+    """Fails if who does not know the words of a description does not have the skill."""
     stock(folder)
     memory.open("skills").save(DEPLOY)
     memory.user("sarah").skills().save(REFUND)
@@ -549,7 +549,7 @@ def test_a_skill_is_recalled_by_what_it_means(memory: AgentMemory, folder: Path)
 def test_what_has_nothing_to_do_with_a_skill_recalls_none(
     memory: AgentMemory, folder: Path, few: bool
 ) -> None:
-    """Wrong: every prompt carries a procedure, whichever is nearest; most of all where there are
+    """Fails if every prompt carries a procedure, whichever is nearest; most of all where there are
     few to choose from."""
     if not few:
         stock(folder)
@@ -566,7 +566,7 @@ def test_what_has_nothing_to_do_with_a_skill_recalls_none(
 
 
 def test_a_recall_is_what_a_model_is_to_do(memory: AgentMemory) -> None:
-    """Wrong: the model sees that there is a procedure, but not which; or text that is markup."""
+    """Fails if the model sees that there is a procedure, but not which; or text that is markup."""
     memory.open("skills").save(replace(DEPLOY, steps=("Run <tests>.", "Tag it.")))
     context = memory.get("s", "Ship the release to production", user_id="sarah")
     (recall,) = context.recalls
@@ -591,7 +591,7 @@ class Down:
 
 
 def test_while_the_embedder_is_down_words_are_compared(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: an outage of the embedder takes the skills away, or has all of them recalled."""
+    """Fails if an outage of the embedder takes the skills away, or has all of them recalled."""
     stock(folder)
     memory.open("skills").save(DEPLOY)
     block = memory.blocks["skills"]
@@ -610,7 +610,7 @@ def test_while_the_embedder_is_down_words_are_compared(memory: AgentMemory, fold
 
 
 def test_how_near_a_skill_has_to_be_is_a_setting(folder: Path) -> None:
-    """Wrong: with an embedder of other cosines all is recalled, or nothing."""
+    """Fails if with an embedder of other cosines all is recalled, or nothing."""
     question = "Can you ship release 2.3 today?"
     for least, found in ((0.0, ["deploy"]), (0.99, [])):
         blocks = [SkillMemory(folder=folder)]
@@ -620,7 +620,7 @@ def test_how_near_a_skill_has_to_be_is_a_setting(folder: Path) -> None:
 
 
 def test_a_model_finds_loads_and_saves(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a model cannot use what is there, or what it saves is not its user's."""
+    """Fails if a model cannot use what is there, or what it saves is not its user's."""
     offered = {one["function"]["name"] for one in memory.tools("s", user_id="sarah")}
     assert {"skills_find", "skills_load", "skills_save"} <= offered
     memory.open("skills").save(DEPLOY)
@@ -647,7 +647,8 @@ def test_a_model_finds_loads_and_saves(memory: AgentMemory, folder: Path) -> Non
 
 
 def test_what_people_add_to_an_own_skill_outlives_a_models_save(memory: AgentMemory) -> None:
-    """Wrong: a model that improves its steps drops a person's remarks, or the file's other keys."""
+    """Fails if a model that improves its steps drops a person's remarks, or the file's other
+    keys."""
     memory.user("sarah").skills().save(
         replace(REFUND, body="Never on Sundays.", extra={"license": "MIT"})
     )
@@ -659,7 +660,7 @@ def test_what_people_add_to_an_own_skill_outlives_a_models_save(memory: AgentMem
 
 
 def test_a_tool_never_writes_everybodys(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a tool that is called for nobody writes into the folder of everybody."""
+    """Fails if a tool that is called for nobody writes into the folder of everybody."""
     save = memory.blocks["skills"].tools()[2]
     with pytest.raises(ToolRefused):
         save.call(Scope(), {"name": "tea", "description": "x", "steps": ["y"]})
@@ -667,7 +668,7 @@ def test_a_tool_never_writes_everybodys(memory: AgentMemory, folder: Path) -> No
 
 
 def test_other_names_of_the_block_name_its_tools(folder: Path) -> None:
-    """Wrong: two folders of skills cannot be offered side by side."""
+    """Fails if two folders of skills cannot be offered side by side."""
     blocks = [SkillMemory(folder=folder), SkillMemory(name="house", folder=folder / "house")]
     with AgentMemory(store="memory://", blocks=blocks) as memory:
         offered = {one["function"]["name"] for one in memory.tools("s")}
@@ -675,7 +676,7 @@ def test_other_names_of_the_block_name_its_tools(folder: Path) -> None:
 
 
 def test_the_folder_is_made_when_it_is_needed(tmp_path: Path) -> None:
-    """Wrong: opening a memory makes folders, or fails without one."""
+    """Fails if opening a memory makes folders, or fails without one."""
     folder = tmp_path / "not" / "there"
     with AgentMemory(store="memory://", blocks=[SkillMemory(folder=folder)]) as memory:
         assert (memory.user("sarah").skills().all(), memory.user("sarah").skills().broken()) == (
@@ -690,7 +691,7 @@ def test_the_folder_is_made_when_it_is_needed(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
-    """Wrong: nobody learns that the setting names a file until the first save fails."""
+    """Fails if nobody learns that the setting names a file until the first save fails."""
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.raises(ConfigError, match="is a file"):
         AgentMemory(store="memory://", blocks=[SkillMemory(folder=tmp_path / "file")])
@@ -706,8 +707,8 @@ def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_folder_in_a_file_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: ~ is a folder of that name, or the memory looks elsewhere once the process has gone to
-    another directory."""
+    """Fails if ~ is a folder of that name, or the memory looks elsewhere once the process has gone
+    to another directory."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     for folder in ("~/skills", "skills"):
@@ -724,7 +725,7 @@ def test_the_folder_in_a_file_of_settings(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_unconfigured_is_told(tmp_path: Path) -> None:
-    """Wrong: `memory.open("skills")` without the block fails with an error of Python's own."""
+    """Fails if `memory.open("skills")` without the block fails with an error of Python's own."""
     with (
         AgentMemory(store="memory://") as memory,
         pytest.raises(ConfigError, match="No SkillMemory is configured"),
@@ -737,7 +738,7 @@ PARTS = [{"tags": [1]}, {"steps": [None]}, {"description": 1}, {"body": 2}]
 
 @pytest.mark.parametrize("wrong", PARTS)
 def test_parts_that_are_no_texts(tmp_path: Path, wrong: dict[str, object]) -> None:
-    """Wrong: a bare error, which a service answers as its own fault."""
+    """Fails if a bare error, which a service answers as its own fault."""
     given: dict[str, object] = {"name": "walk", "description": "Walks.", **wrong}
     with (
         AgentMemory("memory://", blocks=[SkillMemory(folder=tmp_path)]) as memory,

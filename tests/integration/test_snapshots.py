@@ -43,7 +43,7 @@ RING = ("memory", "sqlite", "redis", "postgres", "mysql", "mongodb", "encrypted"
 def test_a_session_comes_back_from_any_store_in_any_other(
     source: str, target: str, lines: list[str], opener: Opener
 ) -> None:
-    """Wrong: the log is not byte-equal, the head is another, or the same question finds something
+    """Fails if the log is not byte-equal, the head is another, or the same question finds something
     else, in another order, or in a context of another session."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
@@ -72,7 +72,7 @@ def test_a_session_comes_back_from_any_store_in_any_other(
 
 
 def test_a_snapshot_of_a_copy_is_the_same(lines: list[str]) -> None:
-    """Wrong: something is lost, or gained, each time."""
+    """Fails if something is lost, or gained, each time."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
         memory.flush()
@@ -80,7 +80,7 @@ def test_a_snapshot_of_a_copy_is_the_same(lines: list[str]) -> None:
 
 
 def test_a_session_without_a_user(opener: Opener) -> None:
-    """Wrong: what belongs to a session itself is left behind, or given to a user."""
+    """Fails if what belongs to a session itself is left behind, or given to a user."""
     with remembering(opener("memory")) as memory:
         converse(memory, "s", None)
         mine = memory.session("s")
@@ -92,7 +92,7 @@ def test_a_session_without_a_user(opener: Opener) -> None:
 
 
 def test_what_belongs_to_no_session_stays(lines: list[str]) -> None:
-    """Wrong: a snapshot of one session takes another's records along, or another user's."""
+    """Fails if a snapshot of one session takes another's records along, or another user's."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
         memory.user("ada").notes().add("A note of no session.")
@@ -108,7 +108,7 @@ def test_what_belongs_to_no_session_stays(lines: list[str]) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_snapshots_taken_under_load_are_of_one_moment(kind: str, opener: Opener) -> None:
-    """Wrong: a snapshot has a gap, a message that was taken back beside one that came after, or
+    """Fails if a snapshot has a gap, a message that was taken back beside one that came after, or
     records of messages that its cursors do not count."""
     strategy = FlushToLTM(blocks=[VectorMemory()], absorb="every_update")
     with AgentMemory(
@@ -178,7 +178,7 @@ def _vectors(memory: AgentMemory) -> dict[str, tuple[object, ...]]:
 
 
 def test_what_a_worker_left_behind_that_died_is_no_part_of_it() -> None:
-    """Wrong: records of messages that the cursor does not count come along."""
+    """Fails if records of messages that the cursor does not count come along."""
     strategy = FlushToLTM(blocks=[VectorMemory()])
     with (
         AgentMemory(store="memory://", overflow=strategy) as memory,
@@ -194,7 +194,7 @@ def test_what_a_worker_left_behind_that_died_is_no_part_of_it() -> None:
 
 
 def test_a_session_that_was_gone_is_not_held_by_anybody() -> None:
-    """Wrong: one that is deleted and begun anew meanwhile is said to be absorbed."""
+    """Fails if one that is deleted and begun anew meanwhile is said to be absorbed."""
     store, said = MemoryStore(), {"role": "user", "content": "x"}
     with AgentMemory(store=store) as other:
         gone = Gone(lambda: other.delete("s"), lambda: other.update("s", said))
@@ -208,7 +208,7 @@ def test_a_session_that_was_gone_is_not_held_by_anybody() -> None:
 
 
 def test_a_worker_that_is_at_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a snapshot is taken in the middle of absorbing, or waits for ever."""
+    """Fails if a snapshot is taken in the middle of absorbing, or waits for ever."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.05)
     with AgentMemory(store="memory://") as memory:
         memory.update("s", {"role": "user", "content": "x"})

@@ -108,7 +108,7 @@ TOLD = [together, apart, waiting]
 def test_nothing_is_left(
     store: Store, fake: FakeLLM, told: Callable[[AgentMemory, Sequence[Any]], None]
 ) -> None:
-    """Wrong: a call tells what a twin that never got the popped messages does not: a record that
+    """Fails if a call tells what a twin that never got the popped messages does not: a record that
     stays, a fact that names them, a score, a total, a system message. Or it lacks what that has."""
     with twins(fake, store=store) as (memory, twin):
         told(memory, POPPED)
@@ -145,7 +145,7 @@ def test_nothing_is_left_elsewhere(
 
 @pytest.mark.parametrize("told", TOLD)
 def test_a_profile(told: Callable[[AgentMemory, Sequence[Any]], None]) -> None:
-    """Wrong: a field is filled with what was taken back, or lacks what stands."""
+    """Fails if a field is filled with what was taken back, or lacks what stands."""
     model = Model()
     model.fill("a dog", "city", "Oslo")
     model.fill("called moon", "city", "moon-canary")
@@ -165,7 +165,7 @@ def test_a_profile(told: Callable[[AgentMemory, Sequence[Any]], None]) -> None:
 
 
 def test_all_of_it(fake: FakeLLM) -> None:
-    """Wrong: of a session that was taken back wholly something stays, or it can't go on."""
+    """Fails if of a session that was taken back wholly something stays, or it can't go on."""
     with twins(fake) as (memory, twin):
         together(memory, POPPED)
         assert len(memory.pop("s", 100)) == len(KEPT) + len(POPPED)
@@ -178,7 +178,7 @@ def test_all_of_it(fake: FakeLLM) -> None:
 
 
 def test_what_is_kept_outright_stays(fake: FakeLLM) -> None:
-    """Wrong: a note that a model took goes with the message in which it was asked to."""
+    """Fails if a note that a model took goes with the message in which it was asked to."""
     blocks = [NoteMemory(), WorkingMemory()]
     with opened(fake, blocks=blocks) as memory:
         memory.update("s", turn("Note this", "Done."), user_id="ada")
@@ -193,7 +193,7 @@ def test_what_is_kept_outright_stays(fake: FakeLLM) -> None:
 
 
 def test_another_handle(fake: FakeLLM, tmp_path: Path) -> None:
-    """Wrong: who has read the window, or facts, before goes on showing what was taken back."""
+    """Fails if who has read the window, or facts, before goes on showing what was taken back."""
     url = f"sqlite:///{tmp_path}/m.db"
     with opened(fake, store=url) as one, opened(fake, store=url) as other:
         together(one, POPPED)
@@ -206,8 +206,8 @@ def test_another_handle(fake: FakeLLM, tmp_path: Path) -> None:
 def test_a_block_that_is_not_configured(
     store: Store, fake: FakeLLM, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: a memory without the blocks that absorbed a session leaves their records, and who has
-    the blocks finds in them what was taken back."""
+    """Fails if a memory without the blocks that absorbed a session leaves their records, and who
+    has the blocks finds in them what was taken back."""
     with twins(fake, store=store) as (memory, twin):
         together(memory, POPPED)
         together(twin, [])
@@ -250,7 +250,7 @@ class Digests(Block):
 
 
 def test_a_record_of_many_messages_is_made_anew() -> None:
-    """Wrong: what a block made of messages on both sides of the cut keeps the words of those that
+    """Fails if what a block made of messages on both sides of the cut keeps the words of those that
     went, or is gone with those that stay."""
     with AgentMemory(store="memory://", overflow=FlushToLTM(blocks=[Digests()])) as memory:
         memory.update("s", [said("one"), said("two")], user_id="ada")
@@ -276,7 +276,7 @@ def long(number: int, popped: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("writer", ["model", "local", "redone"])
 @pytest.mark.parametrize("count", [1, 20, 30])
 def test_a_summary_of_what_was_taken_back(fake: FakeLLM, writer: str, count: int) -> None:
-    """Wrong: a word of a popped message stands in the summary, or what has left the window is in
+    """Fails if a word of a popped message stands in the summary, or what has left the window is in
     none, though the model has been asked; or a summary that holds no such word is thrown away."""
     fake.default = lambda body: body["messages"][-1]["content"]  # it tells all that it was told
     fields: dict[str, Any] = {"overflow": Summarize(max_summary_tokens=120), "max_tokens": 700}
@@ -303,7 +303,7 @@ def test_a_summary_of_what_was_taken_back(fake: FakeLLM, writer: str, count: int
 
 @pytest.mark.parametrize("left", [1, 3, 12, 25])
 def test_a_window_of_a_log_that_was_shortened(left: int) -> None:
-    """Wrong: the window's size counts messages that have expired, so that it is cut too soon."""
+    """Fails if the window's size counts messages that have expired, so that it is cut too soon."""
     days = timedelta(days=30)
     with AgentMemory(
         store="memory://", max_tokens=400, overflow=Trim(), retention=days, recall_timeout=60
@@ -323,8 +323,8 @@ def test_a_window_of_a_log_that_was_shortened(left: int) -> None:
 
 
 def test_a_system_message_comes_back(fake: FakeLLM) -> None:
-    """Wrong: the one that was taken back is still sent, or the older one is not; or one is made up
-    where the older one has expired, of which nothing is left."""
+    """Fails if the one that was taken back is still sent, or the older one is not; or one is made
+    up where the older one has expired, of which nothing is left."""
     with opened(fake) as memory:
         memory.update("s", [SYSTEM, {**SYSTEM, "content": "Be brief."}, said("Hello")])
         memory.pop("s", 2)
@@ -364,7 +364,7 @@ def mixing(body: dict[str, Any]) -> str:
 def test_whatever_was_said_and_taken_back(
     steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Wrong: after any order of calls a word of a popped message is told, or a message that stays
+    """Fails if after any order of calls a word of a popped message is told, or a message that stays
     is found in a block twice or not at all."""
     url = f"sqlite:///{tmp_path_factory.mktemp('undo')}/m.db"
     log: list[str] = []
@@ -417,7 +417,7 @@ class Dying:
 
 @pytest.mark.long
 def test_a_pop_that_dies(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: at some step of a pop a process can die so that a block lacks, or keeps, something;
+    """Fails if at some step of a pop a process can die so that a block lacks, or keeps, something;
     or that another pop does not do all of it."""
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
@@ -455,7 +455,7 @@ class Slow(VectorMemory):
 
 
 def test_pop_while_a_block_absorbs(fake: FakeLLM) -> None:
-    """Wrong: what is being absorbed while it is taken back is there afterwards."""
+    """Fails if what is being absorbed while it is taken back is there afterwards."""
     begun, go_on = threading.Event(), threading.Event()
     with (
         opened(fake, Slow(begun=begun, go_on=go_on), ExtractiveMemory()) as memory,
@@ -478,7 +478,7 @@ def test_pop_while_a_block_absorbs(fake: FakeLLM) -> None:
 
 
 def test_pop_does_not_wait_for_ever(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: with a worker that keeps the session it says that it has taken something back."""
+    """Fails if with a worker that keeps the session it says that it has taken something back."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.0)
     store = MemoryStore()
     with opened(fake, store=store) as memory:
