@@ -4,7 +4,7 @@
     python examples/duckdb_store.py
 
 A kernel stores lines of logs and documents, and commits batches of conditions and writes.
-`KernelStore` makes a store of it; docs/stores.md has the contract. The project's tests run the
+`KernelStore` makes a store of it; docs/kernel.md has the contract. The project's tests run the
 contract suite of stores against this file. Only one process may open a DuckDB file, so a lock
 orders all calls.
 """
