@@ -41,11 +41,10 @@ from tests.integration.composing import (
     composed,
     opened,
     said,
-    texts,
 )
 from tests.integration.echoing import Echo
 from tests.integration.turning import MODEL
-from tests.kit import at_length
+from tests.kit import at_length, texts
 
 USERS = ["ada", "bob", "cleo", "dan", "eve"]
 

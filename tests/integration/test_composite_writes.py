@@ -21,9 +21,9 @@ from agent_memory.errors import (
 )
 from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.stores.memory import MemoryStore
-from tests.integration.composing import Outage, composed, opened, said, texts
+from tests.integration.composing import Outage, composed, opened, said
 from tests.integration.echoing import Echo
-from tests.kit import at_length
+from tests.kit import at_length, texts
 
 
 @pytest.fixture
