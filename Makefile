@@ -34,7 +34,7 @@ frameworks:
 
 # Frameworks' own tests, with our classes in the place of theirs: SUITES names the folder of checkouts
 suites:
-	$(BIN)/python -m benchmarks.suites $(SUITES) $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python -m benchmarks suites $(SUITES) $(if $(ONLY),--only $(ONLY))
 
 ci:
 	.ci/run

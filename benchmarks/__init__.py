@@ -1,1 +1,1 @@
-"""Long runs that prove or measure; each is a command. Not part of the installed package."""
+"""Benchmarks and long checks, one folder for each question. They are not installed."""

@@ -1,8 +1,15 @@
-"""The messages that every contender gets: 60 tokens each (o200k_base), no two alike."""
+"""Made-up messages, the same in each run, and the machine that a run is on."""
 
 from __future__ import annotations
 
+import os
+import platform
+from functools import cache
+from itertools import accumulate
+from math import log
+from pathlib import Path
 from random import Random
+from typing import Any
 
 Chat = dict[str, str]
 
@@ -22,8 +29,23 @@ _WORDS = _TEXT.split()
 _LENGTH = 57
 
 
+def machine() -> dict[str, Any]:
+    """Return the Python, the system and the number of cores."""
+    system = f"{platform.system()} {platform.machine()}"
+    return {"python": platform.python_version(), "system": system, "cores": os.cpu_count()}
+
+
+def resident() -> float | None:
+    """Return the MiB that this process holds; None if the system has no /proc."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return None
+    line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
 def chats(first: int, count: int) -> list[Chat]:
-    """Messages `first`, `first + 1`, ... of a conversation, user and assistant in turn."""
+    """Return messages of 60 tokens (o200k_base), no two alike, user and assistant in turn."""
     return [_chat(number) for number in range(first, first + count)]
 
 
@@ -35,3 +57,45 @@ def number_of(content: str) -> int:
 def _chat(number: int) -> Chat:
     words = Random(number).choices(_WORDS, k=_LENGTH)
     return {"role": ("user", "assistant")[number % 2], "content": f"{number:07} {' '.join(words)}"}
+
+
+_ENGLISH = """
+the be to of and a in that have i it for not on with he as you do at this but his by from they we
+say her she or an will my one all would there their what so up out if about who get which go me
+"""
+_COMMON = _ENGLISH.split()  # by the weights below nearly a third of every text
+
+
+@cache
+def vocabulary() -> tuple[list[str], list[float]]:
+    """30,000 words, and what those up to each weigh, by Zipf's law: the most frequent are English,
+    the others made of syllables."""
+    random = Random(30_000)
+    syllables = [a + b + c for a in "bdfgklmnprstv" for b in "aeiou" for c in ("", "n", "r", "l")]
+    made: dict[str, None] = {}
+    while len(made) < 30_000 - len(_COMMON):
+        made["".join(random.choices(syllables, k=random.randint(2, 3)))] = None
+    words = [*_COMMON, *made]
+    return words, list(accumulate(1 / (rank + 2.7) for rank in range(1, len(words) + 1)))
+
+
+def message_text(number: int) -> str:
+    """The text of a message: half of all have up to 20 words, one in a hundred 200 and more."""
+    words = _words(number)
+    sentences = [" ".join(words[at : at + 12]) for at in range(0, len(words), 12)]
+    return ". ".join(sentences).capitalize() + "."
+
+
+def question_about(number: int) -> str:
+    """A question about a message, in some of its own words."""
+    words = _words(number)
+    telling = [word for word in words if word not in _COMMON] or words
+    some = Random(f"about {number}").sample(telling, min(4, len(telling)))
+    return f"What did we say about {' '.join(some)}?"
+
+
+def _words(number: int) -> list[str]:
+    random = Random(number)
+    length = min(max(round(random.lognormvariate(log(20), 1.0)), 1), 800)
+    words, weights = vocabulary()
+    return random.choices(words, cum_weights=weights, k=length)

@@ -4,9 +4,9 @@
 - server: tests that name a class of `tests.servers`, and all of `test_folder_*`, `test_qdrant_*`
   and `test_duckdb_*`: a folder, local Qdrant and DuckDB take as long as a server.
 - process: tests that name `subprocess`, `multiprocessing`, `os.fork`, or an MCP client.
-- long: tests marked `long`, state machines, tests of benchmarks, tests that follow a timeline, and
-  tests named "at any step"; in `tests/docs` also those that start processes: they run the code of
-  all documents and examples.
+- long: tests marked `long`, state machines, tests of benchmarks, tests that follow a timeline or
+  random logs and calls, and tests named "at any step"; in `tests/docs` also those that start
+  processes: they run the code of all documents and examples.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ import benchmarks
 
 LAYERS = ("core", "server", "process", "long")
 
-_STORIES = ("benchmarks", "tests.integration.timeline")
+_STORIES = (
+    "benchmarks",
+    "tests.integration.checked_contexts",
+    "tests.integration.random_histories",
+    "tests.integration.timeline",
+    "tests.isolation",
+    "tests.provider_logs",
+)
 _AT_ANY_STEP = re.compile("_at_(any|each|every)_(step|chunk|event)")
 _BENCHMARKS = ("_benchmark", "_benchmarks")
 _SLOW_STORES = ("test_folder_", "test_qdrant_", "test_duckdb_")

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 TOKEN = 64
-"""Numbers in a word piece's vector, eight bits each; see `benchmarks/projection.py`."""
+"""Numbers in a word piece's vector, eight bits each; see `benchmarks/recall/projection.py`."""
 
 
 class Encoding(NamedTuple):

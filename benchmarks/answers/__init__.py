@@ -1,4 +1,1 @@
-"""Whether a model answers right from a memory: one reads and answers, another judges blindly.
-
-`python -m benchmarks.answers --data FILE --reader MODEL --judge MODEL`; see `__main__`.
-"""
+"""Whether a model answers right from a memory: one model answers, another judges blindly."""

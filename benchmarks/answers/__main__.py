@@ -1,9 +1,11 @@
-"""Accuracy of answers from three kinds of context: `python -m benchmarks.answers --data FILE`.
+"""Measure the accuracy of answers from three kinds of context.
+
+    python -m benchmarks answers --data FILE --answers FOLDER
 
 For each question a reader answers three times: from this library's context, from the newest
 messages, and from dense search alone, each within `--tokens`. A judge compares each answer with the
-right one, and sees neither the context nor the system. All answers are kept in `--answers`, so that
-a run goes on where it stopped, and is repeated without a model.
+right one, and sees neither the context nor the system. All answers are stored in `--answers`. An
+interrupted run continues from there, and a finished one repeats without a model.
 
 Reads LoCoMo's and LongMemEval's JSON files, and a folder of BEAM's chats.
 """
@@ -16,23 +18,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks import chats, conversations, longmemeval
-from benchmarks.answers.asking import judging, reading, verdict
-from benchmarks.answers.models import Messages, Said, ask
+from benchmarks.answers.models import Answer, Messages, Model, NotStored, judging, reading, verdict
 from benchmarks.answers.systems import SYSTEMS, Shown, systems
-from benchmarks.conversations import ADVERSARIAL, Conversation, Question
-from benchmarks.evidence import interval
-from benchmarks.recorded_answers import Answers, NotRecorded
+from benchmarks.recall.evidence import interval
+from benchmarks.recall.formats import ADVERSARIAL, Conversation, Question, read
 
 
 @dataclass(frozen=True)
@@ -83,33 +81,27 @@ def run(
     """Ask, judge and print tables."""
     settings = {"api_base": api_base, "api_key": api_key, "timeout": timeout}
 
-    def asked(name: str, part: str, requests: Sequence[Messages]) -> list[Said]:
-        folder = answers / part
-        folder.mkdir(parents=True, exist_ok=True)
+    def answered(name: str, part: str, requests: Sequence[Messages]) -> list[Answer]:
+        model = Model(name, answers / part, settings, is_asked)
         try:
-            with Answers(folder, name if is_asked else None).given():
-                return _each(requests, partial(ask, name, settings), part, at_once)
-        except (NotRecorded, ValueError) as error:
+            return _each(requests, model.answer, part, at_once)
+        except NotStored as error:
             raise typer.BadParameter(f"{error} Run it with --ask.", param_hint="--no-ask") from None
 
-    cases = _cases(_drawn(_read(data), questions, seed), tokens)
-    read = asked(reader, "reader", [reading(one.question, one.at, one.shown.text) for one in cases])
-    told = [judging(one.question, said.text) for one, said in zip(cases, read, strict=True)]
-    judged = asked(judge, "judge", told)
+    cases = _cases(_drawn(read(data), questions, seed), tokens)
+    requests = [reading(one.question, one.at, one.shown.text) for one in cases]
+    said_by_reader = answered(reader, "reader", requests)
+    requests = [
+        judging(one.question, said.text) for one, said in zip(cases, said_by_reader, strict=True)
+    ]
+    judged = answered(judge, "judge", requests)
     outcomes = [
         Outcome(
-            case.conversation,
-            case.question.text,
-            case.question.category,
-            case.system,
-            case.shown.tokens,
-            case.question.answer,
-            said.text,
-            verdict(ruling.text),
-            said.cost,
+            one.conversation, one.question.text, one.question.category, one.system,
+            one.shown.tokens, one.question.answer, said.text, verdict(ruling.text), said.cost,
         )
-        for case, said, ruling in zip(cases, read, judged, strict=True)
-    ]
+        for one, said, ruling in zip(cases, said_by_reader, judged, strict=True)
+    ]  # fmt: skip
     Console().print(table(outcomes))
     if out is not None:
         rows = [asdict(one) for one in outcomes]
@@ -145,14 +137,6 @@ def _cost(outcomes: Sequence[Outcome]) -> str:
     return "-" if None in costs else f"{sum(cost for cost in costs if cost):.4f}"
 
 
-def _read(data: Path) -> list[Conversation]:
-    if data.is_dir():
-        return chats.read(data)
-    given: Any = json.loads(data.read_text(encoding="utf-8"))
-    read = longmemeval.read if longmemeval.is_longmemeval(given) else conversations.read
-    return read(data)
-
-
 def _drawn(
     some: Sequence[Conversation], number: int, seed: int
 ) -> list[tuple[Conversation, list[Question]]]:
@@ -186,11 +170,11 @@ def _cases(drawn: Sequence[tuple[Conversation, list[Question]]], tokens: int) ->
 
 
 def _each(
-    requests: Sequence[Messages], answer: Callable[[Messages], Said], part: str, at_once: int
-) -> list[Said]:
+    requests: Sequence[Messages], answer: Callable[[Messages], Answer], part: str, at_once: int
+) -> list[Answer]:
     """The answers to requests, which are asked in no order that tells the systems apart."""
     shuffled = random.Random(0).sample(range(len(requests)), len(requests))
-    found: dict[int, Said] = {}
+    found: dict[int, Answer] = {}
     with (
         Progress(console=Console(stderr=True)) as progress,
         ThreadPoolExecutor(at_once) as threads,

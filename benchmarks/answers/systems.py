@@ -15,7 +15,7 @@ import numpy as np
 
 from agent_memory import AgentMemory, TokenCounter, VectorMemory
 from agent_memory.models.embedders.local import MiniLMEmbedder
-from benchmarks.conversations import Conversation, Question
+from benchmarks.recall.formats import Conversation, Question
 
 SYSTEMS = ("agent-memory", "newest messages", "dense search")
 
@@ -40,13 +40,8 @@ def systems(conversation: Conversation, tokens: int) -> Iterator[_Systems]:
     """
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder, 'm.db').as_posix()}"
-        with AgentMemory(
-            url,
-            max_tokens=_ROOM,
-            max_recall_tokens=tokens,
-            blocks=[VectorMemory()],
-            recall_timeout=60.0,
-        ) as memory:
+        limits = {"max_tokens": _ROOM, "max_recall_tokens": tokens, "recall_timeout": 60.0}
+        with AgentMemory(url, blocks=[VectorMemory()], **limits) as memory:
             for session, said in conversation.sessions.items():
                 memory.update(session, [one for _, one in said], user_id=conversation.name)
             if errors := [one.error for one in memory.flush() if one.error]:
@@ -81,14 +76,10 @@ class _Systems:
         return question.asked_at or self._end
 
     def _recalled(self, question: Question) -> Shown:
-        asked = {
-            "role": "user",
-            "content": question.text,
-            "created_at": self.asked_at(question),
-        }
-        context = self._memory.get("asking", asked, user_id=self._name)
-        text = "\n".join(str(one["content"]) for one in context.to_messages()[:-1])
-        text = unescape(text)
+        at = self.asked_at(question)
+        message = {"role": "user", "content": question.text, "created_at": at}
+        context = self._memory.get("asking", message, user_id=self._name)
+        text = unescape("\n".join(str(one["content"]) for one in context.to_messages()[:-1]))
         return Shown(text, self._counter.text(text))
 
     def _packed(self, order: Sequence[int]) -> Shown:

@@ -1,1 +1,1 @@
-"""Peers, each a script that is run by the Python of a virtualenv of its own."""
+"""Other memories, each a script that the Python of its own virtualenv runs."""

@@ -12,10 +12,10 @@ from langchain_community.chat_message_histories import SQLChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, trim_messages
 from sqlalchemy import create_engine
 
-from benchmarks.backend import SyncBackend
 from benchmarks.messages import Chat
 from benchmarks.peers.tokens import ENDLESS, tokens
-from benchmarks.serving import About, Server, serve
+from benchmarks.speed.backend import SyncBackend
+from benchmarks.speed.serving import About, Server, serve
 
 _PER_MESSAGE = 4
 

@@ -14,10 +14,10 @@ from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import Memory
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
-from benchmarks.backend import AsyncBackend
 from benchmarks.messages import Chat
 from benchmarks.peers.tokens import ENDLESS, tokens
-from benchmarks.serving import About, Server, serve
+from benchmarks.speed.backend import AsyncBackend
+from benchmarks.speed.serving import About, Server, serve
 
 _KEPT = 0.7  # of the budget after an overflow, as agent-memory does
 

@@ -15,9 +15,9 @@ os.environ["MEM0_TELEMETRY"] = "False"
 
 from mem0 import Memory
 
-from benchmarks.backend import SyncBackend
 from benchmarks.messages import Chat
-from benchmarks.serving import About, Server, serve
+from benchmarks.speed.backend import SyncBackend
+from benchmarks.speed.serving import About, Server, serve
 
 _DIMENSION = 256
 _ALL = 1_000_000
@@ -42,21 +42,15 @@ class Mem0(SyncBackend):
     def __init__(self, folder: Path, budget: int | None) -> None:
         super().__init__(folder, budget)
         unused = {"api_key": "unused"}
-        self._memory: Any = Memory.from_config(
-            {
-                "vector_store": {
-                    "provider": "qdrant",
-                    "config": {
-                        "path": str(folder / "qdrant"),
-                        "on_disk": True,
-                        "embedding_model_dims": _DIMENSION,
-                    },
-                },
-                "embedder": {"provider": "openai", "config": unused},
-                "llm": {"provider": "openai", "config": unused},
-                "history_db_path": str(folder / "history.db"),
-            }
-        )
+        place = {"path": str(folder / "qdrant"), "on_disk": True}
+        qdrant = {**place, "embedding_model_dims": _DIMENSION}
+        settings = {
+            "vector_store": {"provider": "qdrant", "config": qdrant},
+            "embedder": {"provider": "openai", "config": unused},
+            "llm": {"provider": "openai", "config": unused},
+            "history_db_path": str(folder / "history.db"),
+        }
+        self._memory: Any = Memory.from_config(settings)
         self._memory.embedding_model = _Constant()
 
     def fill(self, session: str, messages: Sequence[Chat]) -> None:

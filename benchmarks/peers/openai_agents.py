@@ -9,9 +9,9 @@ from typing import Any
 
 from agents import SQLiteSession
 
-from benchmarks.backend import AsyncBackend
 from benchmarks.messages import Chat
-from benchmarks.serving import About, Server, serve
+from benchmarks.speed.backend import AsyncBackend
+from benchmarks.speed.serving import About, Server, serve
 
 _WINDOW = 60  # messages of 60 tokens that a context of 4,096 holds, about
 

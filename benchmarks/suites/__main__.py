@@ -1,4 +1,4 @@
-"""Run frameworks' own tests with our classes: `python -m benchmarks.suites FOLDER`.
+"""Run frameworks' own tests with our classes: `python -m benchmarks suites FOLDER`.
 
 The folder holds a checkout of each framework's repository, best of the release that is installed.
 Nothing is fetched but packages, into virtualenvs beside the checkouts.

@@ -11,10 +11,10 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from agent_memory.testing import FakeLLM
-from benchmarks import longmemeval
 from benchmarks.answers.__main__ import run
-from benchmarks.answers.asking import verdict
+from benchmarks.answers.models import verdict
 from benchmarks.answers.systems import SYSTEMS
+from benchmarks.recall.formats import read
 
 app = Typer()
 app.command()(run)
@@ -110,7 +110,7 @@ def test_longmemeval_has_evidence_and_the_day_of_its_question(tmp_path: Path) ->
     """Wrong: a question without an answer is asked, or one is asked on another day."""
     file = tmp_path / "data.json"
     file.write_text(json.dumps(LONGMEMEVAL))
-    (one,) = longmemeval.read(file)
+    (one,) = read(file)
     (question,) = one.questions
     assert question.evidence == {"answer_1:0:0"}
     assert question.asked_at is not None

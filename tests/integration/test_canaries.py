@@ -1,9 +1,10 @@
 """Many users call everything at random, and each says nothing without a word of their own: no call
-gives one's word to another. `python -m benchmarks.torture --calls 1000000` is the long run."""
+gives one's word to another. `AGENT_MEMORY_CALLS=1000000` makes the run long."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,13 +21,14 @@ from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.engine.guard import Guard
 from agent_memory.errors import AgentMemoryError
 from agent_memory.testing import FakeLLM
-from benchmarks.torture_acts import NOT_CALLED, OPERATIONS, Act
-from benchmarks.torture_canaries import Aviary, Canary, words_in
-from benchmarks.torture_crowd import TEAMS, Crowd, Plan, Report
-from benchmarks.torture_crowd_run import blocks, run_crowd
-from benchmarks.torture_model import Echo
+from tests.isolation.acts import NOT_CALLED, OPERATIONS, Act
+from tests.isolation.canaries import Aviary, Canary, words_in
+from tests.isolation.crowd import TEAMS, Crowd, Plan, Report
+from tests.isolation.echo import Echo
+from tests.isolation.run import blocks, run_crowd
 
 FACES = (AgentMemory, Session, User)
+CALLS = int(os.environ.get("AGENT_MEMORY_CALLS", "1800"))
 CALLED = {call for row in OPERATIONS.values() for call in row.calls}
 
 
@@ -45,10 +47,10 @@ def test_nobody_reads_another_users_words(tmp_path: Path) -> None:
         nonlocal done
         done += count
 
-    plan = Plan(f"sqlite:///{tmp_path}/m.db", "n", calls=1_800, users=5, threads=4, seed=1)
+    plan = Plan(f"sqlite:///{tmp_path}/m.db", "n", calls=CALLS, users=5, threads=4, seed=1)
     report = run_crowd(plan, advance)
     assert report.leaks == []
-    assert report.done.total() == done == 1_800
+    assert report.done.total() == done == CALLS
     assert report.words > 300
     assert report.requests > 5
     assert report.refused["SessionOfAnotherUser"] > 50
@@ -73,7 +75,7 @@ def test_every_call_is_in_the_table() -> None:
     }
     for name in sorted(public - CALLED - NOT_CALLED.keys()):
         pytest.fail(
-            f"{name} is in no operation of benchmarks/torture_calls.py. Add one to the "
+            f"{name} is in no operation of tests/isolation/*_calls.py. Add one to the "
             "table, with whose words it may give back; or say in NOT_CALLED why there is none."
         )
     assert CALLED | NOT_CALLED.keys() <= public

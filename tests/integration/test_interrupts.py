@@ -34,8 +34,15 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="has no
 def test_nothing_hangs_and_nothing_is_torn(tmp_path: Path) -> None:
     """Wrong: after an exception at some moment of a call all memories of the process wait for ever,
     a fork does, or a log has lost or doubled what was said."""
-    command = [sys.executable, "-m", "benchmarks.interrupts", "--count", "600", "--every", "200"]
-    command += ["--store", f"sqlite:///{tmp_path / 'memory.db'}"]
+    command = [sys.executable, "-m", "tests.integration.interrupting"]
+    command += [
+        "--count",
+        "600",
+        "--every",
+        "200",
+        "--store",
+        f"sqlite:///{tmp_path / 'memory.db'}",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.torture_server import run
+from benchmarks.durability.servers import run
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import CannotStart, untested
@@ -75,7 +75,7 @@ def test_redis(tmp_path: Path) -> None:
     except CannotStart as reason:
         untested("Redis", reason)
     server = RedisServer(tmp_path, binary, ("--appendfsync", "always"))
-    command = [sys.executable, "-m", "benchmarks.torture_server", "--store", server.url]
+    command = [sys.executable, "-m", "benchmarks", "durability", "servers", "--store", server.url]
     command += ["--start", shlex.join(server.command()), "--kills", "2", "--processes", "2"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,9 +10,8 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from benchmarks import chats
-from benchmarks.conversations import read
-from benchmarks.locomo import run
+from benchmarks.recall.__main__ import run
+from benchmarks.recall.formats import read
 
 app = Typer()
 app.command()(run)
@@ -106,7 +105,7 @@ def test_what_is_read(data: Path) -> None:
 def test_which_chats_are_read(folder: Path) -> None:
     """Wrong: evidence within names or lists is lost, or questions are asked that have none, or a
     message stands in another session or day, or shows the plan that it was made of."""
-    small, large = chats.read(folder)
+    small, large = read(folder)
     assert (small.name, large.name) == ("2", "10")
     assert [(one.text, one.category, one.evidence) for one in small.questions] == [
         ("When was it?", "temporal reasoning", {"0", "3"}),

@@ -1,10 +1,11 @@
 """Any provider's messages, in any order: every context is one that the provider takes.
 
-`python -m benchmarks.contexts --logs 100000` looks at more logs of the same kind.
+`AGENT_MEMORY_LOGS=100000` checks more logs of the same kind.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,12 +41,13 @@ from agent_memory.core.rendering import rendered
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.errors import InvalidContext, InvalidInput, InvalidMessage
 from agent_memory.testing import check_context
-from benchmarks.contexts import checked, sdk_object
-from benchmarks.provider_logs import PNG, SHAPES, Logs
+from tests.integration.checked_contexts import checked, sdk_object
+from tests.provider_logs import PNG, SHAPES, Logs
 
 Json = dict[str, Any]
 
 BIG = 1_000_000
+LOGS = int(os.environ.get("AGENT_MEMORY_LOGS", "200")) // 8
 
 
 def of(*messages: Any, form: str | None = None, **settings: Any) -> list[Any]:
@@ -74,7 +76,7 @@ def test_no_message_is_refused_and_no_context(part: int) -> None:
         {"blocks": [StaticMemory(facts=["The shop opens at nine."])], "max_tokens": 900},
     ]
     with AgentMemory(store="memory://", **kinds[part % 3]) as memory:
-        for seed in range(part * 1_000, part * 1_000 + 25):
+        for seed in range(part * LOGS, (part + 1) * LOGS):
             checked(seed, memory, Logs(seed, objects=sdk_object), failures)
     assert not failures
 

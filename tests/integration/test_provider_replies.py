@@ -16,8 +16,8 @@ from pydantic import ConfigDict, TypeAdapter
 from agent_memory import AgentMemory
 from agent_memory.errors import InvalidContext
 from agent_memory.testing import check_context
-from benchmarks.provider_logs import SHAPES
 from tests.integration.test_provider_contexts import converse_takes
+from tests.provider_logs import SHAPES
 
 Json = dict[str, Any]
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from agent_memory import AgentMemory
-from benchmarks.inflected import Language, first_hits, languages
-from benchmarks.situations import FOLDER, outcomes
+from benchmarks.recall.languages import Language, first_hits, languages
+from benchmarks.recall.situations import FOLDER, outcomes
 
 BAR = 0.8  # of two messages that have as many of the words either may come first
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.soak_samples import Sample, risen
+from benchmarks.durability.soak import Sample, risen
 
 ROOT = Path(__file__).parents[2]
 _FLAT = {"rss": 300.0, "workers": 200.0, "files": 30.0, "threads": 20.0, "wal": 9.0, "p99": 20.0}
@@ -45,7 +45,7 @@ def test_a_single_peak_is_no_rise() -> None:
 def test_it_runs() -> None:
     """Wrong: the command ends with an error, or calls nothing."""
     few = ["--minutes", "0.1", "--every", "1", "--users", "2", "--workers", "1"]
-    command = [sys.executable, "-m", "benchmarks.soak", *few]
+    command = [sys.executable, "-m", "benchmarks", "durability", "soak", *few]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode in (0, 1), done.stderr
     assert "deletions" in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -16,6 +17,7 @@ from agent_memory import (
     StaticMemory,
     Strategy,
     Summarize,
+    TokenCounter,
     Trim,
 )
 from agent_memory.errors import InvalidShares
@@ -356,3 +358,32 @@ def test_blocks_share_the_room_for_recalls_by_default() -> None:
         context = memory.get("s", "When does the office open?", user_id="ana")
     assert {recall.block for recall in context.recalls} == {"many", "few"}
     assert context.tokens <= 1000
+
+
+def test_an_update_counts_its_own_message_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: an update at a full budget counts older messages again."""
+    counted: list[str] = []
+    depth = 0
+
+    def watch(name: str) -> None:
+        original = getattr(TokenCounter, name)
+
+        def count(*args: Any, **fields: Any) -> int:
+            nonlocal depth
+            if depth == 0:
+                counted.append(name)
+            depth += 1
+            try:
+                return int(original(*args, **fields))
+            finally:
+                depth -= 1
+
+        monkeypatch.setattr(TokenCounter, name, count)
+
+    with AgentMemory("memory://", max_tokens=1000, overflow=Trim(), blocks=[]) as memory:
+        for name in ("text", "message", "chat", "context"):
+            watch(name)
+        for number in range(200):
+            memory.update("s", f"Message {number}: " + "word " * 40)
+        assert memory.history("s")[-1].seq == 200
+    assert len(counted) == 200

@@ -20,9 +20,9 @@ from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
-from benchmarks.torture_ledger import Finding, Ledger, Op, compare
-from benchmarks.torture_site import FACTS, VECTORS, Site, finder
-from benchmarks.torture_verify import catch_up, verify
+from benchmarks.durability.ledger import Finding, Ledger, Op, compare
+from benchmarks.durability.site import FACTS, VECTORS, Site, finder
+from benchmarks.durability.verify import catch_up, verify
 
 ROOT = Path(__file__).parents[2]
 OWNERS = {"user:u", "user:v", "session:s", "session:t"}
@@ -32,7 +32,7 @@ OWNERS = {"user:u", "user:v", "session:s", "session:t"}
 def test_nothing_is_lost_and_nothing_is_twice(tmp_path: Path) -> None:
     """Wrong: what kill -9 at any step, or writers all at once, do to a message or a record."""
     path = tmp_path / "memory.db"
-    command = [sys.executable, "-m", "benchmarks.torture", "--store", f"sqlite:///{path}"]
+    command = [sys.executable, "-m", "benchmarks", "durability", "--store", f"sqlite:///{path}"]
     command += ["--kills", "20", "--processes", "4", "--threads", "2", "--messages", "6"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

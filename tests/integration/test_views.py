@@ -1,4 +1,4 @@
-"""Views of random histories, as `python -m benchmarks.views` plays them at length."""
+"""Contexts of random histories; `AGENT_MEMORY_VIEWS=100000` plays more of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from benchmarks.views import main, play
+from tests.integration.random_histories import play
 
 COUNT = int(os.environ.get("AGENT_MEMORY_VIEWS", "150"))
 
@@ -25,9 +25,3 @@ def test_histories_that_were_shown_wrongly(seed: int) -> None:
     """Wrong: what a long run found comes back. Here: a log that begins with calls, of which one was
     left out, so that the context began with the assistant."""
     assert play(seed) == []
-
-
-def test_the_benchmark_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
-    """Wrong: its command cannot be run, or says nothing of what it did."""
-    assert main(["--count", "3"]) == 0
-    assert "3 histories" in capsys.readouterr().out

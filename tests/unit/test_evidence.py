@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.evidence import Found, figures, interval
+from benchmarks.recall.evidence import Found, figures, interval
 
 
 def found(evidence: str, ranked: Sequence[str], within: str = "") -> Found:

@@ -27,7 +27,7 @@ from agent_memory.core.window import (
     visible,
 )
 from agent_memory.testing.histories import call, histories, log_of, long_turn, result, torn
-from benchmarks.provider_logs import Logs
+from tests.provider_logs import Logs
 
 U = {"role": "user", "content": "question"}
 A = {"role": "assistant", "content": "answer"}

@@ -1,0 +1,1 @@
+"""Whether acknowledged writes survive kills, races and long runs."""

@@ -1,0 +1,243 @@
+"""Processes killed at named steps and at random moments, over and over, on the same sessions."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import cycle, product
+from random import Random
+from typing import Any
+
+from agent_memory.stores.base import Store
+from agent_memory.strategies.base import Absorb
+from benchmarks.durability.child import Round, Step, run_until_killed
+from benchmarks.durability.ledger import ERROR, UNFINISHED, Finding, Ledger, compare
+from benchmarks.durability.processes import Child, Hung
+from benchmarks.durability.site import Mode, Site
+from benchmarks.durability.verify import inspect, texts
+
+SHARED = {"shared-1": "shared-user", "shared-2": "shared-user", "shared-3": "other-user"}
+"""Sessions that all lanes write, each with its user."""
+
+Steps = dict[tuple[Mode, bool], Counter[str]]
+"""How often each step occurs: by mode, and without and with the rare calls."""
+
+_MODES: tuple[Mode, ...] = ("inline", "background")
+_ABSORBS: tuple[Absorb, ...] = ("overflow", "every_update", 60)
+_RARE = 0.2
+_MESSAGES = 60
+_TELLING = (
+    "after put_records",
+    "after put_vectors",
+    "before put_vectors",
+    "before rewrite",
+    "before delete_vectors",
+    "after delete",
+    "before delete",
+    "after append",
+)
+"""The steps around which most could go wrong; a short run is killed at these, in both modes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One kill to be made.
+
+    Attributes:
+        mode: How the process handles overflow.
+        rare: Whether it makes the rare calls too.
+        step: Where it kills itself.
+        moment: Or else: after how many of its messages, and seconds more, it is killed.
+    """
+
+    mode: Mode
+    rare: bool
+    step: Step | None = None
+    moment: tuple[int, float] | None = None
+
+    def __str__(self) -> str:
+        where = "{} #{}".format(*self.step) if self.step else "a random moment"
+        return f"{where}, {self.mode}"
+
+
+class Lane:
+    """One process after another, each going on where the last was killed.
+
+    Args:
+        number: Tells its sessions and users from those of other lanes.
+        site: Where.
+        store: Open there.
+        seed: Decides what its processes do.
+
+    Attributes:
+        users: Its two users; only the first is ever deleted.
+        ledger: What its sessions must hold.
+        sessions: All that it ever had for itself.
+        stalls: The longest update, by mode.
+        findings: What was wrong.
+    """
+
+    def __init__(self, number: int, site: Site, store: Store, seed: int) -> None:
+        self._name = f"lane{number}"
+        self._site = site
+        self._store = store
+        self._random = Random(f"{seed}/{number}")
+        self._rounds = 0
+        self._last: Kill | None = None
+        first, second = f"{self._name}-a", f"{self._name}-b"
+        owners = {"1": first, "2": first, "3": second, "4": None}
+        self.users = (first, second)
+        self.ledger = Ledger({f"{self._name}-{name}": user for name, user in owners.items()})
+        self.sessions = set(self.ledger.users)
+        self.stalls: Counter[str] = Counter()
+        self.findings: list[Finding] = []
+
+    def round(self, kill: Kill) -> Counter[str] | None:
+        """Run one process to its end; the steps that it made, or None where it was killed."""
+        self._rounds += 1
+        self._leave()
+        task = Round(
+            name=f"{self._name}.{self._rounds}",
+            seed=self._random.getrandbits(32),
+            own=dict(self.ledger.users),
+            shared=SHARED,
+            mode=kill.mode,
+            absorb=self._random.choice(_ABSORBS),
+            rare=kill.rare,
+            kill=kill.step,
+        )
+        process = Child(run_until_killed, self._site, task)
+        steps: Counter[str] | None = None
+        try:
+            for message in process.messages(kill.moment):
+                steps = self._hear(message, kill.mode) or steps
+        except Hung as error:
+            self._report(Finding(ERROR, "", str(error)), task.name)
+        if process.exit_code not in (0, -signal.SIGKILL):
+            told = f"a process ended with {process.exit_code}"
+            self._report(Finding(ERROR, "", told), task.name)
+        for finding in self.ledger.findings:
+            self._report(finding, task.name)
+        self.ledger.findings.clear()
+        self._last = None if steps else kill
+        if steps is None:
+            self._inspect(task.name)
+        return steps
+
+    def _inspect(self, task: str) -> None:
+        """See what the kill has left of records."""
+        for session_id, user in (SHARED | self.ledger.users).items():
+            if user != self.users[0]:  # whose deletion some process may be about to finish
+                for finding in inspect(self._store, session_id):
+                    self._report(finding, task)
+
+    def check(self) -> list[Finding]:
+        """What is wrong with its sessions, after all."""
+        self._leave()
+        for session_id in list(self.ledger.logs):
+            self.ledger.seen(session_id, texts(self._store, session_id))
+        findings = list(self.ledger.findings)
+        for session_id, said in self.ledger.shared.items():
+            log = texts(self._store, session_id)
+            mine = [text for text in log if text.startswith(f"{self._name}.")]
+            findings += compare(session_id, mine, said.begun, said.unsure)
+        for logs in self.ledger.leaving:
+            now = {session_id: texts(self._store, session_id) for session_id in logs}
+            if any(now.values()) and now != logs:
+                findings.append(Finding(UNFINISHED, ", ".join(logs), "the deletion of a user"))
+        return findings
+
+    def _hear(self, message: tuple[Any, ...], mode: Mode) -> Counter[str] | None:
+        match message:
+            case ("seen", session_id, texts):
+                self.ledger.seen(session_id, texts)
+            case ("begin", op):
+                self.ledger.begin(op)
+            case ("done", op, result, seconds):
+                self.ledger.done(op, result)
+                if op.name == "update":
+                    self.stalls[mode] = max(self.stalls[mode], seconds)
+            case ("failed", op, error):
+                self.ledger.findings.append(Finding(ERROR, op.session_id, f"{op.name}: {error}"))
+            case ("steps", steps):
+                return Counter(steps)
+        return None
+
+    def _report(self, finding: Finding, task: str) -> None:
+        during = f"{task}, killed before it: {self._last or 'nobody'}"
+        self.findings.append(replace(finding, during=during))
+
+    def _leave(self) -> None:
+        """After an interrupted deletion of a user, go on with other sessions of that user."""
+        op = self.ledger.interrupted
+        if op and op.name == "delete_user":
+            left = [name for name, user in self.ledger.users.items() if user == op.user_id]
+            self.ledger.leave({name: f"{name}+" for name in left})
+            self.sessions.update(self.ledger.users)
+
+
+def run_kills(
+    site: Site, store: Store, kills: int, lanes: int, seed: int, advance: Callable[[], None]
+) -> list[Lane]:
+    """Kill so many processes, in lanes beside each other.
+
+    Args:
+        site: Where.
+        store: Open there.
+        kills: How many.
+        lanes: How many processes at a time.
+        seed: Decides what they do, and where they are killed.
+        advance: Called at each kill.
+    """
+    running = [Lane(number, site, store, seed) for number in range(lanes)]
+    steps: Steps = {
+        (mode, rare): running[0].round(Kill(mode, rare)) or Counter()
+        for mode in _MODES
+        for rare in (False, True)
+    }
+    plan = _plan(steps, Random(seed))
+    lock = threading.Lock()
+    left = kills
+
+    def work(lane: Lane) -> None:
+        nonlocal left
+        while True:
+            with lock:
+                if not left:
+                    return
+                left -= 1
+                kill = next(plan)
+            if lane.round(kill) is None:
+                advance()
+            else:  # the step did not occur so often this time
+                with lock:
+                    left += 1
+
+    with ThreadPoolExecutor(lanes) as pool:
+        for done in [pool.submit(work, lane) for lane in running]:
+            done.result()
+    return running
+
+
+def _plan(steps: Steps, random: Random) -> Iterator[Kill]:
+    """All steps in turn, the telling ones first; a quarter of the kills at random moments."""
+    known = {step for counts in steps.values() for step in counts}
+    ordered = [*_TELLING, *sorted(known.difference(_TELLING))]
+    for place, (step, mode) in enumerate(cycle(product(ordered, _MODES))):
+        rare = not steps[mode, False][step] or random.random() < _RARE
+        if often := steps[mode, rare][step]:
+            yield Kill(mode, rare, step=(step, random.randint(1, often)))
+        if place % 3 == 2:
+            moment = (random.randrange(_MESSAGES), random.uniform(0, 0.03))
+            yield Kill(random.choice(_MODES), random.random() < _RARE, moment=moment)
+
+
+def owners(lanes: Iterable[Lane]) -> set[str]:
+    """All users and sessions for which the lanes' records can have been kept."""
+    users = {*SHARED.values(), *(user for lane in lanes for user in lane.users)}
+    sessions = {*SHARED, *(name for lane in lanes for name in lane.sessions)}
+    return {f"user:{user}" for user in users} | {f"session:{name}" for name in sessions}

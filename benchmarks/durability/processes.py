@@ -1,0 +1,72 @@
+"""Processes that start in a moment, tell what they do over a pipe, and may be killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator
+from time import sleep
+from typing import Any
+
+_PATIENCE = 180.0
+_lock = threading.Lock()
+"""Starting one process looks after all others: two threads would fight over an exit code."""
+
+
+class Hung(Exception):
+    """A process said nothing for minutes; it was killed."""
+
+
+class Child:
+    """A process forked from one that has all imports done.
+
+    Args:
+        target: What it runs; its last argument is its end of the pipe.
+        *args: The other arguments.
+    """
+
+    def __init__(self, target: Callable[..., None], *args: object) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["benchmarks.durability.warm"])
+        self._pipe, its = context.Pipe()
+        self._process = context.Process(target=target, args=(*args, its))
+        with _lock:
+            self._process.start()
+        its.close()
+
+    def go(self) -> None:
+        """Let a process go on that waits to receive."""
+        self._pipe.send(None)
+
+    def messages(self, kill: tuple[int, float] | None = None) -> Iterator[Any]:
+        """What it tells, until it has ended.
+
+        Args:
+            kill: After so many messages and so many seconds more it is killed.
+
+        Raises:
+            Hung: It told nothing for too long.
+        """
+        heard = 0
+        with self._pipe:
+            while True:
+                if kill and heard == kill[0]:
+                    sleep(kill[1])
+                    self._process.kill()
+                    kill = None
+                if not self._pipe.poll(_PATIENCE):
+                    self._process.kill()
+                    raise Hung(f"nothing for {_PATIENCE:g} s, after {heard} messages")
+                try:
+                    message = self._pipe.recv()
+                except (EOFError, OSError):  # OSError: it was killed within a message
+                    break
+                heard += 1
+                yield message
+        with _lock:
+            self._process.join()
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; minus the signal that killed it."""
+        return self._process.exitcode

@@ -1,0 +1,312 @@
+"""Make mixed calls for hours: `python -m benchmarks durability soak --minutes 60 --servers`.
+
+Threads of one process call a memory at random, with workers beside it. The data does not grow:
+long sessions are deleted, and retention shortens the logs. Memory, files, threads, the write-ahead
+log and the time of updates must be flat in the second half.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from random import Random
+from statistics import mean, quantiles
+from tempfile import TemporaryDirectory
+from time import perf_counter, sleep
+from typing import Annotated
+from uuid import uuid4
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from agent_memory import AgentMemory, AgentMemoryConfig, operations
+from agent_memory.core.processes import share_arenas
+from agent_memory.errors import AgentMemoryError
+from benchmarks.messages import chats
+
+_WEIGHTS = {
+    "update": 40, "get": 14, "search": 9, "history": 6, "notes": 4, "working": 4, "pop": 1,
+    "sessions": 2, "turn": 2, "flush": 1, "delete": 0.8, "delete_user": 0.05, "checkpoint": 0.5,
+}  # fmt: skip
+_SESSIONS = 10
+_LONGEST = 60
+_WORKER = "from agent_memory.cli.app import main; main()"
+
+
+_SLACK = {"rss": 0.1, "workers": 0.1, "files": 0.1, "threads": 0.1, "wal": 0.3, "p99": 0.3}
+"""What is to be flat, and the part that it may rise by; at any rate it may by so many:"""
+_LEAST = {"rss": 8.0, "workers": 8.0, "files": 3.0, "threads": 3.0, "wal": 8.0, "p99": 5.0}
+
+Sample = dict[str, float]
+"""An interval: `minute`, at its end; MB: `rss` of the calling process, of all `workers`, `size` of
+the file and the largest `wal`; `files` and `threads` of the calling process; `calls`, and of them
+`deletions`; ms of updates, `p50` and `p99`, and of deletions, `delete` (p50) and `slowest`."""
+
+
+def risen(samples: Sequence[Sample]) -> list[str]:
+    """What is not flat: higher in the last quarter, on average, than in the one before."""
+    quarter = len(samples) // 4
+    if not quarter:
+        return ["too short to tell"]
+    found = []
+    for name, slack in _SLACK.items():
+        values = [one[name] for one in samples]
+        before, after = mean(values[-2 * quarter : -quarter]), mean(values[-quarter:])
+        if after - before > max(slack * before, _LEAST[name]):
+            found.append(f"{name} {before:,.0f} to {after:,.0f}")
+    return found
+
+
+def sampled(
+    taken: Callable[[], Mapping[str, Sequence[float]]],
+    url: str,
+    minutes: float,
+    every: float,
+    workers: Sequence[int],
+) -> Iterator[Sample]:
+    """Look at this process and its workers for so long.
+
+    Args:
+        taken: Gives the milliseconds of the calls that ended since it was asked last, by name.
+        url: The store's.
+        minutes: How long.
+        every: Seconds of an interval.
+        workers: Their process ids.
+    """
+    begun = perf_counter()
+    path = url.removeprefix("sqlite:///") if url.startswith("sqlite:") else None
+    while (passed := perf_counter() - begun) < 60 * minutes:
+        wal = 0.0
+        while perf_counter() - begun < passed + every:
+            sleep(min(0.2, every))
+            wal = max(wal, _megabytes(path, "-wal"))
+        calls = taken()
+        updates, deletes = calls.get("update", []), calls.get("delete", [])
+        sample = {
+            "minute": (perf_counter() - begun) / 60, "rss": _resident(os.getpid()),
+            "workers": sum(map(_resident, workers)), "files": len(os.listdir("/proc/self/fd")),
+            "threads": threading.active_count(), "size": _megabytes(path, ""), "wal": wal,
+            "calls": sum(map(len, calls.values())), "deletions": len(deletes),
+            "p50": _part(updates, 50), "p99": _part(updates, 99),
+            "delete": _part(deletes, 50), "slowest": max(deletes, default=0.0),
+        }  # fmt: skip
+        print({name: round(value, 1) for name, value in sample.items()}, file=sys.stderr)
+        yield sample
+
+
+def _part(values: Sequence[float], percent: int) -> float:
+    return quantiles(values, n=100)[percent - 1] if len(values) > 1 else sum(values)
+
+
+def _resident(pid: int) -> float:
+    """Of a process, MB, as Linux tells it; 0 once it has ended."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _megabytes(path: str | None, suffix: str) -> float:
+    try:
+        return os.stat(f"{path}{suffix}").st_size / 1e6 if path else 0.0
+    except FileNotFoundError:
+        return 0.0
+
+
+class Soak:
+    """Threads that call until told to stop, and what it took them.
+
+    Args:
+        memory: Whom they call.
+        users: How many users there are.
+        pause: Seconds between two calls of a thread, on average.
+        seed: Of what is called.
+
+    Attributes:
+        errors: How many calls failed, by name and class.
+    """
+
+    def __init__(self, memory: AgentMemory, users: int, pause: float, seed: int) -> None:
+        self.errors: defaultdict[str, int] = defaultdict(int)
+        self._memory, self._users, self._pause, self._seed = memory, users, pause, seed
+        self._said = chats(seed, 5_000)
+        self._stop = threading.Event()
+        self._noting = threading.Lock()
+        self._taken: defaultdict[str, list[float]] = defaultdict(list)
+
+    def fill(self) -> None:
+        """Have each session say something, some more and some less."""
+        chance = Random(self._seed)
+        for user in range(self._users):
+            for number in range(_SESSIONS):
+                said = chance.choices(self._said, k=chance.randint(1, _LONGEST))
+                self._memory.update(f"u{user}-{number}", said, user_id=f"u{user}")
+        self._memory.flush()
+
+    @contextmanager
+    def running(self, threads: int) -> Iterator[None]:
+        """Call from so many threads meanwhile."""
+        crowd = [threading.Thread(target=self._call, args=(n,)) for n in range(threads)]
+        for one in crowd:
+            one.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            for one in crowd:
+                one.join()
+
+    def taken(self) -> dict[str, list[float]]:
+        """Milliseconds of the calls that ended since it was asked last, by name."""
+        with self._noting:
+            taken, self._taken = self._taken, defaultdict(list)
+        return taken
+
+    def _call(self, thread: int) -> None:
+        chance = Random(f"{self._seed}/{thread}")
+        while not self._stop.wait(self._pause and chance.expovariate(1 / self._pause)):
+            user = f"u{chance.randrange(self._users)}"
+            session_id = f"{user}-{chance.randrange(_SESSIONS)}"
+            name = chance.choices([*_WEIGHTS], [*_WEIGHTS.values()])[0]
+            end = self._timed(name, user, session_id, chance.choice(self._said))
+            if name == "update" and end > chance.randrange(_LONGEST, 2 * _LONGEST):
+                self._timed("delete", user, session_id, {})
+
+    def _timed(self, name: str, user: str, session_id: str, message: dict[str, str]) -> int:
+        """Make a call; return the session's length after an update."""
+        end, begun = 0, perf_counter()
+        try:
+            if name == "update":
+                end = self._memory.update(session_id, message, user_id=user).end
+            else:
+                self._other(name, user, session_id, message.get("content", ""))
+        except AgentMemoryError as error:  # such as that others deleted meanwhile
+            self.errors[f"{name}: {type(error).__name__}"] += 1
+        with self._noting:
+            self._taken[name].append(1e3 * (perf_counter() - begun))
+        return end
+
+    def _other(self, name: str, user: str, session_id: str, text: str) -> None:
+        memory = self._memory
+        match name:
+            case "get":
+                memory.get(session_id, text, user_id=user).to_messages()
+            case "search":
+                memory.search(text, user_id=user)
+            case "history":
+                memory.history(session_id, last=20)
+            case "notes":
+                notes = memory.user(user).notes()
+                if len(stored := notes.all()) < 20:
+                    notes.add(text)
+                else:
+                    notes.delete(stored[0].id)
+            case "working":
+                working = memory.session(session_id, user).working()
+                working.set("plan", text)
+                working.delete("plan")
+            case "pop":
+                memory.pop(session_id, 2)
+            case "sessions":
+                memory.sessions(user_id=user)
+            case "turn":
+                memory.after_turn(memory.before_turn(session_id, text, user_id=user), text)
+            case "flush":
+                memory.flush(session_id)
+            case "delete":
+                memory.delete(session_id)
+            case "delete_user":
+                memory.delete_user(user)
+            case "checkpoint":
+                checkpoint = memory.checkpoint(session_id, user_id=user)
+                operations.verify(memory, checkpoint.to_json())
+
+
+def main(
+    stores: Annotated[
+        list[str] | None, typer.Option("--store", metavar="URL", help="May be given repeatedly.")
+    ] = None,
+    servers: Annotated[bool, typer.Option(help="PostgreSQL and Redis of its own, too.")] = False,
+    minutes: Annotated[float, typer.Option(min=0.01, help="On each store.")] = 60,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two lines.")] = 60,
+    threads: Annotated[int, typer.Option(min=1)] = 8,
+    workers: Annotated[int, typer.Option(min=0, help="Processes beside it.")] = 2,
+    users: Annotated[int, typer.Option(min=1)] = 20,
+    rate: Annotated[float, typer.Option(min=0, help="Calls a second; 0: no pauses.")] = 100,
+    seed: int = 1,
+) -> None:
+    """Call at random for long, and see whether anything grows. By default on a file of its own."""
+    flat = True
+    share_arenas()  # as the commands do that run for long
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it started ends with it
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        urls = stores or ([] if servers else [f"sqlite:///{folder}/memory.db"])
+        for url in [*urls, *(_started(stack, folder) if servers else ())]:
+            with _site(url, folder, workers) as (memory, helpers):
+                soak = Soak(memory, users, threads / rate if rate else 0.0, seed)
+                soak.fill()
+                with soak.running(threads):
+                    samples = list(sampled(soak.taken, url, minutes, every, helpers))
+                for user in range(users):
+                    memory.delete_user(f"u{user}")
+            kind, grown = url.partition(":")[0], risen(samples)
+            flat = flat and not grown
+            table = Table(*samples[0], title=kind, title_justify="left")
+            for one in samples:
+                table.add_row(*(f"{value:,.{value < 100:d}f}" for value in one.values()))
+            Console(width=140).print(table)
+            print(f"{kind}: {'not flat: ' + '; '.join(grown) if grown else 'flat'}; "
+                  f"errors: {dict(soak.errors) or 'none'}")  # fmt: skip
+    if not flat:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _site(url: str, folder: Path, workers: int) -> Iterator[tuple[AgentMemory, list[int]]]:
+    """A memory, and the ids of workers of the same settings."""
+    given = {
+        "store": url, "namespace": f"soak-{uuid4().hex[:8]}", "max_tokens": 1500,
+        "retention": "PT60S", "overflow_mode": "background", "embedding": "local",
+        "overflow": {"kind": "flush_to_ltm", "blocks": [{"kind": "vector"}]},
+        "blocks": [{"kind": "notes"}, {"kind": "working"}],
+    }  # fmt: skip
+    settings = folder / "soak.json"
+    settings.write_text(json.dumps(given))
+    command = [sys.executable, "-c", _WORKER, "worker", "--config", str(settings)]
+    with AgentMemory(AgentMemoryConfig.from_file(settings)) as memory:
+        memory.stats()  # there is a store before the workers look for one
+        helpers = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(workers)]
+        try:
+            yield memory, [one.pid for one in helpers]
+        finally:
+            for one in helpers:
+                one.send_signal(signal.SIGTERM)
+                one.wait()
+
+
+def _started(stack: ExitStack, folder: Path) -> Iterator[str]:
+    from tests.servers.postgres import PostgresServer
+    from tests.servers.redis import RedisServer, redis_binaries
+
+    postgres = PostgresServer()
+    stack.callback(postgres.remove)
+    redis = RedisServer(folder, next(iter(redis_binaries().values())))
+    stack.callback(redis.stop)
+    for server in (postgres, redis):
+        server.start()
+        yield server.url
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,1 @@
+"""Whether searches and contexts bring what a question needs."""

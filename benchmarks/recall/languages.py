@@ -1,0 +1,86 @@
+"""What is found by words alone in other languages: `python -m benchmarks recall languages`.
+
+Of each language, questions and messages that answer them in other inflected forms, among messages
+that answer none. Nothing embeds. Rules were tried on the first half of the pairs, not on the other.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from agent_memory import AgentMemory
+
+_DATA = Path(__file__).with_suffix(".toml")
+_USER = "somebody"
+
+
+@dataclass(frozen=True)
+class Language:
+    """Pairs of one language.
+
+    Attributes:
+        name: Its name.
+        pairs: Questions with the messages that answer them.
+        distractors: Messages that answer none.
+    """
+
+    name: str
+    pairs: tuple[tuple[str, str], ...]
+    distractors: tuple[str, ...]
+
+
+def languages() -> list[Language]:
+    """All of the data."""
+    read = tomllib.loads(_DATA.read_text("utf-8"))
+    return [
+        Language(name, tuple((q, m) for q, m in one["pairs"]), tuple(one["distractors"]))
+        for name, one in read.items()
+    ]
+
+
+def first_hits(language: Language) -> list[bool]:
+    """For each pair, whether the question brings its message before all others."""
+    return [
+        said == found for (_, said), found in zip(language.pairs, _found(language), strict=True)
+    ]
+
+
+def _found(language: Language) -> Iterator[str | None]:
+    with AgentMemory(store="memory://", blocks=[], recall_timeout=60) as memory:
+        messages = [*(message for _, message in language.pairs), *language.distractors]
+        for number, message in enumerate(messages):
+            memory.update(f"s-{number}", {"role": "user", "content": message}, user_id=_USER)
+        for question, _ in language.pairs:
+            recalls = memory.search(question, user_id=_USER, limit=1, blocks=["log"], least=0.0)
+            yield recalls[0].text.removeprefix("user: ") if recalls else None
+
+
+def run(misses: bool = typer.Option(False, help="List the questions that miss.")) -> None:
+    """Say how often the first recall is the answer."""
+    console = Console()
+    table = Table("language", "pairs", "hit@1", "first half", "held out", title="by words alone")
+    for language in languages():
+        hits = first_hits(language)
+        half = len(hits) // 2
+        parts = (hits, hits[:half], hits[half:])
+        table.add_row(language.name, str(len(hits)), *(f"{_share(part):.0%}" for part in parts))
+        if misses:
+            for (question, _), hit in list(zip(language.pairs, hits, strict=True))[:half]:
+                if not hit:
+                    console.print(f"{language.name}: {question}", markup=False)
+    console.print(table)
+
+
+def _share(hits: list[bool]) -> float:
+    return sum(hits) / len(hits)
+
+
+if __name__ == "__main__":
+    typer.run(run)

@@ -1,0 +1,149 @@
+"""Recall in other words: `python -m benchmarks recall paraphrases [--haystack FILE]`.
+
+A user says something once, and asks for it later in words that it does not share
+(`paraphrases.json`). The statements stand in sessions of their own among a haystack: a conversation
+of LoCoMo's file, or without one the sentences of this repository's tests. The table shows how often
+`search` has the statement first and among ten, how often `get` shows it, and how many foreign
+requests and how much small talk recall anything.
+
+`--fit` prints the calibration of `agent_memory/retrieval/score.json`: a logistic function of the
+gate between statements that were asked for and the best record of foreign requests, both counted
+alike. `min_relevance` is its value where a tenth of the foreign requests pass.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from agent_memory import AgentMemory
+from agent_memory.core.records import Recall
+from agent_memory.retrieval.score import fitted
+from benchmarks.recall import formats
+from benchmarks.recall.projection import texts
+from benchmarks.recall.unrelated import FOREIGN, SMALL_TALK
+
+USER = "ana"
+_NOTES = 300
+_PAIRS = Path(__file__).with_name("paraphrases.json")
+_STEPS, _RATE = 20_000, 0.02
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured in one haystack, as shares of 1."""
+
+    first: float
+    among_ten: float
+    shown: float
+    foreign: float
+    small_talk: float
+    gates: tuple[list[float], list[float]]
+
+
+def haystack(file: Path | None) -> Iterator[list[dict[str, Any]]]:
+    """Sessions of messages that have nothing to do with the questions."""
+    if file is None:
+        some = iter([*dict.fromkeys(texts())][:: len([*texts()]) // _NOTES])
+        while batch := [{"role": "user", "content": text} for text in islice(some, 6)]:
+            yield batch
+    else:
+        for session in formats.read(file)[0].sessions.values():
+            yield [message for _, message in session]
+
+
+def measure(file: Path | None, data: dict[str, Any]) -> Measured:
+    """Measure one haystack."""
+    pairs = data["zero"]
+    with TemporaryDirectory() as folder, AgentMemory(f"{folder}/m.db", max_tokens=8_000) as memory:
+        for number, messages in enumerate(haystack(file)):
+            memory.update(f"hay-{number}", messages, user_id=USER)
+        for number, pair in enumerate(pairs):
+            said = {"role": "user", "content": pair["said"]}
+            memory.update(f"pair-{number}", said, user_id=USER)
+        memory.flush()
+        found = [memory.search(pair["asked"], user_id=USER, least=0.0) for pair in pairs]
+        places = [
+            next((at for at, one in enumerate(some) if pair["said"] in one.text), None)
+            for pair, some in zip(pairs, found, strict=True)
+        ]
+        shown = [
+            any(pair["said"] in one.text for one in _recalled(memory, pair["asked"]))
+            for pair in pairs
+        ]
+        foreign = [*data["foreign"], *FOREIGN]
+        chat = [*data["small_talk"], *SMALL_TALK]
+        right = [_gate(some[at]) for at, some in zip(places, found, strict=True) if at is not None]
+        wrong = [
+            max(map(_gate, memory.search(one, user_id=USER, least=0.0)), default=0.0)
+            for one in foreign
+        ]
+        return Measured(
+            sum(at == 0 for at in places) / len(pairs),
+            sum(at is not None for at in places) / len(pairs),
+            sum(shown) / len(pairs),
+            sum(bool(_recalled(memory, one)) for one in foreign) / len(foreign),
+            sum(bool(_recalled(memory, one)) for one in chat) / len(chat),
+            (right, wrong),
+        )
+
+
+def _recalled(memory: AgentMemory, question: str) -> list[Recall]:
+    return memory.get("asking", question, user_id=USER).recalls
+
+
+def _gate(recall: Recall) -> float:
+    """What the logistic function is of."""
+    by, likely = fitted()["relevance"], np.clip(recall.relevance or 0.0, 1e-9, 1 - 1e-9)
+    return float(by["middle"] + np.log(likely / (1 - likely)) / by["slope"])
+
+
+def fit(right: list[float], wrong: list[float]) -> tuple[float, float, float]:
+    """The slope and the middle of the logistic function, and its value that a tenth pass."""
+    gates = np.array([*right, *wrong])
+    is_right = np.repeat([1.0, 0.0], [len(right), len(wrong)])
+    weight = np.repeat([1 / len(right), 1 / len(wrong)], [len(right), len(wrong)])
+    slope, middle = 10.0, 0.5
+    for _ in range(_STEPS):  # two numbers, by gradient descent
+        error = weight * (1 / (1 + np.exp(-slope * (gates - middle))) - is_right)
+        slope -= 100 * _RATE * float(error @ (gates - middle))
+        middle += _RATE * float(error.sum())
+    least = 1 / (1 + np.exp(-slope * (np.quantile(wrong, 0.9) - middle)))
+    return slope, middle, float(least)
+
+
+def run(
+    file: Annotated[list[Path] | None, typer.Option("--haystack", help="LoCoMo's format.")] = None,
+    pairs: Path = _PAIRS,
+    fits: Annotated[bool, typer.Option("--fit")] = False,
+) -> None:
+    """Measure recall in other words."""
+    data = json.loads(pairs.read_text(encoding="utf-8"))
+    table = Table("haystack", "first", "among ten", "shown by get", "foreign", "small talk")
+    right, wrong = list[float](), list[float]()
+    for one in file or (None,):
+        found = measure(one, data)
+        figures = (found.first, found.among_ten, found.shown, found.foreign, found.small_talk)
+        table.add_row(one.name if one else "sentences", *(f"{figure:.2f}" for figure in figures))
+        right += found.gates[0]
+        wrong += found.gates[1]
+    console = Console()
+    console.print(table)
+    if fits:
+        console.print(
+            "slope {:.1f}, middle {:.2f}; a tenth passes {:.2f}".format(*fit(right, wrong))
+        )
+
+
+if __name__ == "__main__":
+    typer.run(run)

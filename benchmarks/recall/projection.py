@@ -1,0 +1,58 @@
+"""Make the projection of word pieces: `python -m benchmarks recall projection [TEXTS]`.
+
+The local encoder gives 384 numbers for each word piece; the index keeps 48, those along which
+pieces of everyday talk differ most: the first right singular vectors of the pieces of texts that
+this project owns, and of a file with a text a line where one is named.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from agent_memory.models.embedders import local
+from agent_memory.retrieval.vectors import TOKEN
+from benchmarks.recall.unrelated import FOREIGN
+
+_ROOT = Path(__file__).parents[2]
+_OUT = Path(local.__file__).with_name("minilm_projection.npy")
+_MOST = 4_000
+_SENTENCE = re.compile(r"[A-Z][\w', -]*( [\w',-]+){3,}[.!?]")
+
+
+def texts() -> Iterator[str]:
+    """Sentences of this repository: what people say in its tests, benchmarks and examples."""
+    yield from FOREIGN
+    for folder in ("tests", "benchmarks", "examples"):
+        for file in sorted((_ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield from filter(_SENTENCE.fullmatch, node.value.splitlines())
+
+
+def run(file: Annotated[Path | None, typer.Argument()] = None) -> None:
+    """Write the projection into the package."""
+    more = [] if file is None else file.read_text(encoding="utf-8").splitlines()
+    every = [text for text in dict.fromkeys([*more, *texts()]) if 20 < len(text) < 1_000][:_MOST]
+    np.save(_OUT, np.eye(384, TOKEN, dtype=np.float16))  # a model is read without one
+    model = local._Model(1)
+    model._projection = np.eye(384, dtype=np.float32)
+    pieces = np.concatenate([tokens for _, tokens, _ in model.read(every)]).astype(np.float32)
+    singular = np.linalg.svd(pieces.T @ pieces)[0][:, :TOKEN]
+    np.save(_OUT, singular.astype(np.float16))
+    rows = pieces[np.random.default_rng(1).integers(len(pieces), size=(2, 5_000))]
+    rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
+    low = rows @ singular
+    low /= np.linalg.norm(low, axis=-1, keepdims=True)
+    same = np.corrcoef((rows[0] * rows[1]).sum(1), (low[0] * low[1]).sum(1))[0, 1]
+    print(f"{len(every)} texts, {len(pieces)} pieces; cosines of 384 and {TOKEN}: r = {same:.3f}")
+
+
+if __name__ == "__main__":
+    typer.run(run)

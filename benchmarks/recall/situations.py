@@ -1,0 +1,105 @@
+"""Questions that people ask: `python -m benchmarks recall situations [--held-out] [--show]`.
+
+A situation is a few dated sessions, a question, and what a context has to recall for it, in which
+order, or has not. There are twenty of each kind in `situations.json`, which the rules were made
+with, and twenty others in `situations_held_out.json`, which they were not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from agent_memory import AgentMemory
+
+FOLDER = Path(__file__).parent
+USER = "ana"
+_ASKED_ON = "2025-06-02"
+
+
+class Outcome(NamedTuple):
+    """What came of a situation.
+
+    Attributes:
+        asked: The question.
+        texts: What the context recalled.
+        shown: Whether all that has to be there is.
+        clean: Whether nothing is that must not be.
+        ordered: Whether the right statement stands before the other one.
+    """
+
+    asked: str
+    texts: list[str]
+    shown: bool
+    clean: bool
+    ordered: bool
+
+    @property
+    def holds(self) -> bool:
+        """Whether all is as it has to be."""
+        return self.shown and self.clean and self.ordered
+
+
+def outcomes(situations: list[dict[str, Any]]) -> Iterator[Outcome]:
+    """Play situations, each in a memory of its own."""
+    for situation in situations:
+        with TemporaryDirectory() as folder, AgentMemory(f"{folder}/m.db") as memory:
+            for number, session in enumerate(situation["sessions"]):
+                for message in _messages(session):
+                    memory.update(f"s{number}", message, user_id=USER)
+            asked = {
+                "role": "user",
+                "content": situation["asked"],
+                "created_at": _noon(situation.get("asked_on") or _ASKED_ON),
+            }
+            recalls = memory.get("asking", asked, user_id=USER).recalls
+            yield _judged(situation, [recall.text for recall in recalls])
+
+
+def _messages(session: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for place, turn in enumerate(session["turns"]):
+        yield {**turn, "created_at": _noon(session["date"]) + timedelta(seconds=30 * place)}
+
+
+def _noon(day: str) -> datetime:
+    return datetime.fromisoformat(day).replace(hour=12, tzinfo=UTC)
+
+
+def _judged(situation: dict[str, Any], texts: list[str]) -> Outcome:
+    whole = "\n".join(texts)
+    right, wrong = situation.get("must_order") or ("", "")
+    return Outcome(
+        situation["asked"],
+        texts,
+        all(text in whole for text in situation["must_show"]),
+        not any(text in whole for text in situation["must_not_show"]),
+        not right or wrong not in whole or -1 < whole.find(right) < whole.find(wrong),
+    )
+
+
+def run(held_out: bool = False, show: bool = False) -> None:
+    """Measure what contexts recall for the questions that people ask."""
+    name = "situations_held_out.json" if held_out else "situations.json"
+    console = Console()
+    table = Table("kind", "number", "shown", "clean", "in order", "holds")
+    for kind, situations in json.loads((FOLDER / name).read_text(encoding="utf-8")).items():
+        found = list(outcomes(situations))
+        figures = [[getattr(one, what) for one in found] for what in ("shown", "clean", "ordered")]
+        holds = sum(one.holds for one in found)
+        table.add_row(kind, str(len(found)), *(str(sum(some)) for some in figures), str(holds))
+        for one in found if show else ():
+            if not one.holds:
+                console.print(kind, one.asked, one.texts, markup=False)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    typer.run(run)

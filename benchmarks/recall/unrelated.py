@@ -1,0 +1,14 @@
+"""Requests that have nothing to do with any conversation of the data, and small talk.
+
+A memory has nothing to add to them, and should recall nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+_DATA = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+
+FOREIGN: tuple[str, ...] = tuple(_DATA["foreign"])
+SMALL_TALK: tuple[str, ...] = tuple(_DATA["small_talk"])

@@ -1,0 +1,1 @@
+"""The speed of this package, of floors and of other memories."""

@@ -1,0 +1,101 @@
+"""A made-up ChatGPT export, imported twice: `python -m benchmarks speed importing --megabytes 200`.
+
+Each command runs in a process of its own. Told are its seconds, the most memory that it had, and
+what it says. Ends with 1 where the second import has stored anything, or one took more memory than
+`--most`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+_WORDS = [f"word{n}" for n in range(5_000)]
+_MOST = 150  # MiB
+
+
+def main() -> None:
+    """Write the export, look at it, import it, and once more."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=200)
+    parser.add_argument("--most", type=int, default=_MOST, help="MiB that an import may take")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "conversations.json")
+        count = write(path, given.megabytes * 1_000_000)
+        print(f"{count:,} messages in {path.stat().st_size:,} bytes")
+        command = ["import", path.name, "--from", "chatgpt", "--user", "ana"]
+        runs = [run(folder, *command, how) for how in ("--dry-run", "--yes", "--yes")]
+    stored = "Everything was imported before." not in runs[-1][0]
+    if stored or max(most for _, most in runs) > given.most:
+        sys.exit(1)
+
+
+def run(folder: str, *command: str) -> tuple[str, float]:
+    """Run a command: what it says, and the most memory that it had, in MiB."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from agent_memory.cli.app import main; main()", *command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    told = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    most = used.ru_maxrss / 1024
+    print(
+        f"{command[-1]:>9} {time.perf_counter() - began:7.1f} s {most:6.0f} MiB  {told.strip()!r}"
+    )
+    return told, most
+
+
+def write(path: Path, size: int) -> int:
+    """Write an export of about so many bytes; how many messages it has."""
+    draw, count, written = random.Random(1), 0, 0
+    with path.open("w", encoding="utf-8") as file:
+        file.write("[")
+        number = 0
+        while written < size:
+            chat = conversation(f"c{number}", draw)
+            text = json.dumps(chat)
+            written += file.write(f", {text}" if number else text)
+            count += len(chat["mapping"]) - 1
+            number += 1
+        file.write("]")
+    return count
+
+
+def conversation(own: str, draw: random.Random) -> dict[str, Any]:
+    """A conversation of two to thirty messages, some of them asked for twice."""
+    mapping: dict[str, Any] = {"root": {"id": "root", "message": None, "parent": None}}
+    key = parent = "root"
+    at = 1.6e9 + draw.random() * 1e8
+    for place in range(draw.randint(2, 30)):
+        for again in range(2 if place and draw.random() < 0.01 else 1):
+            key = f"{own}-{place}-{again}"
+            content = {"content_type": "text", "parts": [" ".join(draw.choices(_WORDS, k=120))]}
+            message: dict[str, Any] = {
+                "id": key,
+                "author": {"role": "assistant" if place % 2 else "user"},
+            }
+            about = {"model_slug": "gpt-4o", "is_complete": True, "citations": []}
+            message |= {"content": content, "create_time": at + place, "metadata": about}
+            mapping[key] = {"id": key, "message": message, "parent": parent, "children": []}
+        parent = key
+    more = {"title": own, "create_time": at, "current_node": parent, "id": own}
+    return {**more, "mapping": mapping}
+
+
+if __name__ == "__main__":
+    main()

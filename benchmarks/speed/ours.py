@@ -1,0 +1,157 @@
+"""agent-memory as a contender, through its public names alone.
+
+`python -m benchmarks.speed.ours WHICH FOLDER` serves it; see `serving`. WHICH is "sqlite" or
+"memory", without long-term blocks, so that it does what floors and peers do; or "recall", on SQLite
+with the default `VectorMemory`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
+
+from agent_memory import AgentMemory, AsyncAgentMemory, Summarize, Trim, __version__
+from agent_memory.ltm_blocks import VectorMemory
+from benchmarks.messages import Chat, chats
+from benchmarks.speed.backend import Job, Outcome, SyncBackend, Tally
+from benchmarks.speed.serving import About, Place, Server, serve
+
+Mode = Literal["inline", "background"]
+_ENDLESS = 1_000_000_000
+_OVERFLOW = 4096
+
+
+class Ours(SyncBackend):
+    """An `AgentMemory`; a session's messages are its log, its context what `get` gives."""
+
+    def __init__(self, folder: Path, budget: int | None, *, which: str) -> None:
+        super().__init__(folder, budget)
+        self.chunk = 500 if budget is None else 20
+        self.memory = AgentMemory(
+            store="memory://" if which == "memory" else f"sqlite:///{folder}/memory.db",
+            max_tokens=budget or _ENDLESS,
+            overflow=Trim(),
+            blocks=[VectorMemory()] if which == "recall" else [],
+        )
+
+    def fill(self, session: str, messages: Sequence[Chat]) -> None:
+        self.memory.update(session, list(messages))
+
+    def append(self, session: str, message: Chat) -> None:
+        self.memory.update(session, message)
+
+    def get(self, session: str) -> int:
+        return len(self.memory.get(session).messages)
+
+    def read(self, session: str) -> list[str]:
+        return [str(entry.message.content) for entry in self.memory.history(session)]
+
+    def work_in_tasks(self, shares: Sequence[Sequence[Job]], deadline: float) -> list[Outcome]:
+        memory = AsyncAgentMemory(self.memory)
+
+        async def work(jobs: Sequence[Job]) -> Tally:
+            tally = Tally()
+            for session, number, message in jobs:
+                await memory.update(session, message)
+                tally.done[session].append(number)
+                if perf_counter() > deadline:
+                    break
+            tally.ended = perf_counter()
+            return tally
+
+        async def whole() -> list[Tally]:
+            return list(await asyncio.gather(*[work(jobs) for jobs in shares]))
+
+        tallies = asyncio.run(whole())
+        return [(tally, self.read_back(tally)) for tally in tallies]
+
+    def close(self) -> None:
+        self.memory.close()
+
+
+class OurServer(Server):
+    """The works that only agent-memory is asked to do, beside those of all."""
+
+    def do_render(self, size: int, count: int, seconds: float) -> dict[str, Any]:
+        """A get, and the list of chat dicts that a model is sent."""
+        place = Place("get", None, size)
+        session, backend = self.session(place), self.backend(place)
+        assert isinstance(backend, Ours)
+        taken: list[int] = []
+        deadline = perf_counter() + seconds
+        while len(taken) < count and perf_counter() < deadline:
+            began = time.perf_counter_ns()
+            backend.memory.get(session.name).to_messages()
+            taken.append(time.perf_counter_ns() - began)
+        return {"ns": taken}
+
+    def do_background(self, mode: Mode, count: int, delay: float) -> dict[str, Any]:
+        """Append while each model call takes `delay` seconds; or with Trim inline."""
+        with _model(delay) as (fake, hurry):
+            memory = AgentMemory(
+                store=f"sqlite:///{self._new_folder()}/memory.db",
+                max_tokens=_OVERFLOW,
+                blocks=[],
+                overflow=Trim() if mode == "inline" else Summarize(max_summary_tokens=200),
+                overflow_mode=mode,
+                model=None if mode == "inline" else "openai/fake",
+                api_base=fake.api_base,
+                api_key="fake",
+            )
+            try:
+                if mode == "background":  # until litellm is loaded and a call under way
+                    _overflow(memory, lambda: bool(fake.requests))
+                taken = []
+                for message in chats(0, count):
+                    began = time.perf_counter_ns()
+                    memory.update("timed", message)
+                    taken.append(time.perf_counter_ns() - began)
+                kept = len(memory.history("timed"))
+            finally:
+                hurry.set()
+                memory.close()
+            return {"ns": taken, "calls": len(fake.requests), "lost": count - kept}
+
+
+def _overflow(memory: AgentMemory, begun: Callable[[], bool]) -> None:
+    for message in chats(0, 200):
+        memory.update("warm", message)
+    deadline = perf_counter() + 60
+    while not begun():
+        if perf_counter() > deadline:
+            raise TimeoutError("the model was not called within 60 s")
+        time.sleep(0.05)
+
+
+@contextmanager
+def _model(delay: float) -> Iterator[tuple[Any, threading.Event]]:
+    """A model that takes `delay` seconds a call, until it is told to hurry."""
+    from agent_memory.testing import FakeLLM
+
+    hurry = threading.Event()
+
+    def slow(body: dict[str, Any]) -> str:
+        hurry.wait(delay)
+        return "A summary of what was said."
+
+    with FakeLLM(slow) as fake:
+        yield fake, hurry
+
+
+def _make(which: str, folder: Path) -> Server:
+    durability = "none" if which == "memory" else "power (WAL, synchronous=FULL)"
+    note = "no long-term blocks" if which != "recall" else "what is cut is embedded, and searched"
+    about = About(__version__, durability, f"tokens are counted; {note}", budgets=True, tasks=True)
+    return OurServer(about, functools.partial(Ours, which=which), folder)
+
+
+if __name__ == "__main__":
+    serve(functools.partial(_make, sys.argv.pop(1)))

@@ -1,0 +1,75 @@
+"""A model that tells whatever it reads: what leaks into a request leaks into an answer."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+from tests.isolation.canaries import words_in
+
+_LINE = re.compile(r"^\[(\d+)\] \S+ \w+: (.*)$", re.MULTILINE)
+_FACT = re.compile(r"^New (\d+)\. .*\n +(\d+)\. ", re.MULTILINE)
+_FACTS = 3
+"""Of a batch."""
+
+_RUBBISH = 97
+"""Of so many answers that are to be in a form, one is not."""
+
+
+class Echo:
+    """Answers requests, and notes the canaries that each of them held.
+
+    Facts and fields of a profile are quoted from the messages; a summary, or an answer, is all the
+    canaries that were sent. Now and then it asks for a tool, or answers with rubbish.
+
+    Args:
+        sent: Called with the canaries of each request.
+    """
+
+    def __init__(self, sent: Callable[[set[str]], object]) -> None:
+        self._sent = sent
+        self._lock = threading.Lock()
+        self._asked = 0
+
+    def __call__(self, body: dict[str, Any]) -> str | dict[str, Any]:
+        """The answer to a request."""
+        with self._lock:
+            self._asked += 1
+            asked = self._asked
+        found = words_in(body)
+        self._sent(found)
+        told = " ".join(sorted(found))
+        said = [str(message.get("content")) for message in body["messages"]]
+        prompt, given = (*said, "")[:2]  # of a completion that began with nothing there is one
+        if "`quote` is copied" in prompt:
+            return self._findings(prompt, unescape(given), asked, told)
+        if given.startswith("<facts>"):
+            return _answers(unescape(given))
+        if body.get("tools") and body["messages"][-1]["role"] == "user" and asked % 2:
+            query = json.dumps({"query": f"what of {told or 'me'}"})
+            function = {"name": "memory_read", "arguments": query}
+            return {"tool_calls": [{"id": f"c{asked}", "type": "function", "function": function}]}
+        return f"I was told {told or 'nothing'}."
+
+    def _findings(self, prompt: str, given: str, asked: int, told: str) -> str:
+        if asked % _RUBBISH == 0:
+            return f"I would rather talk of {told}."
+        facts: list[dict[str, Any]] = []
+        for number, text in _LINE.findall(given)[-_FACTS:]:
+            place = {"message": int(number), "quote": text}
+            if prompt.startswith("Fill a profile"):
+                facts.append({**place, "field": "likes", "value": text})
+            else:
+                facts.append({**place, "text": text})
+        return json.dumps({"facts": facts})
+
+
+def _answers(given: str) -> str:
+    """Each new fact takes the place of the first that it is compared with."""
+    pairs = [(int(new), int(older)) for new, older in _FACT.findall(given)]
+    answers = [{"number": new, "answer": "update", "which": [older]} for new, older in pairs]
+    return json.dumps({"answers": answers})
