@@ -51,6 +51,15 @@ if TYPE_CHECKING:
     from agent_memory.core.damage import Damage
 
 
+DISTRIBUTION = "agent-memory-log"
+"""The name on package indexes. They refuse "agent-memory", since "agentmemory" is taken."""
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f'pip install "{DISTRIBUTION}[{extra}]"'
+
+
 class AgentMemoryError(Exception):
     """Root of every error raised on purpose by agent-memory."""
 
@@ -132,8 +141,7 @@ class MissingExtra(ConfigError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(
-            f"{what} needs an optional package. Install it with: "
-            f'pip install "agent-memory[{extra}]"'
+            f"{what} needs an optional package. Install it with: {install_command(extra)}"
         )
 
 

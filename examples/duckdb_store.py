@@ -1,6 +1,6 @@
 """A store on DuckDB, a database that the package does not ship.
 
-    pip install agent-memory duckdb
+    pip install agent-memory-log duckdb
     python examples/duckdb_store.py
 
 A kernel stores lines of logs and documents, and commits batches of conditions and writes.

@@ -1,6 +1,6 @@
 """An agent of LangChain that knows what was said in another chat. Needs no key.
 
-pip install "agent-memory[local,langchain]"
+pip install "agent-memory-log[local,langchain]"
 """
 
 from typing import Any

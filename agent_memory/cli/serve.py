@@ -21,7 +21,7 @@ from agent_memory.cli.common import (
     without_password,
 )
 from agent_memory.core.processes import share_arenas
-from agent_memory.errors import ConfigError, MissingExtra
+from agent_memory.errors import ConfigError, MissingExtra, install_command
 
 if TYPE_CHECKING:
     from agent_memory.aio.memory import AsyncAgentMemory
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _MOST_REQUESTS = 1_000_000
 _FIRST_KEY = 'agent-memory keys create --label backend --users "*" --rights read,write,delete,admin'
 
-_NO_MCP = 'MCP is not served. To serve it: pip install "agent-memory[mcp]".'
+_NO_MCP = f"MCP is not served. To serve it: {install_command('mcp')}"
 
 
 def _checked_rate(value: float) -> float:

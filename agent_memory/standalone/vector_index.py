@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Hit, Record
-from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput
+from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, install_command
 from agent_memory.models.embedders import open_embedder
 from agent_memory.models.embedders.base import Embedder
 from agent_memory.standalone.item_index import Item, ItemIndex, Match, check_search
@@ -228,7 +228,7 @@ def _dimension(embedder: Embedder | None, wanted: int | None) -> int:
     if not gives:
         raise ConfigError(
             "Without an embedder the dimension is unknown. Pass `dimension` and a vector with each "
-            'item, or an `embedding`. For the local one: pip install "agent-memory[local]".'
+            f"item, or an `embedding`. For the local one: {install_command('local')}"
         )
     if wanted not in (None, gives):
         raise DimensionMismatch(

@@ -1,6 +1,6 @@
 """An agent of Microsoft's framework that knows what was said in another chat. Needs no key.
 
-pip install "agent-memory[local,agent-framework]"
+pip install "agent-memory-log[local,agent-framework]"
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Claude's memory tool over a memory's files, called as the SDK calls it. Needs no key.
 
-pip install "agent-memory[anthropic]"
+pip install "agent-memory-log[anthropic]"
 """
 
 from agent_memory import AgentMemory, FileMemory

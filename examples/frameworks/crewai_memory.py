@@ -1,6 +1,6 @@
 """CrewAI's memory, kept in a memory of ours. Needs no key.
 
-pip install "agent-memory[local,crewai]"
+pip install "agent-memory-log[local,crewai]"
 """
 
 from crewai import Memory

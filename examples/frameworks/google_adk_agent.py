@@ -1,6 +1,6 @@
 """An agent of Google's ADK that knows what was said in another session. Needs no key.
 
-pip install "agent-memory[local,google-adk]"
+pip install "agent-memory-log[local,google-adk]"
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Hermes Agent's manager of memories with a provider of ours. Needs no key.
 
-pip install "agent-memory[local,hermes]"
+pip install "agent-memory-log[local,hermes]"
 """
 
 from agent.memory_manager import MemoryManager

@@ -1,6 +1,6 @@
 """A graph of LangGraph that goes on where it was, and keeps what it learns. Needs no key.
 
-pip install "agent-memory[langgraph]"
+pip install "agent-memory-log[langgraph]"
 """
 
 from typing import TypedDict

@@ -1,6 +1,6 @@
 """A chat of LlamaIndex that knows what was said in another one. Needs no key.
 
-pip install "agent-memory[local,llama-index]"
+pip install "agent-memory-log[local,llama-index]"
 """
 
 from collections.abc import Sequence

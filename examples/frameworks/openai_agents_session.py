@@ -1,6 +1,6 @@
 """An agent of OpenAI's SDK that knows what was said in another chat. Needs no key.
 
-pip install "agent-memory[local,openai-agents]"
+pip install "agent-memory-log[local,openai-agents]"
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """An agent of pydantic-ai that knows what was said in another chat. Needs no key.
 
-pip install "agent-memory[local,pydantic-ai]"
+pip install "agent-memory-log[local,pydantic-ai]"
 """
 
 from pydantic_ai import Agent

@@ -1,6 +1,6 @@
 """An agent of Strands whose session outlives it. Needs no key.
 
-pip install "agent-memory[strands]"
+pip install "agent-memory-log[strands]"
 """
 
 from collections.abc import AsyncIterator

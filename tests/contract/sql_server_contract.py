@@ -305,7 +305,7 @@ class ServerContract(
             "try:\n"
             "    SQLStore(sys.argv[1])\n"
             "except MissingExtra as error:\n"
-            "    assert 'agent-memory[' in str(error), error\n"
+            "    assert 'agent-memory-log[' in str(error), error\n"
             "    assert 'tiger' not in str(error), error\n"
             "else:\n"
             "    sys.exit(1)\n"

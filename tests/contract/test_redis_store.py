@@ -411,7 +411,7 @@ def test_the_driver_is_loaded_late_and_named_where_it_is_missing() -> None:
         "try:\n"
         "    import agent_memory.stores.redis.store\n"
         "except MissingExtra as error:\n"
-        "    assert 'agent-memory[redis]' in str(error)\n"
+        "    assert 'agent-memory-log[redis]' in str(error)\n"
         "else:\n"
         "    raise AssertionError\n"
     )

@@ -134,7 +134,7 @@ def test_the_extras_are_there(site: Path) -> None:
     """Wrong: pip passes over an extra that there is not, and the service lacks it."""
     [metadata] = site.glob("*.dist-info/METADATA")
     provided = message_from_bytes(metadata.read_bytes()).get_all("Provides-Extra") or []
-    [asked] = re.findall(r"agent-memory\[(.*?)\]", " ".join(rest for _, rest in instructions()))
+    [asked] = re.findall(r"agent-memory-log\[(.*?)\]", " ".join(rest for _, rest in instructions()))
     assert set(asked.split(",")) <= set(provided)
 
 

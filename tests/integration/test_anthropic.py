@@ -251,4 +251,4 @@ def test_without_the_sdk() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert 'pip install "agent-memory[anthropic]"' in done.stdout
+    assert 'pip install "agent-memory-log[anthropic]"' in done.stdout

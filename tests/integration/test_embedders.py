@@ -183,7 +183,7 @@ def test_a_missing_package_names_its_extra(
 ) -> None:
     """A wrong one fails at the first search, or with a bare ImportError."""
     hide(monkeypatch, package)
-    with pytest.raises(MissingExtra, match=rf"agent-memory\[{extra}\]"):
+    with pytest.raises(MissingExtra, match=rf"agent-memory-log\[{extra}\]"):
         open_embedder(name)
 
 
@@ -196,7 +196,7 @@ def test_without_any_embedder_there_are_words(
     embedder = open_embedder(None)
     assert open_embedder(None).dimension == 0  # it is said once
     assert (embedder.dimension, embedder.embed(["lake", "sea"]).shape) == (0, (2, 0))
-    assert caplog.text.count("agent-memory[local]") == 1
+    assert caplog.text.count("agent-memory-log[local]") == 1
 
 
 def test_a_long_text_is_embedded_whole(local: MiniLMEmbedder) -> None:

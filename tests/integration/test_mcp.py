@@ -538,5 +538,5 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: without the SDK there is a traceback instead of what to install."""
     with monkeypatch.context() as patch:
         patch.setattr(importlib.util, "find_spec", lambda name: None)
-        with pytest.raises(MissingExtra, match=r"agent-memory\[mcp\]"):
+        with pytest.raises(MissingExtra, match=r"agent-memory-log\[mcp\]"):
             importlib.reload(agent_memory.mcp)

@@ -12,7 +12,7 @@ import pytest
 from agent_memory import AgentMemory, VectorMemory
 from agent_memory.core.formats.pydantic_ai import from_chat, to_chat
 
-pytest.importorskip("pydantic_ai", reason='Not here: pip install "agent-memory[pydantic-ai]"')
+pytest.importorskip("pydantic_ai", reason='Not here: pip install "agent-memory-log[pydantic-ai]"')
 
 from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation

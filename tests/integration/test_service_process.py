@@ -136,7 +136,7 @@ def test_mcp_beside_it(tmp_path: Path, extra: bool) -> None:
         accepted = {"Accept": "application/json, text/event-stream"}
         told = server.process.stdout
         assert told
-        assert ("/mcp." in (line := told.readline()), "agent-memory[mcp]" in line) == (
+        assert ("/mcp." in (line := told.readline()), "agent-memory-log[mcp]" in line) == (
             extra,
             not extra,
         )

@@ -240,5 +240,5 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(MissingExtra, match=r"agent-memory\[encryption\]"):
+    with pytest.raises(MissingExtra, match=r"agent-memory-log\[encryption\]"):
         Keys({"k": SECRET})

@@ -357,7 +357,7 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "phonenumbers"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "phonenumbers", None)
-    with pytest.raises(MissingExtra, match=r"agent-memory\[redaction\]"):
+    with pytest.raises(MissingExtra, match=r"agent-memory-log\[redaction\]"):
         Redactor()
     redact = Redactor(phones=False)
     assert redact("bob@example.com +49 30 1234567") == "[email] +49 30 1234567"

