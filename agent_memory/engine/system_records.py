@@ -44,9 +44,12 @@ class SystemRecords:
 
     def write(self, kind: Kind, key: str, **values: Any) -> None:
         """Write a note, over the one with this key."""
+        self._store.put_records(NOTES.name, [self.note(kind, key, **values)])
+
+    def note(self, kind: Kind, key: str, **values: Any) -> Record:
+        """The record of a note."""
         name, now = record_id(kind.value, key), datetime.now(UTC)
-        note = Record(name, kind.value, "", 0, 0, key, (), now, values)
-        self._store.put_records(NOTES.name, [note])
+        return Record(name, kind.value, "", 0, 0, key, (), now, values)
 
     def read(self, kind: Kind) -> dict[str, dict[str, Any]]:
         """All notes of a kind by key, oldest first."""

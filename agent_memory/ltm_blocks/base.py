@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import BaseModel, Field, PrivateAttr
 
@@ -74,6 +74,20 @@ class Resources:
     def pending(self) -> Pending:
         """Return a reader of entries that a block has not absorbed yet."""
         return Pending(self.store)
+
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+
+
+def by_owner(delete: _Call) -> _Call:
+    """Mark a block's `delete` that removes the session store's records and vectors of an owner or a
+    session, and nothing else.
+
+    A deletion of a whole session or user may remove them itself, in one transaction, and calls
+    `drop_caches`.
+    """
+    delete.by_owner = True  # type: ignore[attr-defined]
+    return delete
 
 
 class Block(SettingsModel, ABC):
@@ -344,6 +358,14 @@ class Block(SettingsModel, ABC):
     def delete(self, scope: Scope) -> Awaitable[None] | None:
         """Forget what derives from a session, from its entries after a seq, or from a user."""
         ...
+
+    @property
+    def deletes_by_owner(self) -> bool:
+        """Whether all of its data is in the session store; see `by_owner`."""
+        return self.store is None and getattr(type(self).delete, "by_owner", False)
+
+    def drop_caches(self, scope: Scope) -> None:
+        """Drop what this process caches for an owner whose data was deleted."""
 
 
 class ManualBlock(Block):

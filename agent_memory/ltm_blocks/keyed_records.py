@@ -17,7 +17,7 @@ from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Record, Scope
 from agent_memory.errors import Conflict, InvalidInput, SessionDeleting
-from agent_memory.ltm_blocks.base import Block, ManualBlock, Resources, record_id
+from agent_memory.ltm_blocks.base import Block, ManualBlock, Resources, by_owner, record_id
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.stores.base import Store
 from agent_memory.stores.log import check_owner
@@ -221,6 +221,7 @@ class CollectionBlock(ManualBlock):
 
     _stored_form: ClassVar[type[Form]]
 
+    @by_owner
     def delete(self, scope: Scope) -> None:
         forget(self.resources, self.name, scope)
 
@@ -344,5 +345,10 @@ def require_plain(value: object, what: str, depth: int = 0) -> None:
     )
 
 
+def lock_of(block: str, owner: str) -> str:
+    """Return the name of the lock on an owner's records; see `KeyedRecords.changing`."""
+    return record_id("keyed_records", block, owner)
+
+
 def _locked(resources: Resources, block: str, owner: str) -> AbstractContextManager[None]:
-    return resources.locked(record_id("keyed_records", block, owner))
+    return resources.locked(lock_of(block, owner))

@@ -19,7 +19,7 @@ from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.core.timestamps import check_moment
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.base import NoteBlock, Resources
+from agent_memory.ltm_blocks.base import NoteBlock, Resources, by_owner
 from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock, id_of_key
 from agent_memory.ltm_blocks.text_indexes import TextIndexes
 from agent_memory.models.embedders.best_effort import BestEffort
@@ -111,9 +111,13 @@ class NoteMemory(CollectionBlock, NoteBlock):
     def all_kept(self, scope: Scope) -> list[Recall]:
         return [_recall(self.name, note, 0.0) for note in self.open(scope).all()]
 
+    @by_owner
     def delete(self, scope: Scope) -> None:
-        self._indexes.drop(scope.owner)
+        self.drop_caches(scope)
         super().delete(scope)
+
+    def drop_caches(self, scope: Scope) -> None:
+        self._indexes.drop(scope.owner)
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
         """Forget a note by its id. Spans of messages have no

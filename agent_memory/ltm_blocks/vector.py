@@ -17,7 +17,7 @@ from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Entry, Hit, LeftOut, Recall, Record, Scope
 from agent_memory.core.threads import given_up
 from agent_memory.errors import Damaged, DimensionMismatch, ModelError, StoreUnavailable
-from agent_memory.ltm_blocks.base import Block, Resources, message_id
+from agent_memory.ltm_blocks.base import Block, Resources, by_owner, message_id
 from agent_memory.ltm_blocks.pending_index import WHOLE, Encode, EncodeAhead, Waiting
 from agent_memory.models.embedders.base import Encoder
 from agent_memory.models.embedders.best_effort import BestEffort
@@ -351,6 +351,7 @@ class VectorMemory(Block):
         embedder = self.resources.embedders(self.embedding)
         return (embedder.dimension, embedder.name) == (dimension, model)
 
+    @by_owner
     def delete(self, scope: Scope) -> None:
         if scope.session_id is None:
             self._vectors.delete_vectors(self.name, owner=scope.owner)

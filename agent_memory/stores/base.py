@@ -10,9 +10,9 @@ read the damaged data.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeGuard
 
 from agent_memory.core.idempotency import Append, Appended
 from agent_memory.core.plugins import offers
@@ -258,6 +258,45 @@ class GroupingStore(SessionStore, Protocol):
         ...
 
 
+class StoredBlocks(NamedTuple):
+    """The blocks with stored data: those with records, and those with vectors."""
+
+    facts: Collection[str]
+    vectors: Collection[str]
+
+
+class WholeDeletingStore(SessionStore, Protocol):
+    """A store that can delete sessions with all that derives from them in one transaction."""
+
+    def blocks(self) -> StoredBlocks:
+        """Return the names of all blocks with records or vectors."""
+        ...
+
+    def delete_whole(
+        self,
+        heads: Sequence[Head],
+        blocks: StoredBlocks,
+        *,
+        owners: Collection[str] = (),
+        locks: Collection[str] = (),
+        leaving: Mapping[str, Sequence[Record]] | None = None,
+    ) -> bool:
+        """Delete sessions and owners, with their records and vectors, and store other records.
+
+        Args:
+            heads: The sessions, as they were read.
+            blocks: The blocks to delete from: all of `blocks()`.
+            owners: Owners whose records and vectors go, whatever session they derive from.
+            locks: Names of locks that nobody may hold meanwhile.
+            leaving: The records to store, by block.
+
+        Returns:
+            False, without any change, if a head has moved, if a worker holds one of the sessions or
+            locks, or if another writer changed the vectors.
+        """
+        ...
+
+
 class RecordStore(Protocol):
     """A store of short texts that blocks derive and list, such as extracted facts."""
 
@@ -470,6 +509,11 @@ def keeps_records(store: object) -> TypeGuard[RecordStore]:
 def groups_appends(store: object) -> TypeGuard[GroupingStore]:
     """Return whether the store is a `GroupingStore`, or a proxy of one."""
     return offers(store, GroupingStore)
+
+
+def deletes_whole(store: object) -> TypeGuard[WholeDeletingStore]:
+    """Return whether the store is a `WholeDeletingStore`, or a proxy of one."""
+    return offers(store, WholeDeletingStore)
 
 
 def swaps_vectors(store: object) -> TypeGuard[SwappingVectorStore]:

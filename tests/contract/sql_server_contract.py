@@ -29,6 +29,7 @@ from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract, held_in_sql, kept_in_sql
+from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.servers.sql import (
     Served,
     ServerFixtures,
@@ -107,6 +108,7 @@ class ServerContract(
     ImportContract,
     DamageContract,
     GroupingContract,
+    WholeDeletionContract,
 ):
     """`SQLStore` on a server keeps the contract, whoever else writes."""
 

@@ -13,6 +13,7 @@ import pytest
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.testing import StoreContract
+from tests.contract.whole_deletion_contract import WholeDeletionContract
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "duckdb_store.py"
 
@@ -23,7 +24,7 @@ example = module_from_spec(spec)
 spec.loader.exec_module(example)
 
 
-class TestDuckDBStore(StoreContract):
+class TestDuckDBStore(StoreContract, WholeDeletionContract):
     """The example keeps the contract."""
 
     @pytest.fixture

@@ -39,6 +39,7 @@ from agent_memory.testing.contract import DAY, draft, record, stored
 from agent_memory.testing.features import everything, for_words, ranked, worded
 from tests.contract.import_contract import ImportContract
 from tests.contract.segments_contract import ManyHandlesContract
+from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.servers.sql import told_nothing
 
 SECRET, LATER = bytes(range(32)), bytes(range(1, 33))
@@ -111,7 +112,13 @@ class SealedVectorsContract(VectorStoreContract):
         assert all(np.allclose(before[name], after[name]) for name in before)
 
 
-class TestOverMemory(SessionStoreContract, RecordStoreContract, WorkStoreContract, ImportContract):
+class TestOverMemory(
+    SessionStoreContract,
+    RecordStoreContract,
+    WorkStoreContract,
+    ImportContract,
+    WholeDeletionContract,
+):
     """Encrypted sessions, records and dues."""
 
     @pytest.fixture

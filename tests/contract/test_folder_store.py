@@ -40,6 +40,7 @@ from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
+from tests.contract.whole_deletion_contract import WholeDeletionContract
 
 
 class TestFolderStore(
@@ -52,6 +53,7 @@ class TestFolderStore(
     LongLogContract,
     ClockContract,
     ImportContract,
+    WholeDeletionContract,
 ):
     """`FolderStore` keeps the contract, and another handle sees all of it."""
 

@@ -24,6 +24,7 @@ from tests.contract.grouping_contract import GroupingContract, refusing
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract
 from tests.contract.segments_contract import SegmentsContract
+from tests.contract.whole_deletion_contract import WholeDeletionContract
 
 
 class TestMemoryStore(
@@ -36,6 +37,7 @@ class TestMemoryStore(
     ClockContract,
     GroupingContract,
     ImportContract,
+    WholeDeletionContract,
 ):
     """`MemoryStore` keeps the contract."""
 

@@ -36,6 +36,7 @@ from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract, held_in_sql, kept_in_sql
+from tests.contract.whole_deletion_contract import WholeDeletionContract
 
 
 @pytest.fixture
@@ -55,6 +56,7 @@ class TestSQLite(
     ImportContract,
     DamageContract,
     GroupingContract,
+    WholeDeletionContract,
 ):
     """`SQLStore` on a SQLite file keeps the contract."""
 

@@ -19,6 +19,7 @@ from agent_memory.testing import (
     WorkStoreContract,
 )
 from tests.contract.import_contract import ImportContract
+from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.servers.process import CannotStart, untested
 from tests.servers.redis import RedisNodes, RedisServer, redis_binaries
 
@@ -81,6 +82,7 @@ class RedisContract(
     VectorStoreContract,
     WorkStoreContract,
     ImportContract,
+    WholeDeletionContract,
 ):
     """What a `RedisStore` must do on the server at `url`."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
@@ -16,7 +16,8 @@ from agent_memory.core.records import Head, Lease, Scope
 from agent_memory.core.system_collections import KEYS, reserved
 from agent_memory.core.threads import apart
 from agent_memory.engine.edit.edit import under_lease
-from agent_memory.engine.edit.receipts import Deleted
+from agent_memory.engine.edit.receipts import Deleted, Outcome
+from agent_memory.engine.edit.whole import WholeDeletion
 from agent_memory.engine.leases import Leases, Locks
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import Absorber
@@ -54,6 +55,10 @@ T = TypeVar("T")
 
 class SharedNamespaces(Protocol):
     """The part of a deletion that concerns namespaces shared by several agents."""
+
+    def takes_part(self, user_id: str) -> bool:
+        """Return whether the following calls have anything to do for a user."""
+        ...
 
     def close(self, user_id: str) -> None:
         """Shut a user, or all agents of a namespace, out, before anything is erased."""
@@ -96,20 +101,24 @@ class Deletion:
         self._locks = Locks(store)
         self._absorber = absorber
         self._manual_blocks = manual_blocks
+        self._blocks = [*absorber.blocks.values(), *manual_blocks]
+        self._whole = WholeDeletion(store, self._blocks, records, windows, shared.takes_part)
         self._tombstones = tombstones
         self._records = records
         self._windows = windows
         self._shared = shared
         self._deleted = deleted
 
-    def session(self, session_id: str, user_id: str | None = None) -> list[Part]:
-        """Erase one session and return the outcome for each place; see `AgentMemory.delete`."""
+    def session(self, session_id: str, user_id: str | None = None) -> Outcome:
+        """Erase one session; see `AgentMemory.delete`."""
+        if (whole := self._whole_session(session_id, user_id)) is not None:
+            return whole
         begun = datetime.now(UTC)
         is_there = self._mark(session_id, user_id=user_id)
         parts = self.finish(session_id)
         if is_there:
             self._deleted.note("session", [session_id], begun)
-        return parts
+        return Outcome(parts)
 
     @apart
     def finish(self, session_id: str) -> list[Part]:
@@ -136,14 +145,39 @@ class Deletion:
                     ) from error
                 self.finish(session_id)
 
-    def user(self, user_id: str) -> list[Part]:
-        """Erase all of a user's sessions, and what blocks hold of the user; what became of each."""
+    def user(self, user_id: str) -> Outcome:
+        """Erase all of a user's sessions, and what blocks hold of the user."""
+        if (whole := self._whole_user(user_id)) is not None:
+            return whole
         begun = [head.created_at.timestamp() for head in self._sessions(user_id)]
         before = max([time(), *begun])  # the clock of another machine may be ahead
         key = uuid4().hex
         self._records.write(Kind.USER_DELETIONS, key, user_id=user_id, before=before)
         self._deleted.note("user", [user_id], datetime.fromtimestamp(before, UTC))
-        return self._finish(key, user_id)
+        return Outcome(self._finish(key, user_id))
+
+    @apart
+    def _whole_session(self, session_id: str, user_id: str | None) -> Outcome | None:
+        done = self._whole.session(session_id, user_id)
+        if done is None:
+            return None
+        parts = [*self._parts(done.heads[0]), self._scrub([done.key])]
+        return Outcome(parts, None, done.has_registry)
+
+    @apart
+    def _whole_user(self, user_id: str) -> Outcome | None:
+        done = self._whole.user(user_id)
+        if done is None:
+            return None
+        parts = [_LOG, *map(_of_block, self._blocks), Part("notes of the engine"), Part("grants")]
+        parts += [part for head in done.heads for part in self._parts(head)]
+        with noted() as unread:
+            newer = self._store.sessions(user_id=user_id, limit=1)
+        if newer or unread:  # what the user has said since is absorbed again
+            return Outcome([*parts, *self._finish(done.key, user_id)])
+        parts.append(self._scrub([]))
+        self._records.drop(Kind.USER_DELETIONS, done.key)
+        return Outcome(parts, unread, done.has_registry)
 
     def settle(self, user_id: str) -> None:
         """Finish a user's deletions that have begun, before anything is given to it anew."""
@@ -171,8 +205,7 @@ class Deletion:
             key: The key of the deletion's note.
             user_id: The user.
         """
-        parts = [_LOG, *map(_of_block, [*self._absorber.blocks.values(), *self._manual_blocks])]
-        parts += [Part("notes of the engine"), Part("grants")]
+        parts = [_LOG, *map(_of_block, self._blocks), Part("notes of the engine"), Part("grants")]
         with self._locks.held(record_id("deletion", user_id)):
             note = self._records.read(Kind.USER_DELETIONS).get(key)
             if note is not None:
@@ -228,8 +261,10 @@ class Deletion:
         """Have the traces erased, whatever becomes of this call."""
         self._records.write(Kind.SCRUBS, uuid4().hex)
 
-    def _scrub(self) -> Part:
-        noted = self._records.read(Kind.SCRUBS)
+    def _scrub(self, noted: Iterable[str] | None = None) -> Part:
+        """Erase the traces in the files, then the notes that ask for it: by default all."""
+        if noted is None:
+            noted = self._records.read(Kind.SCRUBS)
         self._store.secure_erase()
         for key in noted:
             self._records.drop(Kind.SCRUBS, key)
@@ -279,34 +314,37 @@ class Deletion:
 
     def _clear(self, head: Head, lease: Lease) -> list[Part]:
         scope = Scope(head.user_id, head.session_id, lease=lease)
-        parts = [_of_block(one) for one in [*self._absorber.blocks.values(), *self._manual_blocks]]
         for block in self._absorber.blocks.values():
             self._absorber.forget(block, head, scope)
         for manual_block in self._manual_blocks:
             resolve(manual_block.delete(scope))
         for name in self._former_manual_blocks():
             erase(self._store, name, scope)
-        former = head.cursors.keys() - self._absorber.blocks.keys()
-        parts += [self._forget_former(name, scope) for name in sorted(former)]
+        for name in self._former(head):
+            erase_derived(self._store, name, scope)
         self._records.erase_session(head.session_id, lease)
         self._note_scrub()
         self._store.delete(head.session_id, lease=lease)
         self._windows.forget(head.session_id)
-        return [_LOG, *parts, Part("notes of the engine"), _CACHES]
+        return self._parts(head)
+
+    def _parts(self, head: Head) -> list[Part]:
+        """Return the outcome for each place of a session that was erased."""
+        parts = [_LOG, *map(_of_block, self._blocks)]
+        for block in self._former(head):
+            told = "block %r absorbed session %r and is not configured now: %s"
+            logger.warning(told, block, head.session_id, _FORMER)
+            why = f"It is not configured now: {_FORMER}."
+            parts.append(Part(f"block {block!r}", "not supported", why))
+        return [*parts, Part("notes of the engine"), _CACHES]
+
+    def _former(self, head: Head) -> list[str]:
+        """Blocks that absorbed a session, and are not configured now."""
+        return sorted(head.cursors.keys() - self._absorber.blocks.keys())
 
     def _former_manual_blocks(self) -> set[str]:
         """Blocks that keep something in this store, and are not configured now."""
         return registered(self._store) - {block.name for block in self._manual_blocks}
-
-    def _forget_former(self, block: str, scope: Scope) -> Part:
-        erase_derived(self._store, block, scope)
-        logger.warning(
-            "block %r absorbed session %r and is not configured now: %s",
-            block,
-            scope.session_id,
-            _FORMER,
-        )
-        return Part(f"block {block!r}", "not supported", f"It is not configured now: {_FORMER}.")
 
 
 def _of_block(block: Block) -> Part:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from agent_memory.core.damage import Damage
 from agent_memory.core.receipts import Part, Receipt, digest_of, merged
@@ -26,6 +26,20 @@ if TYPE_CHECKING:
 BACKUPS = Part("backups", "not supported", "Copies made before are for whoever keeps them.")
 
 
+class Outcome(NamedTuple):
+    """The outcome of a deletion.
+
+    Attributes:
+        parts: The result for each place.
+        unread: The damage that was found in the store; None if nothing looked for it.
+        has_registry: Whether the store may list blocks with databases of their own.
+    """
+
+    parts: Sequence[Part]
+    unread: Sequence[Damaged] | None = None
+    has_registry: bool = True
+
+
 class Deleted:
     """Which sessions and users were deleted: a tombstone each, without their id or any text.
 
@@ -38,8 +52,7 @@ class Deleted:
 
     def note(self, kind: str, names: Iterable[str], at: datetime) -> None:
         """Note that sessions or users are deleted, as they were at a time."""
-        stones = [replace(_tombstone(kind, name), created_at=at) for name in names]
-        self._store.put_records(DELETED.name, stones)
+        self._store.put_records(DELETED.name, tombstones(kind, names, at))
 
     def since(self, head: Head) -> datetime | None:
         """When a session that had begun before was deleted, or its user; None: neither was."""
@@ -86,13 +99,12 @@ class Receipts:
         self._volatile = volatile
         self._reached = frozenset(reached)
 
-    def of_deletion(
-        self, kind: Literal["session", "user"], name: str, parts: Iterable[Part]
-    ) -> Receipt:
+    def of_deletion(self, kind: Literal["session", "user"], name: str, outcome: Outcome) -> Receipt:
         """Return the receipt for the deletion of a session or a user."""
         made = Receipt(kind, name, self._namespace, _now(), ())
-        unread = _unread(made, self._unread_files())
-        every = merged([*parts, *self._elsewhere(), *unread, *self._outside])
+        damaged = self._unread_files() if outcome.unread is None else outcome.unread
+        elsewhere = self._elsewhere() if outcome.has_registry else []
+        every = merged([*outcome.parts, *elsewhere, *_unread(made, damaged), *self._outside])
         return self._signed(replace(made, parts=every))
 
     def checkpoint(self, head: Head, blocks: Iterable[str]) -> Receipt:
@@ -246,6 +258,11 @@ def _absorbed(head: Head, block: str) -> Part:
     lag = head.lag(block)
     told = f"The newest {lag} messages wait; they are searched as said until then." if lag else ""
     return Part(f"block {block!r}", "done", told)
+
+
+def tombstones(kind: str, names: Iterable[str], at: datetime) -> list[Record]:
+    """Return the tombstones of sessions or users that are deleted, as they were at a time."""
+    return [replace(_tombstone(kind, name), created_at=at) for name in names]
 
 
 def _tombstone(kind: str, name: str) -> Record:

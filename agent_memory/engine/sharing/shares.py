@@ -297,6 +297,10 @@ class Redaction:
         self._grants = grants
         self._authors = authors
 
+    def takes_part(self, user_id: str) -> bool:
+        """Return whether it is a namespace, or a user with past or current grants."""
+        return share_of(user_id) is not None or bool(self._grants.shares_of(user_id))
+
     def close(self, user_id: str) -> None:
         """Revoke the access of a user, or of all agents of a namespace, before the deletion."""
         share = share_of(user_id)

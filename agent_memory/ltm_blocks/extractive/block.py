@@ -17,7 +17,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
 from agent_memory.core.redaction import Redactor
 from agent_memory.errors import ModelRequired
-from agent_memory.ltm_blocks.base import FactBlock, Resources, record_id
+from agent_memory.ltm_blocks.base import FactBlock, Resources, by_owner, record_id
 from agent_memory.ltm_blocks.extractive.history.fact import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.likeness import Age, StalenessDetector
 from agent_memory.ltm_blocks.llm_reranker import FactChooser
@@ -240,6 +240,7 @@ class ExtractiveMemory(FactBlock):
         places = known.current(now)
         return recalls(known, places, None, self.scorer, now, len(places))
 
+    @by_owner
     def delete(self, scope: Scope) -> None:
         self._keeper.delete(scope)
 

@@ -15,7 +15,7 @@ from agent_memory.core.ranges import Duration, Positive
 from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.core.tools import Tool, tool, tools_of
 from agent_memory.errors import ConfigError, InvalidInput
-from agent_memory.ltm_blocks.base import Resources
+from agent_memory.ltm_blocks.base import Resources, by_owner
 from agent_memory.ltm_blocks.change_log import erase_owner
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock
 from agent_memory.ltm_blocks.spatial.handle import SpatialHandle
@@ -136,6 +136,7 @@ class SpatialMemory(CollectionBlock):
         """Forget an observation by its id. Observations come from no messages."""
         return [what] if isinstance(what, str) and self.open(scope).delete(what) else []
 
+    @by_owner
     def delete(self, scope: Scope) -> None:
         if scope.after:  # observations derive from no message, so taking messages back keeps them
             return
@@ -146,6 +147,9 @@ class SpatialMemory(CollectionBlock):
             else:
                 super().delete(scope)
                 outdate(store, self.name, scope)
+        self.drop_caches(scope)
+
+    def drop_caches(self, scope: Scope) -> None:
         self._indexes.drop(scope.owner)
 
     @property

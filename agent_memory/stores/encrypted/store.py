@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,14 @@ from agent_memory.core.idempotency import Appended, KeptKey, Once
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Lease, Record
 from agent_memory.errors import StoreUnavailable, Undecryptable
-from agent_memory.stores.base import Store, VectorStore, swaps_vectors
+from agent_memory.stores.base import (
+    Store,
+    StoredBlocks,
+    VectorStore,
+    WholeDeletingStore,
+    deletes_whole,
+    swaps_vectors,
+)
 from agent_memory.stores.damage import due_of, leave_out, page_of, undamaged
 from agent_memory.stores.encrypted.heads import HeadSeals
 from agent_memory.stores.encrypted.keys import Keys
@@ -64,6 +71,8 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
         self._messages = MessageSeals(keys, namespace, plaintext)
         self._heads = HeadSeals(keys, namespace, plaintext)
         self._write_keys = WriteKeySeals(keys, namespace, plaintext)
+        if deletes_whole(inner):
+            self.blocks, self.delete_whole = inner.blocks, partial(self._delete_whole, inner)
 
     @property
     def signing_keys(self) -> Keys:
@@ -197,6 +206,25 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
         self._inner.delete(session_id, lease=lease)
         self._heads.forget(session_id)
+
+    def _delete_whole(
+        self,
+        inner: WholeDeletingStore,
+        heads: Sequence[Head],
+        blocks: StoredBlocks,
+        *,
+        owners: Collection[str] = (),
+        locks: Collection[str] = (),
+        leaving: Mapping[str, Sequence[Record]] | None = None,
+    ) -> bool:
+        sealed = {
+            block: [self._records.sealed("fact", block, record) for record in records]
+            for block, records in (leaving or {}).items()
+        }
+        done = inner.delete_whole(heads, blocks, owners=owners, locks=locks, leaving=sealed)
+        for head in heads if done else ():
+            self._heads.forget(head.session_id)
+        return done
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None

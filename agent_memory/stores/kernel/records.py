@@ -23,7 +23,7 @@ from agent_memory.stores.kernel.contract import (
 )
 from agent_memory.stores.kernel.sessions import TRIES, KernelSessions, held
 
-_FACT = "fact:"
+FACT = "fact:"
 
 
 class KernelRecords(KernelSessions):
@@ -37,7 +37,7 @@ class KernelRecords(KernelSessions):
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        name, writes = f"{_FACT}{block}", list[Write]()
+        name, writes = f"{FACT}{block}", list[Write]()
         if replacing is not None:
             session, first, last = replacing
             overlap = Scan(name, session=session, first_below=last + 1, last_above=first - 1)
@@ -47,26 +47,26 @@ class KernelRecords(KernelSessions):
         self._write(lease, Batch(held(lease), writes))
 
     def swap_record(self, block: str, record: Record, last: int | None) -> bool:
-        at = DocId(f"{_FACT}{block}", record.id)
+        at = DocId(f"{FACT}{block}", record.id)
         condition: Condition = Missing(at) if last is None else VersionIs(at, last)
         put = Put(record_document(at.collection, record, record.last))
         return self._kernel.commit([Batch([condition], [put])])[0].done
 
     def records(self, block: str, owner: str) -> list[Record]:
-        found = self._kernel.scan(Scan(f"{_FACT}{block}", owner))
+        found = self._kernel.scan(Scan(f"{FACT}{block}", owner))
         records = undamaged(found, lambda one: record_from(one, "fact", block))
         return sorted(records, key=lambda one: (one.created_at, one.id))
 
     def record(self, block: str, record_id: str) -> Record | None:
-        (found,) = self._kernel.documents([DocId(f"{_FACT}{block}", record_id)])
+        (found,) = self._kernel.documents([DocId(f"{FACT}{block}", record_id)])
         return None if found is None else record_from(found, "fact", block)
 
     def owners(self, block: str, beginning: str) -> list[str]:
-        return self._kernel.owners(f"{_FACT}{block}", beginning)
+        return self._kernel.owners(f"{FACT}{block}", beginning)
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
-        for name in self._kernel.collections(_FACT):
-            block = name.removeprefix(_FACT)
+        for name in self._kernel.collections(FACT):
+            block = name.removeprefix(FACT)
             decode = partial(record_from, kind="fact", block=block)
             for page in self._pages(Scan(name)):
                 yield from ((block, record) for record in undamaged(page, decode))
@@ -83,11 +83,14 @@ class KernelRecords(KernelSessions):
     ) -> None:
         if record_id is None and owner is None and session_id is None:
             raise ValueError("Name an owner, a session or a record.")
-        scan = Scan(f"{_FACT}{block}", owner, session_id, last_above=after or None)
+        scan = Scan(f"{FACT}{block}", owner, session_id, last_above=after or None)
         if record_id is None:
             self._write(lease, Batch(held(lease), [DeleteWhere(scan)]))
             return
         at = DocId(scan.collection, record_id)
+        if owner is None and session_id is None and not after:
+            self._write(lease, Batch(held(lease), [Delete([at])]))
+            return
         for _ in range(TRIES):
             (one,) = self._kernel.documents([at])
             if (

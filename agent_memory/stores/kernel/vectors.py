@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from agent_memory.core.messages import compact_json
-from agent_memory.core.records import Hit, Lease, Record
+from agent_memory.core.records import Head, Hit, Lease, Record, Scope
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
+from agent_memory.stores.base import StoredBlocks
 from agent_memory.stores.catalogs import CatalogChange, changed, grouped
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.damage import undamaged
 from agent_memory.stores.indexes import CatalogUnreadable, Indexes, search
-from agent_memory.stores.kernel.coding import record_document, record_from
+from agent_memory.stores.kernel.coding import KEY, head_id, record_document, record_from, stamp_of
 from agent_memory.stores.kernel.contract import (
     Batch,
     Condition,
@@ -23,15 +24,17 @@ from agent_memory.stores.kernel.contract import (
     DeleteWhere,
     DocId,
     Document,
+    Free,
     Kernel,
     Missing,
     Put,
     Scan,
+    Truncate,
     VersionIs,
     Write,
 )
-from agent_memory.stores.kernel.records import KernelRecords
-from agent_memory.stores.kernel.sessions import PAGE, TRIES, held
+from agent_memory.stores.kernel.records import FACT, KernelRecords
+from agent_memory.stores.kernel.sessions import LOCK, PAGE, TRIES, held
 from agent_memory.stores.mending import catalog_of
 from agent_memory.stores.seals import UNSEALED, SegmentSeals
 from agent_memory.stores.walking import Walk
@@ -155,12 +158,21 @@ class KernelStore(KernelRecords):
         lease: Lease | None,
     ) -> bool:
         """Take records out and put others in; False where another writer came between."""
+        every, writes = self._changes(block, gone, groups)
+        return self._write(lease, Batch([*conditions, *every], writes)).done
+
+    def _changes(
+        self,
+        block: str,
+        gone: Sequence[Document],
+        groups: Mapping[str, tuple[list[Record], list[Segment]]],
+    ) -> tuple[list[Condition], list[Write]]:
+        """The conditions and writes that take records out and put others in."""
         name, removed = f"{_VECTOR}{block}", {one.id for one in gone}
         numbers: dict[str, dict[int, str]] = {}
         for one in gone:
             numbers.setdefault(one.owner, {})[one.version] = one.id
-        every = list(conditions)
-        every += [
+        every: list[Condition] = [
             Missing(DocId(name, one.id))
             for some, _ in groups.values()
             for one in some
@@ -184,7 +196,7 @@ class KernelStore(KernelRecords):
                 catalog, numbers.get(owner, {}), added, owned.segments, most_bytes=most
             )
             writes += owned.change(change)
-        return self._write(lease, Batch(every, writes)).done
+        return every, writes
 
     def _is_all(self, name: str, owner: str, ids: set[str]) -> bool:
         """Whether an owner has no other records."""
@@ -230,6 +242,63 @@ class KernelStore(KernelRecords):
             if self._change(block, gone, {}, held(lease), lease):
                 return
         raise _busy(block)
+
+    def blocks(self) -> StoredBlocks:
+        names = self._kernel.collections("")
+        facts, vectors = (
+            [name.removeprefix(kind) for name in names if name.startswith(kind)]
+            for kind in (FACT, _VECTOR)
+        )
+        return StoredBlocks(facts, vectors)
+
+    def delete_whole(
+        self,
+        heads: Sequence[Head],
+        blocks: StoredBlocks,
+        *,
+        owners: Collection[str] = (),
+        locks: Collection[str] = (),
+        leaving: Mapping[str, Sequence[Record]] | None = None,
+    ) -> bool:
+        ids = [head_id(head.session_id) for head in heads]
+        every: list[Condition] = [Free(at, "") for at in ids]
+        every += [VersionIs(at, stamp_of(head)) for at, head in zip(ids, heads, strict=True)]
+        writes: list[Write] = []
+        for lock in [DocId(LOCK, name) for name in locks]:
+            every.append(Free(lock, ""))
+            if self._kernel.remote:  # written, so that nobody takes it meanwhile
+                writes += [Put(Document(*lock)), Delete([lock])]
+        for block in blocks.vectors:
+            for head in heads:
+                if Scope(head.user_id, head.session_id).owner in owners:
+                    continue  # its vectors go with the owner's
+                scan = Scan(f"{_VECTOR}{block}", session=head.session_id, bodies=False)
+                if gone := [one for one in self._kernel.scan(scan) if one.owner not in owners]:
+                    conditions, changes = self._changes(block, gone, {})
+                    every += conditions
+                    writes += changes
+        kinds = (_VECTOR, _CATALOG, _SEGMENT)
+        searched = [f"{kind}{block}" for kind in kinds for block in blocks.vectors]
+        facts = [f"{FACT}{block}" for block in blocks.facts]
+        writes += [
+            DeleteWhere(Scan(name, owner)) for name in (*facts, *searched) for owner in owners
+        ]
+        writes += [
+            DeleteWhere(Scan(name, session=head.session_id))
+            for name in (*facts, KEY)
+            for head in heads
+        ]
+        writes += [Delete(ids)] if ids else []
+        writes += [Truncate(head.session_id, 0) for head in heads]
+        writes += [
+            Put(record_document(f"{FACT}{block}", one, one.last))
+            for block, records in (leaving or {}).items()
+            for one in records
+        ]
+        is_done = self._kernel.commit([Batch(every, writes)])[0].done
+        for head in heads if is_done else ():
+            self._known.drop(head.session_id)
+        return is_done
 
     def clear_vectors(self, block: str) -> None:
         kinds = (_VECTOR, _CATALOG, _SEGMENT)

@@ -10,9 +10,10 @@ MESSAGES, DOCUMENTS = table_name("messages"), table_name("documents")
 
 _LINE = "namespace, session, seq, role, text, created_at, tokens, total, encoding, body"
 _STATE = "owner, session, first, last, version, about, body, data"
+DOCUMENT_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0)"
 INSERT = (
     f"INSERT INTO {DOCUMENTS} (namespace, collection, id, {_STATE}, due, holder, held_until) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0)"
+    f"VALUES {DOCUMENT_VALUES}"
 )
 LINE_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 APPEND = f"INSERT INTO {MESSAGES} ({_LINE}) VALUES {LINE_VALUES}"

@@ -7,7 +7,7 @@ session with a known head (`extend`), and a write to a document under conditions
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, product
 from operator import methodcaller
 from typing import Any
 
@@ -31,6 +31,7 @@ from agent_memory.stores.kernel.contract import (
     LogEndsAt,
     Outcome,
     Put,
+    Scan,
     Truncate,
     VersionIs,
     Wake,
@@ -40,15 +41,17 @@ from agent_memory.stores.kernel.rules import State, holds, named
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.dialects import (
     APPEND,
+    DOCUMENT_VALUES,
     DOCUMENTS,
     INSERT,
     LINE_VALUES,
     MESSAGES,
 )
 from agent_memory.stores.sql.pieces import drop_pieces, in_pieces
-from agent_memory.stores.sql.reading import FREE, LOG, SQLReader, Values
+from agent_memory.stores.sql.reading import FREE, LOG, SQLReader, Values, chunks, marks
 
-_FEW = 8  # lines of one statement
+_FEW = 8  # rows of one statement
+_SMALL = 10_000  # characters
 _AT = "namespace = ? AND collection = ? AND id = ?"
 _STATE = "version, holder, held_until, due"
 
@@ -162,6 +165,12 @@ class SQLKernel(SQLReader):
             if kind is Put:
                 self._put(it, [write.document for write in writes], missing)  # type: ignore[union-attr]
                 continue
+            if kind is DeleteWhere:
+                self._delete_where(it, [write.scan for write in writes])  # type: ignore[union-attr]
+                continue
+            if kind is Truncate:
+                self._truncate(it, list(writes))  # type: ignore[arg-type]
+                continue
             for write in writes:
                 self._apply(it, write, now, states, missing)
         return Outcome(True, {}, {batch.tail: self._tail(it, batch.tail)}) if batch.tail else DONE
@@ -188,7 +197,17 @@ class SQLKernel(SQLReader):
     ) -> None:
         for is_new, group in groupby(documents, lambda document: document.key in new):
             text = INSERT if is_new else self._dialect.upsert
-            it.run_each(text, [self._row(document, new.get(document.key)) for document in group])
+            some = list(group)
+            rows = [self._row(document, new.get(document.key)) for document in some]
+            size = sum(len(one.body) + len(one.data) for one in some)
+            if size > _SMALL or len({one.key for one in some}) < len(some):
+                it.run_each(text, rows)
+                continue
+            for at in range(0, len(rows), _FEW):
+                few = rows[at : at + _FEW]
+                more = ", ".join([DOCUMENT_VALUES] * len(few))
+                values = [value for row in few for value in row]
+                it.run(text.replace(DOCUMENT_VALUES, more), values)
 
     def _row(self, document: Document, due: int | None) -> Values:
         collection, name, owner, session, *rest = document[:-1]
@@ -221,12 +240,39 @@ class SQLKernel(SQLReader):
                 change = self._change(write, now)
                 assert change is not None
                 it.run(*change)
-            case Truncate(session, after):
-                it.run(f"DELETE FROM {MESSAGES} WHERE {LOG} AND seq > ?", (ns, session, after))
-                drop_pieces(it, ns, session, "last > ?", after)
             case Expire(session, upto):
                 it.run(f"DELETE FROM {MESSAGES} WHERE {LOG} AND seq <= ?", (ns, session, upto))
                 drop_pieces(it, ns, session, "first <= ?", upto)
+
+    def _truncate(self, it: SQLConnection, logs: Sequence[Truncate]) -> None:
+        """Shorten logs; those after the same seq by one statement."""
+        for after, group in groupby(logs, lambda log: log.after):
+            sessions = [log.session for log in group]
+            for some in chunks(sessions):
+                where = f"namespace = ? AND session IN ({marks(some)}) AND seq > ?"
+                it.run(f"DELETE FROM {MESSAGES} WHERE {where}", (self._namespace, *some, after))
+            for session in sessions:
+                drop_pieces(it, self._namespace, session, "last > ?", after)
+
+    def _delete_where(self, it: SQLConnection, scans: Sequence[Scan]) -> None:
+        """Delete what scans select. Those for owners or sessions in several collections are one
+        statement."""
+        for column, group in groupby(scans, _only_filter):
+            some = list(dict.fromkeys(group))
+            names = sorted({scan.collection for scan in some})
+            wanted = sorted({getattr(scan, column) for scan in some}) if column else []
+            if len(some) == 1 or len(some) != len(names) * len(wanted):
+                for scan in some:
+                    where, values = self._where(scan)
+                    it.run(f"DELETE FROM {DOCUMENTS}{self._index(scan)} WHERE {where}", values)
+                continue
+            index = self._dialect.by_owner if column == "owner" else ""
+            for in_names, in_wanted in product(chunks(names), chunks(wanted)):
+                it.run(
+                    f"DELETE FROM {DOCUMENTS}{index} WHERE namespace = ? AND collection IN "
+                    f"({marks(in_names)}) AND {column} IN ({marks(in_wanted)})",
+                    [self._namespace, *in_names, *in_wanted],
+                )
 
     def _append(self, it: SQLConnection, rows: Sequence[Sequence[Any]]) -> None:
         if (
@@ -245,6 +291,15 @@ class SQLKernel(SQLReader):
 
     def close(self) -> None:
         self._database.close()
+
+
+def _only_filter(scan: Scan) -> str:
+    """Return the one column by which a scan selects; empty if there are more, or another."""
+    for column in ("owner", "session"):
+        value = getattr(scan, column)
+        if value and scan == Scan(scan.collection, **{column: value}):
+            return column
+    return ""
 
 
 def _written(write: Write) -> Sequence[DocId]:

@@ -93,20 +93,15 @@ class SQLReader:
 
     def _distinct(self, column: str, where: str, parameters: Values, beginning: str) -> list[str]:
         """Return the distinct values of a column. Each step skips the rows of one value."""
-        text = f"SELECT {column} FROM {DOCUMENTS} WHERE {where} AND {column} {{}} ? "
-        text += f"ORDER BY {column} LIMIT 1"
-
-        def work(it: SQLConnection) -> list[str]:
-            values: list[str] = []
-            step, at = ">=", beginning
-            while (at := it.value(text.format(step), [*parameters, at])) and at.startswith(
-                beginning
-            ):
-                values.append(at)
-                step = ">"
-            return values
-
-        return self._database.read(work)
+        least = f"(SELECT min({column}) FROM {DOCUMENTS} WHERE {where} AND {column} {{}})"
+        begins = f"substr(name, 1, {len(beginning)}) = ?"
+        text = (
+            f"WITH RECURSIVE found(name) AS (SELECT {least.format('>= ?')} UNION ALL "
+            f"SELECT {least.format('> found.name')} FROM found WHERE {begins}) "
+            f"SELECT name FROM found WHERE {begins}"
+        )
+        values = [*parameters, beginning, *parameters, beginning, beginning]
+        return [name for (name,) in self._database.read(lambda it: it.rows(text, values))]
 
     def due(self, collection: str, limit: int) -> list[Document]:
         now = now_micros()
@@ -137,9 +132,9 @@ class SQLReader:
                 f"{_LINES} seq > ? ORDER BY seq LIMIT ?", [*parameters, part.after, limit]
             )
             return
-        for seqs in _chunks(part.seqs):
+        for seqs in chunks(part.seqs):
             yield from it.rows(
-                f"{_LINES} seq IN ({_marks(seqs)}) ORDER BY seq", [*parameters, *seqs]
+                f"{_LINES} seq IN ({marks(seqs)}) ORDER BY seq", [*parameters, *seqs]
             )
 
     def counts(self, collection: str) -> tuple[int, int]:
@@ -182,8 +177,8 @@ class SQLReader:
     def _named(self, ids: Sequence[DocId]) -> Iterator[tuple[str, Values]]:
         """Yield conditions that select documents, one collection at a time, in order."""
         for collection, group in groupby(sorted(ids), lambda at: at.collection):
-            for names in _chunks([at.id for at in group]):
-                test = "= ?" if len(names) == 1 else f"IN ({_marks(names)})"
+            for names in chunks([at.id for at in group]):
+                test = "= ?" if len(names) == 1 else f"IN ({marks(names)})"
                 where = f"namespace = ? AND collection = ? AND id {test}"
                 yield where, [self._namespace, collection, *names]
 
@@ -227,10 +222,10 @@ def _tail_of(row: Sequence[Any]) -> Tail:
     return EMPTY if row[0] is None else Tail(*row)
 
 
-def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
     for start in range(0, len(values), _SOME):
         yield values[start : start + _SOME]
 
 
-def _marks(values: Sequence[Any]) -> str:
+def marks(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values))

@@ -1,0 +1,159 @@
+"""Deletion of a session or a user in one transaction.
+
+That is possible if the store can do it, if all data is in it, and if nobody works on the session.
+Otherwise `Deletion` does it in steps, which any worker can resume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from time import time
+from typing import NamedTuple
+from uuid import uuid4
+
+from agent_memory.core.records import Head, Record, Scope
+from agent_memory.core.system_collections import DELETED, GRANTS, NOTES, REGISTRY, VALUES
+from agent_memory.engine.edit.receipts import tombstones
+from agent_memory.engine.system_records import Kind, SystemRecords
+from agent_memory.engine.values.items import owner_of
+from agent_memory.engine.windows import Windows
+from agent_memory.errors import Damaged
+from agent_memory.ltm_blocks.base import Block, ManualBlock
+from agent_memory.ltm_blocks.change_log import version_owner
+from agent_memory.ltm_blocks.keyed_records import lock_of
+from agent_memory.stores.base import Store, WholeDeletingStore, deletes_whole
+from agent_memory.stores.damage import noted
+from agent_memory.stores.log import check_owner
+
+_MOST_SESSIONS = 100
+_MOST_ENTRIES = 20_000
+
+
+class Deleting(NamedTuple):
+    """A deletion that is committed.
+
+    Attributes:
+        key: The key of its note, which is dropped last.
+        heads: The deleted sessions.
+        has_registry: Whether the store lists blocks with databases of their own.
+    """
+
+    key: str
+    heads: Sequence[Head]
+    has_registry: bool
+
+
+class WholeDeletion:
+    """Deletes sessions and users whose data is all in the session store.
+
+    Args:
+        store: The store.
+        blocks: All configured blocks.
+        records: Holds a note of the deletion until the traces in the files are erased.
+        windows: The cached windows.
+        takes_part: Whether a user takes part in shared namespaces.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        blocks: Sequence[Block],
+        records: SystemRecords,
+        windows: Windows,
+        takes_part: Callable[[str], bool],
+    ) -> None:
+        self._store = store
+        self._whole = store if deletes_whole(store) else None
+        if not all(block.deletes_by_owner for block in blocks):
+            self._whole = None
+        self._blocks = blocks
+        self._records = records
+        self._windows = windows
+        self._takes_part = takes_part
+
+    def session(self, session_id: str, user_id: str | None) -> Deleting | None:
+        """Delete a session; None if that takes steps.
+
+        Raises:
+            SessionOfAnotherUser: It belongs to another user.
+        """
+        if self._whole is None:
+            return None
+        begun, key = datetime.now(UTC), uuid4().hex
+        try:
+            head = self._store.head(session_id)
+        except Damaged:
+            return None
+        if head is None or not _is_small([head]):
+            return None
+        check_owner(head, user_id)
+        left = {
+            DELETED.name: tombstones("session", [session_id], begun),
+            NOTES.name: [self._records.note(Kind.SCRUBS, key)],
+        }
+        return self._delete(self._whole, key, [head], left)
+
+    def user(self, user_id: str) -> Deleting | None:
+        """Delete a user; None if that takes steps."""
+        if self._whole is None:
+            return None
+        with noted() as damaged:
+            heads = self._store.sessions(user_id=user_id, limit=_MOST_SESSIONS + 1)
+        if damaged or not _is_small(heads):
+            return None
+        # the clock of another machine may be ahead
+        before = max([time(), *(head.created_at.timestamp() for head in heads)])
+        key, at = uuid4().hex, datetime.fromtimestamp(before, UTC)
+        note = self._records.note(
+            Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
+        )
+        left = {
+            DELETED.name: [
+                *tombstones("user", [user_id], at),
+                *tombstones("session", [head.session_id for head in heads], at),
+            ],
+            NOTES.name: [note],
+        }
+        return self._delete(self._whole, key, heads, left, user_id)
+
+    def _delete(
+        self,
+        store: WholeDeletingStore,
+        key: str,
+        heads: Sequence[Head],
+        left: dict[str, list[Record]],
+        user_id: str | None = None,
+    ) -> Deleting | None:
+        blocks = store.blocks()
+        if user_id is not None and GRANTS.name in blocks.facts and self._takes_part(user_id):
+            return None
+        scopes = [Scope(head.user_id, head.session_id) for head in heads]
+        scopes += [] if user_id is None else [Scope(user_id)]
+        whose = {scope.owner for scope in scopes}
+        every = {Scope(None, head.session_id).owner for head in heads}
+        if user_id is not None:
+            every.add(owner := Scope(user_id).owner)
+            if VALUES.name in blocks.facts:
+                every.update(self._store.owners(VALUES.name, owner_of(owner, ())))
+        # versions go too, so that other processes read anew what is left
+        every |= {version_owner(one) for one in every | whose}
+        manual = [one.name for one in self._blocks if isinstance(one, ManualBlock)]
+        locks = [lock_of(name, one) for name in manual if name in blocks.facts for one in whose]
+        if not store.delete_whole(heads, blocks, owners=every, locks=locks, leaving=left):
+            return None
+        for head in heads:
+            self._windows.forget(head.session_id)
+        for block in self._blocks:
+            for scope in scopes:
+                block.drop_caches(scope)
+        return Deleting(key, heads, REGISTRY.name in blocks.facts)
+
+
+def _is_small(heads: Sequence[Head]) -> bool:
+    """Return whether one transaction can delete sessions, none of which is being deleted."""
+    return (
+        len(heads) <= _MOST_SESSIONS
+        and sum(head.end - head.expired for head in heads) <= _MOST_ENTRIES
+        and not any(head.deleting for head in heads)
+    )

@@ -1,0 +1,159 @@
+"""What a store must do that deletes sessions with all that derives from them in one transaction."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from agent_memory.core.idempotency import Once, key_of
+from agent_memory.core.records import Scope
+from agent_memory.stores.base import Store, WholeDeletingStore, deletes_whole
+from agent_memory.testing.contract import Contract, draft, record, stored, together
+from agent_memory.testing.features import for_words, units, worded
+
+OWNERS = {"s": "user:a", "t": "user:a", "u": "user:b"}
+
+
+def whole(store: Store) -> WholeDeletingStore:
+    assert deletes_whole(store)
+    return store
+
+
+def fill(store: Store) -> None:
+    """Two sessions of one user and one of another, each with a record of every kind."""
+    store.open_vectors("v", 4, "m")
+    for at, (session_id, owner) in enumerate(OWNERS.items()):
+        one = draft(f"said in {session_id}")
+        once = Once(key_of(f"k-{session_id}", [one.message]))
+        store.append_once(session_id, [one], once, owner[5:])
+        of = {"owner": owner, "session_id": session_id}
+        store.put_records("f", [record(f"f-{session_id}", **of)])
+        store.put_records("f", [record(f"o-{session_id}", owner, "", first=0, last=0)])
+        store.put_records("_failed", [record(f"x-{session_id}", "f", session_id)])
+        store.put_vectors(
+            "v", [record(session_id, **of)], worded([session_id], units(3, 4)[at : at + 1])
+        )
+
+
+def found(store: Store, owner: str) -> list[str]:
+    """The names of an owner's vectors, by a search."""
+    query = for_words("s t u", np.ones(4, np.float32) / 2)
+    return sorted(hit.record.id for hit in store.search_vectors("v", owner, query, 9))
+
+
+def traces(store: Store) -> dict[str, Any]:
+    """All that a store tells, for comparison."""
+    return {
+        "sessions": [head.session_id for head in store.sessions()],
+        "entries": [entry.message.text() for one in OWNERS for entry in store.read(one)],
+        "keys": [one for one in OWNERS if store.keys(one)],
+        "records": sorted(one.id for _, one in store.all_records()),
+        "vectors": found(store, "user:a") + found(store, "user:b"),
+    }
+
+
+class WholeDeletionContract(Contract):
+    """Contract of a `WholeDeletingStore`."""
+
+    def test_a_session_goes_whole(self, store: Store, other: Store) -> None:
+        """Wrong: something of a session stays, or something of another session goes."""
+        fill(store)
+        blocks = whole(other).blocks()
+        assert {*blocks.facts} >= {"f", "_failed"}
+        assert [*blocks.vectors] == ["v"]
+        left = {"_notes": [record("note", "notes", "")]}
+        assert whole(other).delete_whole([stored(store)], blocks, leaving=left)
+        assert traces(store) == {
+            "sessions": ["t", "u"],
+            "entries": ["said in t", "said in u"],
+            "keys": ["t", "u"],
+            "records": ["f-t", "f-u", "note", "o-s", "o-t", "o-u", "x-t", "x-u"],
+            "vectors": ["t", "u"],
+        }
+        assert store.append("s", [draft("again")], "c").end == 1
+
+    def test_a_user_goes_whole(self, store: Store, other: Store) -> None:
+        """Wrong: something of a user stays, or something of another user goes."""
+        fill(store)
+        heads, blocks = store.sessions(user_id="a"), whole(store).blocks()
+        assert whole(store).delete_whole(heads, blocks, owners=[Scope("a").owner])
+        assert traces(other) == {
+            "sessions": ["u"],
+            "entries": ["said in u"],
+            "keys": ["u"],
+            "records": ["f-u", "o-u", "x-u"],
+            "vectors": ["u"],
+        }
+        store.put_vectors("v", [record("s", "user:a")], worded(["s"], units(1, 4)))
+        assert found(other, "user:a") == ["s"]
+
+    def test_an_owner_without_sessions(self, store: Store) -> None:
+        """Wrong: the records of a user without sessions stay."""
+        store.put_records("f", [record("r", "user:a", ""), record("q", "user:b", "")])
+        assert whole(store).delete_whole([], whole(store).blocks(), owners=["user:a"])
+        assert [one.id for _, one in store.all_records()] == ["q"]
+
+    def test_nothing_changes_if_somebody_works(self, store: Store, other: Store) -> None:
+        """Wrong: a deletion comes between the steps of a worker, or deletes a session that has
+        become another's."""
+        fill(store)
+        head, blocks, before = stored(store), whole(store).blocks(), traces(store)
+        delete = partial(
+            whole(other).delete_whole,
+            blocks=blocks,
+            owners=["user:a"],
+            leaving={"f": [record("left")]},
+        )
+        assert store.lease("s", "worker", 60)
+        assert not delete([head])
+        store.release("s", "worker")
+        assert store.lock("l", "worker", 60)
+        assert not delete([head], locks=["k", "l"])
+        store.unlock("l", "worker")
+        moved = store.move(head)
+        assert moved is not None
+        assert not delete([head])
+        assert traces(store) == before
+        assert delete([moved], locks=["k", "l"])
+        assert store.lock("l", "worker", 60)
+        assert not delete([moved])
+        assert "left" in traces(store)["records"]
+
+    def test_a_session_that_began_anew_stays(self, store: Store, other: Store) -> None:
+        """Wrong: a session that has begun under the id meanwhile is deleted."""
+        fill(store)
+        head = stored(store)
+        store.delete("s")
+        store.append("s", [draft("new")], "b")
+        assert not whole(other).delete_whole([head], whole(other).blocks(), owners=["user:a"])
+        assert [entry.message.text() for entry in store.read("s")] == ["new"]
+
+    def test_one_of_several_deletions_is_done(self, store: Store, other: Store) -> None:
+        """Wrong: two deletions undo each other, or both claim to have deleted."""
+        for round_ in range(5):
+            store.append("s", [draft(f"{round_}")], "a")
+            store.put_records("f", [record("r")])
+            head, blocks = stored(store), whole(store).blocks()
+            calls = [partial(whole(one).delete_whole, [head], blocks) for one in (store, other)]
+            assert sorted(together(calls)) == [False, True]
+            assert store.head("s") is None
+            assert store.record("f", "r") is None
+
+    def test_an_append_is_before_or_after(self, store: Store, other: Store) -> None:
+        """Wrong: an acknowledged message is in a log without a head, or in the middle of one."""
+        for round_ in range(10):
+            store.append("s", [draft("first")], "a")
+            head, blocks = stored(store), whole(store).blocks()
+            appended, done = together(
+                [
+                    partial(other.append, "s", [draft(f"{round_}")], "a"),
+                    partial(whole(store).delete_whole, [head], blocks),
+                ]
+            )
+            texts = [entry.message.text() for entry in store.read("s")]
+            assert done
+            assert texts == ([] if appended.end == 2 else [f"{round_}"])
+            assert (store.head("s") is None) == (not texts)
+            store.delete("s")

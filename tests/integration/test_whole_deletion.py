@@ -1,0 +1,196 @@
+"""A deletion in one transaction: few statements, nothing left if it is cut short, nobody else hit.
+
+The blocks of these tests keep all that they store in the session store. For other blocks a deletion
+takes steps, see `test_deletion`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, NoteMemory, SpatialMemory, VectorMemory, WorkingMemory
+from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.stores import MemoryStore, open_store
+from agent_memory.stores.base import Store
+from agent_memory.testing import watched
+from tests.integration.test_deletion import Cut, cut_at
+
+WHAT = "Ada moved to Lisbon"
+DEFAULT_STATEMENTS = 12
+SESSION_STATEMENTS = 19
+ERASING = 16
+"""Statements that overwrite the traces in the file: a new connection, two checkpoints, a lock."""
+
+
+def settings(store: Store | str) -> AgentMemoryConfig:
+    blocks = [VectorMemory(), NoteMemory(), WorkingMemory(persist=True), SpatialMemory()]
+    return AgentMemoryConfig(store=store, blocks=blocks)
+
+
+def fill(memory: AgentMemory) -> None:
+    """Two sessions of Ada and one of Bob, with something in each block."""
+    for session_id, owner in (("a1", "ada"), ("a2", "ada"), ("b", "bob")):
+        mine = memory.session(session_id, owner)
+        mine.update({"role": "user", "content": f"{WHAT} in {session_id}."}, key=f"k-{session_id}")
+        mine.working().set("plan", [f"{WHAT} in {session_id}"])
+        mine.owner().notes().add(f"{WHAT} in {session_id}")
+        mine.owner().spatial().observe(f"{WHAT} in {session_id}", (1.0, 2.0))
+        mine.owner().values().put(("trips",), session_id, WHAT)
+        mine.get("Where does Ada live?")
+    memory.flush()
+
+
+def kept(store: Store, owner: str) -> list[str]:
+    """What a store holds that names a session, or is a user's; and notes of deletions."""
+    found = [f"{block}: {one.owner} {one.session_id}" for block, one in store.all_records()]
+    for block in store.vector_blocks():
+        pages = store.all_vectors(block)
+        found += [f"{block}: {one.owner} {one.session_id}" for some, _ in pages for one in some]
+    found += [f"head: user:{head.user_id} {head.session_id}" for head in store.sessions()]
+    notes = [*store.records("_notes", "user deletions"), *store.records("_notes", "scrubs")]
+    return [one for one in found if f"user:{owner}" in one] + [note.text for note in notes]
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements of all SQLite connections that are opened from now on."""
+    ran: list[str] = []
+    connect: Callable[..., sqlite3.Connection] = sqlite3.connect
+
+    def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        connection = connect(*args, **kwargs)
+        connection.set_trace_callback(ran.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    return ran
+
+
+def test_few_statements(tmp_path: Path, statements: list[str]) -> None:
+    """Wrong: each block and each collection is deleted from by itself, some statements each."""
+    with AgentMemory(str(tmp_path / "memory.db")) as memory:
+        for session_id, owner in (("s", "ada"), ("t", "bob")):
+            memory.update(session_id, f"{WHAT}.", user_id=owner)
+        memory.flush()
+        statements.clear()
+        memory.delete_user("ada")
+        mine = statements[:]
+        statements.clear()
+        memory.delete("t")
+    own = [one for one in mine if "agent_memory_" in one]
+    assert len(own) == DEFAULT_STATEMENTS - 2, own  # and BEGIN, COMMIT
+    assert len(mine) <= DEFAULT_STATEMENTS + ERASING, mine
+    assert len(statements) <= SESSION_STATEMENTS + ERASING, statements
+
+
+def test_statements_do_not_grow_with_sessions(tmp_path: Path, statements: list[str]) -> None:
+    """Wrong: each session costs a transaction, or a statement for each collection."""
+    counts = []
+    with AgentMemory(str(tmp_path / "memory.db")) as memory:
+        for owner, sessions in (("ada", 2), ("bob", 12)):
+            for number in range(sessions):
+                memory.update(f"{owner}{number}", f"{WHAT}.", user_id=owner)
+            memory.flush()
+            statements.clear()
+            memory.delete_user(owner)
+            counts.append(len([one for one in statements if "agent_memory_" in one]))
+    assert counts[1] - counts[0] <= 2, counts  # more tombstones than one statement writes
+
+
+def test_all_of_a_user_goes_and_nothing_else(tmp_path: Path) -> None:
+    with (
+        closing(open_store(f"sqlite:///{tmp_path}/memory.db")) as store,
+        AgentMemory(settings(store)) as memory,
+    ):
+        fill(memory)
+        before = kept(store, "bob")
+        receipt = memory.delete_user("ada")
+        assert {part.place: part.state for part in receipt.parts}["log"] == "done"
+        assert not [part for part in receipt.parts if part.state == "failed"]
+        assert kept(store, "ada") == []
+        assert kept(store, "bob") == before
+        ada = memory.session("a1", "ada")
+        assert "Lisbon" not in str(ada.get("Where does Ada live?").to_messages())
+        assert ada.owner().values().get(("trips",), "a1") is None
+        assert memory.search("Lisbon", user_id="bob")
+
+
+@pytest.mark.parametrize("of_user", [True, False])
+def test_cut_short_anywhere(of_user: bool) -> None:
+    """Wrong: a part is deleted, and no worker knows of it; or a user's deletion that was committed
+    leaves something that nobody deletes."""
+    step, done = 1, False
+    while not done:
+        store = MemoryStore()
+        with AgentMemory(settings(store)) as memory:
+            fill(memory)
+        before = kept(store, "ada")
+        watch, steps = cut_at(step)
+        try:
+            cut = AgentMemory(settings(watched(store, watch)))
+            steps.clear()
+            cut.delete_user("ada") if of_user else cut.delete("a1")
+            done = True
+        except Cut:
+            done = False
+        committed = "after delete_whole" in steps
+        now = kept(store, "ada")
+        if not done and "before delete_whole" not in steps:
+            assert now == before
+        with AgentMemory(settings(store)) as memory:
+            memory.flush()
+            left = kept(store, "ada")
+            if committed:
+                assert not [one for one in left if of_user or one.endswith("a1")]
+                assert not memory.history("a1")
+            else:
+                assert len(memory.history("a1")) == 1
+        step += 1
+    assert step > 5
+
+
+def test_a_session_that_begins_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a message that is said while the user is deleted is lost, or is not found again."""
+    store = MemoryStore()
+    with AgentMemory(settings(store)) as other:
+        fill(other)
+
+        def meanwhile(step: str) -> None:
+            if step == "before delete_whole" and not store.sessions(user_id="ada", after="a2"):
+                other.update("new", "Ada said quokka.", user_id="ada")
+                other.flush("new")
+
+        with AgentMemory(settings(watched(store, meanwhile))) as memory:
+            memory.delete_user("ada")
+        other.flush()
+        assert [head.session_id for head in other.sessions(user_id="ada")] == ["new"]
+        found = other.search("quokka", user_id="ada")
+        assert [one.text for one in found if "quokka" in one.text]
+        assert not other.search("Lisbon", user_id="ada", session_id="new")
+    assert not store.records("_notes", "user deletions")
+
+
+def test_a_note_that_is_changed_meanwhile_does_not_come_back() -> None:
+    """Wrong: who read a note before the deletion writes it again after it."""
+    store = MemoryStore()
+    with AgentMemory(settings(store)) as other, AgentMemory(settings(store)) as memory:
+        note = other.user("ada").notes().add(f"{WHAT}.")
+        locked = store.lock
+        seen: list[str] = []
+
+        def taken(name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+            seen.append(name)
+            return locked(name, owner, seconds, renew=renew)
+
+        store.lock = taken  # type: ignore[method-assign]
+        other.user("ada").notes().update(note.id, f"{WHAT} again.")
+        (name,) = set(seen)
+        assert locked(name, "a writer", 0.5)
+        memory.delete_user("ada")  # waits for the lock, and deletes in steps
+        assert not store.records("notes", "user:ada")
