@@ -13,21 +13,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agent_memory import AgentMemory, Block, Entry, InvalidInput, Message, Recall, Tool, operations
+from agent_memory import AgentMemory, Block, Entry, InvalidInput, Message, Recall, operations
 from agent_memory.core.forms import Count, Form
 from agent_memory.core.records import Record, Scope, Span
-from agent_memory.core.tools import Arguments
+from agent_memory.core.tools import tool
 from agent_memory.errors import InvalidSnapshot
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.registry import Tombstone, bury, tombstones
 
 _NAMED = re.compile(r"[Mm]y name is ([A-Z]\w+(?: [A-Z]\w+)*)")
-
-
-class Who(Arguments):
-    """What `guest_book_who` takes."""
-
-    name: str = Field(min_length=1, description="A part of the guest's name.")
 
 
 class Signature(Form):
@@ -102,10 +96,6 @@ class GuestBook(Block):
         """The guests of a front desk."""
         return Guests(self, scope)
 
-    def tools(self) -> Sequence[Tool]:
-        """Looking a guest up."""
-        return [Tool(f"{self.name}_who", "Look up who has been here.", Who, self._who)]
-
     def forget(self, scope: Scope, what: str | Span, why: str) -> list[Record]:
         """Forget a guest by the record's id; a replay does not bring the guest back."""
         gone = [one for one in self.open(scope).all() if one.id == what]
@@ -127,10 +117,15 @@ class GuestBook(Block):
             raise InvalidInput(f"{record.text[:40]!r} is nobody's name.")
         return record
 
-    def _who(self, scope: Scope, asked: Who) -> str:
-        found = [name for name in self.open(scope).names() if asked.name.lower() in name.lower()]
+    @tool("{name}_who", "Look up who has been here.")
+    def _who(
+        self,
+        scope: Scope,
+        name: str = Field(min_length=1, description="A part of the guest's name."),
+    ) -> str:
+        found = [one for one in self.open(scope).names() if name.lower() in one.lower()]
         if not found:
-            raise InvalidInput(f"No {asked.name[:40]!r} has been here.")
+            raise InvalidInput(f"No {name[:40]!r} has been here.")
         return "; ".join(found)
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from agent_memory.core.formats.registry import ANTHROPIC, CHAT, GOOGLE, LANGCHAIN, RESPONSES
 from agent_memory.core.limits import quoted
@@ -97,12 +97,7 @@ class Tool:
 
     def parameters(self) -> dict[str, Any]:
         """Return the JSON schema of the arguments."""
-        schema: dict[str, Any] = untitled(self.arguments.model_json_schema())
-        schema.pop("description", None)  # the docstring of the class, which is for people
-        properties = schema.get("properties", {})
-        schema["properties"] = {
-            name: _without_null(property_schema) for name, property_schema in properties.items()
-        }
+        schema: dict[str, Any] = from_json(_parameters(self.arguments))
         return schema
 
     def call(self, scope: Scope, arguments: Mapping[str, Any] | str | None) -> str:
@@ -214,6 +209,18 @@ def _problem_at(place: tuple[int | str, ...], problem: str) -> str:
     if len(name) > _MOST_PLACE:
         name = name[:_MOST_PLACE] + "..."
     return f"{name}: {problem.rstrip('.')}" if name else problem.rstrip(".")
+
+
+@lru_cache(256)  # a conversation asks for them at each turn
+def _parameters(arguments: type[Arguments]) -> bytes:
+    """Return the JSON schema of arguments, as JSON."""
+    schema: dict[str, Any] = untitled(arguments.model_json_schema())
+    schema.pop("description", None)  # the docstring of the class, which is for people
+    properties = schema.get("properties", {})
+    schema["properties"] = {
+        name: _without_null(property_schema) for name, property_schema in properties.items()
+    }
+    return to_json(schema)
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
