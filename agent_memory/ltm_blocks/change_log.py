@@ -21,11 +21,7 @@ MOST_RECORDS = 20_000
 
 
 class Versioned(Cache[str, tuple[str, T]]):
-    """A cache by owner, each value with the version of the owner's records.
-
-    Args:
-        size: Returns the number of records behind a value.
-    """
+    """A cache by owner, each value with the version of the owner's records."""
 
     def __init__(self, size: Callable[[T], int]) -> None:
         super().__init__(MOST_RECORDS, lambda one: size(one[1]))
@@ -167,11 +163,7 @@ def changed_since(
 
 
 class Following(Generic[T]):
-    """A cache of owners' decoded records: each record is read and decoded once. Thread-safe.
-
-    Args:
-        decode: Decodes a record.
-    """
+    """A cache of owners' decoded records: each record is read and decoded once. Thread-safe."""
 
     def __init__(self, decode: Callable[[Record], T]) -> None:
         self._decode = decode

@@ -146,11 +146,7 @@ class _Turn:
 
 
 class Waiting:
-    """Indexes of pending entries, for recently used owners. Thread-safe.
-
-    Args:
-        roles: Roles of the messages to index.
-    """
+    """Indexes of pending entries, for recently used owners. Thread-safe."""
 
     def __init__(self, roles: Sequence[str]) -> None:
         self._roles = roles

@@ -18,9 +18,6 @@ class TextIndexes:
 
     The cache is never stale: the caller reads the texts from the store every time. It therefore
     needs no version, and no process can lag behind another.
-
-    Args:
-        embedder: Encodes the texts.
     """
 
     def __init__(self, embedder: BestEffort) -> None:

@@ -133,16 +133,7 @@ def record_of(
     vectors: tuple[str, np.ndarray] | None,
     now: datetime,
 ) -> Record:
-    """Return the record of a value.
-
-    Args:
-        put: The value.
-        root: The owner.
-        session_id: The session that it is deleted with. Empty for none.
-        before: The previous record of the key.
-        vectors: The vectors of its texts: the embedder's name, and (texts, dimension).
-        now: The time.
-    """
+    """Return the record of a value."""
     begun = now.isoformat() if before is None else before.metadata["begun"]
     metadata: dict[str, Any] = {
         "ns": list(put.namespace),

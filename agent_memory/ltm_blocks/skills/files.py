@@ -21,12 +21,7 @@ _QUOTES = "Put a text in quotes if it contains ': ' or ' #', or begins with a si
 
 
 class Unreadable(InvalidInput):
-    """A file is not a valid skill.
-
-    Args:
-        line: The line.
-        problem: The problem and its remedy.
-    """
+    """A file is not a valid skill."""
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(problem)
@@ -226,12 +221,7 @@ _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 
 
 def parse(data: bytes, file: str) -> Skill | BrokenSkill:
-    """Parse a file.
-
-    Args:
-        data: Its bytes.
-        file: Its name for errors.
-    """
+    """Parse a file."""
     try:
         return _parsed(_decoded(data))
     except Unreadable as error:

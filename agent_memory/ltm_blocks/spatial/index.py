@@ -43,13 +43,7 @@ class Moment(NamedTuple):
 
 
 class PlaceIndex:
-    """Observations in arrays; a search scans all of them. Thread-safe.
-
-    Args:
-        dimensions: 2 or 3.
-        fading: The decay of confidence.
-        observations: The initial observations.
-    """
+    """Observations in arrays; a search scans all of them. Thread-safe."""
 
     def __init__(
         self, dimensions: int, fading: Fading, observations: Sequence[Observation] = ()
@@ -105,11 +99,7 @@ class PlaceIndex:
     def nearest(self, position: Position, count: int, moment: Moment, radius: float = inf) -> Found:
         """Return the nearest observations above the minimum confidence, unordered.
 
-        Args:
-            position: The position.
-            count: Maximum number; ties go to the newest.
-            moment: The time of the search.
-            radius: Maximum distance, inclusive.
+        Ties go to the newest. The radius is inclusive.
         """
         with self._lock:
             slots = self._sure(np.arange(self._used), moment)
@@ -123,11 +113,6 @@ class PlaceIndex:
     def within(self, low: Position, high: Position, moment: Moment) -> Found:
         """Return the observations in a box above the minimum confidence, unordered. Its faces
         belong to it.
-
-        Args:
-            low: The lowest coordinates.
-            high: The highest coordinates.
-            moment: The time of the search.
         """
         with self._lock:
             places = self._positions[: self._used]
@@ -135,13 +120,7 @@ class PlaceIndex:
             return self._found(self._sure(np.flatnonzero(inside), moment), moment)
 
     def newest(self, count: int, moment: Moment, position: Position | None = None) -> Found:
-        """Return the newest observations above the minimum confidence, unordered.
-
-        Args:
-            count: Maximum number.
-            moment: The time of the search.
-            position: The origin of the distances; None for none.
-        """
+        """Return the newest observations above the minimum confidence, unordered."""
         with self._lock:
             slots = self._sure(np.arange(self._used), moment)
             ages = -self._seen[slots]

@@ -35,9 +35,6 @@ class Indexes(Cache[str, tuple[Key, "PlaceIndex"]]):
     """A cache of indexes by owner, each with its version of the owner's records.
 
     The last index stays, however large.
-
-    Args:
-        build: Builds an index.
     """
 
     def __init__(self, build: Callable[[Sequence[Observation]], PlaceIndex]) -> None:

@@ -65,13 +65,7 @@ class SpatialMatch:
 
 
 def is_same(known: Observation, made: Observation, *, timed: bool) -> bool:
-    """Return whether a repeated write equals the stored observation.
-
-    Args:
-        known: The stored observation.
-        made: The new observation.
-        timed: Whether the writer gave a time.
-    """
+    """Return whether a repeated write equals the stored one; `timed` if it gave a time."""
     return replace(made, at=made.at if timed else known.at, session_id=known.session_id) == known
 
 

@@ -37,12 +37,7 @@ class Found(NamedTuple):
         return self if len(self.ages) <= count else self.rows(self.first(count, column))
 
     def first(self, count: int, *columns: np.ndarray) -> list[int]:
-        """Return the rows with the lowest values, lowest first; ties go to the newest.
-
-        Args:
-            count: Maximum number of rows.
-            columns: The sort keys, in order of priority.
-        """
+        """Return the rows with the lowest values, lowest first; ties go to the newest."""
         rows = np.arange(len(self.ages))
         if count < len(rows):
             rows = np.flatnonzero(columns[0] <= np.partition(columns[0], count - 1)[count - 1])
@@ -74,9 +69,6 @@ def proximity(apart: np.ndarray) -> np.ndarray:
     """(n,) proximity: 1 at distance 0, 1/2 at the median distance, 1/3 at twice that.
 
     It does not depend on the unit of distance.
-
-    Args:
-        apart: The distances.
     """
     near = np.ones(len(apart))
     if len(apart):
@@ -99,13 +91,7 @@ def scored(found: Found, relevance: np.ndarray | None = None) -> np.ndarray:
 
 
 def ranked(found: Found, count: int, relevance: np.ndarray | None = None) -> list[SpatialMatch]:
-    """Return the best results. Ties go to the nearest, then to the newest.
-
-    Args:
-        found: The results, in any order.
-        count: Maximum number.
-        relevance: See `scored`.
-    """
+    """Return the best results. Ties go to the nearest, then to the newest."""
     scores = scored(found, relevance)
     apart = np.zeros(len(scores)) if found.distances is None else found.distances
     return [

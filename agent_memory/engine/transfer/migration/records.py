@@ -212,12 +212,6 @@ def mirror(
     Existing records are not written again, so that an interrupted run resumes. Each other record
     takes eight bytes of memory.
 
-    Args:
-        source: The source's records.
-        target: The target's records.
-        sums: Receives the checksums of the source's records, by block.
-        removing: Called before something is removed.
-
     Yields:
         Each of the source's records.
     """
