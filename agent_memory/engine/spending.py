@@ -15,7 +15,6 @@ from time import monotonic, sleep
 from typing import Any
 
 from agent_memory.core.cache import Cache
-from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Record
 from agent_memory.core.spending import (
     SpendingLimit,
@@ -76,7 +75,6 @@ class Spending:
         self._prices = prices
         self._limits = {"": limits.total}
         self._per_user = limits.per_user
-        self._lock = fork_safe_lock()
         self._known: Cache[tuple[str, str], tuple[float, str | None]] = Cache(_MOST_KNOWN)
         self._begun = ""
 

@@ -43,7 +43,6 @@ class Prompts:
     """The last contexts of this process, and statistics on their stable prefixes. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = fork_safe_lock()
         self._last: Cache[tuple[str | None, str | None], list[Piece]] = Cache(_MOST)
         self._contexts: Cache[str, tuple[MemoryContext, Sequence[Message]]] = Cache(_MOST_CONTEXTS)
         self._stats = PromptStats()
@@ -140,7 +139,6 @@ class SentContexts:
         self, store: Store, deleted_since: Callable[[Head], datetime | None], *, on: bool
     ) -> None:
         self._store, self._deleted_since, self.on = store, deleted_since, on
-        self._lock = fork_safe_lock()
         self._pending: Cache[tuple[str, str | None], _Pending] = Cache(_MOST_PENDING)
 
     def keep(self, session_id: str, kept: Kept, user_id: str | None, head: Head | None) -> None:
