@@ -76,7 +76,7 @@ def test_a_search_holds_no_lock_while_it_waits_for_another() -> None:
     store.open_vectors("v", 0, "m")
     store.put_vectors("v", [record("a", owner="u")], worded(["fox"]))
     searching = threading.Thread(target=lambda: store.search_vectors("v", "u", for_words("fox"), 3))
-    with store._indexes._lock:
+    with store._indexes._cache.lock:
         searching.start()
         searching.join(0.2)
         lock = cast("MemoryKernel", store._kernel)._lock
