@@ -92,7 +92,7 @@ def write(path: Path, text: str) -> None:
 
 
 app = typer.Typer(
-    help="Memory for Claude Code, Codex and Cursor through hooks. `hook install` sets them up.",
+    help="Memory for Claude Code, Codex, Cursor and Gemini CLI. `hook install` sets it up.",
     no_args_is_help=True,
 )
 
@@ -108,12 +108,13 @@ _EVENTS = {
 }
 
 AgentOption = Annotated[
-    str, typer.Option("--agent", metavar="AGENT", help="claude-code, codex or cursor.")
+    str, typer.Option("--agent", metavar="AGENT", help="claude-code, codex, cursor or gemini-cli.")
 ]
 AgentsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[AGENT]...", help="claude-code, codex, cursor. Default: those found here."
+        metavar="[AGENT]...",
+        help="claude-code, codex, cursor, gemini-cli. Default: those found here.",
     ),
 ]
 ProjectOption = Annotated[

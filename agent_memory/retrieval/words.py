@@ -76,7 +76,7 @@ _HANGUL = "\uac00\ud7a3"
 _COMMON_PAIRS = frozenset().union(
     *(COMMON_WORDS[name] for name in ("chinese", "japanese", "korean"))
 )
-_ASCII_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # a faster WORD
+ASCII_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # a faster WORD
 _JOINERS = re.compile("[\u200c\u200d]")
 _MOST_KNOWN = 100_000
 _LONGER_KNOWN = 4_000
@@ -202,7 +202,7 @@ def forms_of(written: str, languages: frozenset[str] = ENGLISH) -> tuple[Forms, 
     if not written.isascii():
         folded = unicodedata.normalize("NFKC", written.casefold())
         return tuple(one for word in WORD.findall(folded) for one in _parts(word, languages))
-    found = _ASCII_WORD.findall(written.lower())
+    found = ASCII_WORD.findall(written.lower())
     if languages == ENGLISH:
         stems = [stem(word, "english") for word in found if word not in STOP_WORDS]
         return tuple(Forms(one, (one,)) for one in stems)

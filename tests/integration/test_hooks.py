@@ -508,6 +508,23 @@ def test_from_stop_to_prompt_as_processes(agent: str, tmp_path: Path) -> None:
     assert ASKED in context(done.stdout)
 
 
+def test_a_turn_of_gemini_is_stored_from_its_event(tmp_path: Path) -> None:
+    """The answer would be lost, a repeated event stored twice, or our own quotes stored again."""
+    store = ["--agent", "gemini-cli", "--user", "ana", "--store", f"sqlite:///{tmp_path}/m.db"]
+    turn = {"prompt": ASKED, "prompt_response": ANSWERED, "timestamp": "2026-11-20T10:00:00.000Z"}
+    for _ in range(2):
+        done = process("Stop", *store, "--strict", given=event(**turn))
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    with AgentMemory(f"sqlite:///{tmp_path}/m.db", blocks=[]) as memory:
+        (session,) = memory.sessions(user_id="ana")
+        said = [entry.message.content for entry in memory.history(session.session_id)]
+    assert said == [ASKED, ANSWERED]
+    given = event("other", prompt="On which port does the Kestrel staging database listen?")
+    done = process("UserPromptSubmit", *store, given=given)
+    assert json.loads(done.stdout)["hookSpecificOutput"]["hookEventName"] == "BeforeAgent"
+    assert ASKED in context(done.stdout)
+
+
 def test_mistakes_in_options_stop_no_agent(tmp_path: Path) -> None:
     """The shell's usual 2 means to an agent that the prompt is refused."""
     for wrong in (["UserPromptSubmit"], ["Stop"], ["Stop", "--none"], ["Never"]):

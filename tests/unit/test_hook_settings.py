@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_memory.errors import ConfigError, InvalidInput
-from agent_memory.integrations.hooks.events import AGENTS, EVENTS, answer, read_event
+from agent_memory.integrations.hooks.events import AGENTS, EVENTS, GEMINIS, answer, read_event
 from agent_memory.integrations.hooks.settings import PLACES, with_hooks, without_hooks
 
 COMMAND = ["/a venv/bin/agent-memory", "--user", "ana b", "--store", "sqlite:////m.db"]
@@ -88,8 +88,18 @@ def test_answers(agent: str) -> None:
         event = read_event(agent, name, b'{"session_id": "s"}')
         assert answer(event, "") == ""
         told = json.loads(answer(event, "caf\u00e9"))
-        if agent == "cursor":
+        if agent == "gemini-cli":
+            specific = {"hookEventName": GEMINIS[name], "additionalContext": "caf\u00e9"}
+            assert told == {"hookSpecificOutput": specific}
+        elif agent == "cursor":
             assert told == {"additional_context": "caf\u00e9"}
         else:
             specific = {"hookEventName": name, "additionalContext": "caf\u00e9"}
             assert told == {"hookSpecificOutput": specific}
+
+
+def test_gemini_counts_in_milliseconds() -> None:
+    """A time limit of 10 ms would end each hook before it answers."""
+    made = with_hooks("gemini-cli", COMMAND, {})
+    ((hook,),) = [entry["hooks"] for entry in made["hooks"]["BeforeAgent"]]
+    assert hook["timeout"] == 10_000

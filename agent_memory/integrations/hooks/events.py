@@ -10,10 +10,19 @@ from typing import Any, NamedTuple
 
 from agent_memory.errors import InvalidInput
 
-AGENTS = ("claude-code", "codex", "cursor")
+AGENTS = ("claude-code", "codex", "cursor", "gemini-cli")
 
 EVENTS = ("SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd")
 """Events by Claude Code's names, which Codex shares."""
+
+GEMINIS = {
+    "SessionStart": "SessionStart",
+    "UserPromptSubmit": "BeforeAgent",
+    "Stop": "AfterAgent",
+    "PreCompact": "PreCompress",
+    "SessionEnd": "SessionEnd",
+}
+"""The names of the events in Gemini CLI."""
 
 _LONGEST_ID = 200
 
@@ -26,7 +35,9 @@ class Event(NamedTuple):
         name: One of `EVENTS`.
         session_id: The memory's session.
         transcript: The agent's file of the session; empty if there is none.
-        prompt: The user's prompt; empty for other events.
+        prompt: The user's prompt; empty for events without one.
+        reply: The agent's answer to it, which only Gemini CLI sends; empty for other agents.
+        at: The time of an event of Gemini CLI; empty for other agents.
         cwd: The agent's working directory.
         source: The start of a session: "startup", "resume", "clear", "compact"; empty for others.
     """
@@ -36,6 +47,8 @@ class Event(NamedTuple):
     session_id: str
     transcript: str
     prompt: str
+    reply: str
+    at: str
     cwd: str
     source: str
 
@@ -68,6 +81,8 @@ def read_event(agent: str, name: str, given: bytes) -> Event:
         session_id=f"{agent}:{named}",
         transcript=_text(fields, "transcript_path"),
         prompt=_text(fields, "prompt"),
+        reply=_text(fields, "prompt_response"),
+        at=_text(fields, "timestamp"),
         cwd=_text(fields, "cwd") or root,
         source=_text(fields, "source"),
     )
@@ -79,7 +94,8 @@ def answer(event: Event, context: str) -> str:
         return ""
     if event.agent == "cursor":
         return json.dumps({"additional_context": context})
-    told = {"hookEventName": event.name, "additionalContext": context}
+    name = GEMINIS[event.name] if event.agent == "gemini-cli" else event.name
+    told = {"hookEventName": name, "additionalContext": context}
     return json.dumps({"hookSpecificOutput": told})
 
 

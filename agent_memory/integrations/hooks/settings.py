@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent_memory.errors import ConfigError
+from agent_memory.integrations.hooks.events import GEMINIS
 
 Settings = dict[str, Any]
 
@@ -60,6 +61,13 @@ PLACES = {
         ".codex/hooks.json",
         ".codex/hooks.json",
         _same("SessionStart", "UserPromptSubmit", "Stop", "PreCompact"),
+        True,
+        {},
+    ),
+    "gemini-cli": Place(
+        ".gemini/settings.json",
+        ".gemini/settings.json",
+        {name: GEMINIS[name] for name in ("SessionStart", "UserPromptSubmit", "Stop")},
         True,
         {},
     ),
@@ -115,7 +123,9 @@ def without_hooks(settings: Settings) -> Settings:
 def _entry(agent: str, event: str, command: Sequence[str]) -> Settings:
     program, *options = command
     line = shlex.join([program, "hook", event, "--agent", agent, *options])
-    hook = {"type": "command", "command": line, "timeout": _SECONDS.get(event, 60)}
+    hook: Settings = {"type": "command", "command": line, "timeout": _SECONDS.get(event, 60)}
+    if agent == "gemini-cli":
+        hook["timeout"] *= 1000  # it takes milliseconds
     if PLACES[agent].nested:
         return {"hooks": [hook]}
     return {"command": line}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import Conflict, InvalidInput, InvalidMessage
 from agent_memory.integrations.hooks.events import Event
-from agent_memory.integrations.transcripts import claude_code, codex, cursor
+from agent_memory.integrations.transcripts import chat, claude_code, codex, cursor
 from agent_memory.integrations.transcripts.lines import Line, lines_from
+from agent_memory.integrations.transcripts.own import without_ours
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ Messages = list[dict[str, Any]]
 
 
 def store(memory: AgentMemory, event: Event, user_id: str, until: float | None = None) -> int:
-    """Store a session's transcript from where the last call ended.
+    """Store a session's transcript from where the last call ended; of Gemini CLI, the turn.
 
     Message ids derive from the transcript, so concurrent or interrupted hooks store nothing twice.
     The position is stored as a value of the user: a deleted session stays deleted, and only later
@@ -51,6 +53,10 @@ def store(memory: AgentMemory, event: Event, user_id: str, until: float | None =
         OSError: The transcript cannot be read.
         AgentMemoryError: The memory refused or failed; the next event tries again.
     """
+    if event.agent == "gemini-cli":
+        messages = _turn(event)
+        _append(memory, event, user_id, messages)
+        return len(messages)
     if not event.transcript:
         raise InvalidInput("The event names no transcript, so nothing can be stored.")
     path = Path(event.transcript).expanduser()
@@ -66,6 +72,19 @@ def store(memory: AgentMemory, event: Event, user_id: str, until: float | None =
         if until is not None and monotonic() > until:
             break
     return count
+
+
+def _turn(event: Event) -> Messages:
+    """Return the question and the answer of Gemini CLI's event.
+
+    Its transcript changes lines after they are written, so it is not read.
+    """
+    said = [
+        {"role": "user", "content": without_ours(event.prompt)},
+        {"role": "assistant", "content": event.reply},
+    ]
+    own = json.dumps([event.at, event.prompt, event.reply])
+    return chat.messages(said, hashlib.sha256(own.encode()).hexdigest()[:32], event.at)
 
 
 def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, int]]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
+from agent_memory.core.text import STOP_WORDS
 from agent_memory.integrations.hooks.said import Part, StoredMessage
 from agent_memory.retrieval.bm25 import TURN_LENGTH, damping, odds
-from agent_memory.retrieval.languages import languages_of
-from agent_memory.retrieval.words import roots, words
+from agent_memory.retrieval.languages import ENGLISH, languages_of
+from agent_memory.retrieval.words import ASCII_WORD, roots, words
 
 _MOST_ASKED = 2_000  # characters of a prompt, half from each end
 _MOST_WORDS = 24
@@ -25,7 +27,6 @@ _LOOKED_AT = 60
 _ENOUGH = 500
 _TELLING = 8  # words of a prompt that are compared with a message
 _LEAST = 0.3
-_NEW = 1  # minimum number of words in a message that the prompt does not have
 _IDLE = (
     "ok okay yes yep no nope thanks thank great good nice cool sure done continue go ahead proceed "
     "please again try now next fix help want need make let lgtm"
@@ -68,8 +69,10 @@ def bearing(
     asked = [word for word in dict.fromkeys(words(prompt, languages)) if word not in _FILLER]
     if not asked:
         return []
-    holding, where, count = _holding(roots(prompt, languages), asked, parts)
-    rarity = {word: math.log1p(odds(count, len(holders))) for word, holders in holding.items()}
+    root_of = roots(prompt, languages)
+    holding, where, size = _holding(root_of, asked, parts)
+    rarity = {word: math.log1p(odds(size, len(holders))) for word, holders in holding.items()}
+    count = _counter(prompt, [root_of.get(word, word) for word in asked], languages)
     least = _LEAST * sum(sorted(rarity.values(), reverse=True)[:_TELLING])
     found = []
     for which in _first_look(holding, rarity):
@@ -78,16 +81,42 @@ def bearing(
         if message is None:
             continue
         role, text = _spoken(message)
-        counts = Counter(words(text, languages))
+        counts, length = count(text)
         shared = [word for word in rarity if counts[word]]
         if len(shared) < min(2, len(asked)) or sum(map(rarity.__getitem__, shared)) < least:
             continue
-        if sum(1 for word in counts if word not in asked) < _NEW:
+        if counts.total() == length and all(word in asked for word in counts):
             continue  # it only repeats the prompt
-        against = damping(counts.total(), TURN_LENGTH)
+        against = damping(length, TURN_LENGTH)
         score = sum(rarity[word] * counts[word] / (counts[word] + against) for word in shared)
         found.append(Found(message.micros, role, text, score))
     return _different(sorted(found, key=lambda one: -one.score), limit)
+
+
+def _counter(
+    prompt: str, begun: Sequence[str], languages: frozenset[str]
+) -> Callable[[str], tuple[Counter[str], int]]:
+    """Return a function that counts a text's words: those of the prompt, and all of them.
+
+    Stemming takes most of the time. In English without accents, only words that contain a root of
+    the prompt are stemmed, which gives the same counts.
+    """
+
+    def count(text: str) -> tuple[Counter[str], int]:
+        counts = Counter(words(text, languages))
+        return counts, counts.total()
+
+    if languages != ENGLISH or not prompt.isascii() or len(begun) > _MOST_WORDS:
+        return count
+    begins = re.compile("|".join(map(re.escape, begun))).search
+
+    def count_plain(text: str) -> tuple[Counter[str], int]:
+        if not text.isascii():
+            return count(text)
+        written = [word for word in ASCII_WORD.findall(text.lower()) if word not in STOP_WORDS]
+        return Counter(words(" ".join(filter(begins, written)))), len(written)
+
+    return count_plain
 
 
 def _ends(prompt: str) -> str:
