@@ -28,7 +28,7 @@ from agent_memory.core.system_collections import (
 from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.stats import SharedMetrics
 from agent_memory.engine.system_records import Kind, SystemRecords
-from agent_memory.errors import ModelOutputInvalid
+from agent_memory.errors import InvalidSetting, ModelOutputInvalid
 from agent_memory.integrations.hooks.indexing import note_words
 from agent_memory.ltm_blocks.registry import erase
 from agent_memory.operations import import_session
@@ -160,7 +160,7 @@ def test_no_other_is_named() -> None:
 def test_names_are_no_blocks() -> None:
     """Wrong: a block of a user's takes the place of the engine's own records."""
     for name in NAMES:
-        with pytest.raises(ValueError, match="name"):
+        with pytest.raises(InvalidSetting, match="name"):
             Refusing(name=name)
         assert reserved(name) is not None
     assert reserved(f"{INDEXES.name}mine") is INDEXES
