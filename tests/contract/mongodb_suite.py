@@ -20,6 +20,8 @@ from pymongo import MongoClient
 
 from agent_memory.core.records import Draft
 from agent_memory.stores.base import Store
+from agent_memory.stores.mongodb.connection import Table
+from agent_memory.stores.mongodb.kernel import MongoDBKernel
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import draft
 from tests.servers.mongodb import MongoDBServer
@@ -97,3 +99,20 @@ def long_drafts(name: str, count: int) -> list[Draft]:
 
 def texts_of(store: Store) -> list[str]:
     return [entry.message.text().split()[0] for entry in store.read("s")]
+
+
+def kernel_of(store: Store) -> MongoDBKernel:
+    """The kernel below a store."""
+    assert isinstance(store, MongoDBStore)
+    assert isinstance(store._kernel, MongoDBKernel)
+    return store._kernel
+
+
+def table_of(store: Store) -> Table:
+    """The collection of a store's documents."""
+    return kernel_of(store).table
+
+
+def namespace_of(store: Store) -> str:
+    """A store's namespace."""
+    return kernel_of(store)._namespace

@@ -13,12 +13,10 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
-from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
-from agent_memory.stores.mongodb.documents import key_of as place_of
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing import (
     RecordStoreContract,
@@ -37,9 +35,11 @@ from tests.contract.mongodb_suite import (
     documents,
     long_drafts,
     namespace,
+    namespace_of,
     other,
     server,
     store,
+    table_of,
     texts_of,
     url,
 )
@@ -64,45 +64,33 @@ class TestMongoDB(
     """`MongoDBStore` keeps the contract."""
 
     def kept(self, store: Store) -> int:
-        assert isinstance(store, MongoDBStore)
-        vectors = store._vectors.all({}, fields={"_id": 1, "block": 1, "next.block": 1})
-        key = place_of(store._namespace, "v")
-        blocks = [doc.get("block") or doc["next"]["block"] for doc in vectors]
-        return sum(block.startswith(key) for block in blocks)
+        docs = table_of(store).all({"ns": namespace_of(store), "live": 1}, {"c": 1})
+        return sum(doc["c"] in ("vector:v", "catalog:v", "segment:v") for doc in docs)
 
     def _bodies(self, store: Store) -> dict[str, bytes]:
-        assert isinstance(store, MongoDBStore)
-        key = place_of(store._namespace, "v")
-        docs = store._vectors.all({"block": {"$regex": f"^{key}"}, "name": {"$exists": True}})
-        return {doc["_id"]: doc["body"] for doc in docs}
+        docs = table_of(store).all({"ns": namespace_of(store), "c": "segment:v"})
+        return {doc["_id"]: doc["data"] for doc in docs}
 
     def held(self, store: Store) -> bytes:
         return b"".join(self._bodies(store).values())
 
     def alter(self, store: Store) -> None:
-        assert isinstance(store, MongoDBStore)
         for place, body in self._bodies(store).items():
-            store._vectors.update({"_id": place}, {"$set": {"body": body[:-1] + b"!"}})
+            table_of(store).update({"_id": place}, {"$set": {"data": body[:-1] + b"!"}})
 
     def spoil(self, store: Store, what: What) -> None:
-        assert isinstance(store, MongoDBStore)
-        sessions, facts, vectors = store._sessions, store._facts, store._vectors
-        key = place_of(store._namespace, "v")
-        of_v = {"block": {"$regex": f"^{key}"}}
-        (log,) = [doc["log"] for doc in sessions.all({"sid": "s", "ns": store._namespace})]
         which: Doc
-        table, which, change = {
-            "head": (sessions, {"log": log}, {"cursors": "{broken", "summary": "{broken"}),
-            "message": (sessions, {"log": log}, {"tail.e2.message": "{broken"}),
-            "fact": (facts, {"block": place_of(store._namespace, "facts"), "id": "a"},
-                     {"body": "{broken"}),
-            "vector": (vectors, {**of_v, "id": "a"}, {"body": "{broken"}),
-            "features": (vectors, {**of_v, "name": {"$exists": True}}, {"body": b"short"}),
-            "catalog": (vectors, {**of_v, "catalog": {"$exists": True}},
-                        {"catalog": "{broken", "version": 7}),
-        }[what]  # fmt: skip
-        assert table.all(which)
-        table.update_all(which, {"$set": change})
+        which, change = {
+            "head": ({"c": "head", "id": "s"}, {"about": "{broken", "body": "{broken"}),
+            "message": ({"c": "head", "id": "s"}, {"lines.e2.body": "{broken"}),
+            "fact": ({"c": "fact:facts", "id": "a"}, {"body": "{broken"}),
+            "vector": ({"c": "vector:v", "id": "a"}, {"body": "{broken"}),
+            "features": ({"c": "segment:v", "owner": "user:u"}, {"data": b"short"}),
+            "catalog": ({"c": "catalog:v", "owner": "user:u"}, {"body": "{broken", "version": 7}),
+        }[what]
+        which["ns"] = namespace_of(store)
+        assert table_of(store).all(which)
+        table_of(store).update_all(which, {"$set": change})
 
     @pytest.fixture
     def store(self, url: str, namespace: str) -> Iterator[Store]:
@@ -171,7 +159,7 @@ def test_nothing_is_left_of_what_was_removed(
     store.clear_vectors("v")
     store.append("t", long_drafts("gone", 150))
     store.delete("t")
-    for name in ("sessions", "entries", "facts", "vectors"):
+    for name in ("documents", "messages"):
         assert not [doc for doc in documents(name) if "gone" in repr(doc)], name
 
 
@@ -182,11 +170,11 @@ def test_a_lock_that_was_given_back_leaves_no_document(
     owner = uuid4().hex
     assert store.lock("l", owner, 0)
     assert store.lock("l", owner, 60)
-    before = documents("locks")
+    before = documents("documents")
     assert owner in repr(before)
     store.unlock("l", owner)
-    assert owner not in repr(documents("locks"))
-    assert len(documents("locks")) == len(before) - 1
+    assert owner not in repr(documents("documents"))
+    assert len(documents("documents")) == len(before) - 1
 
 
 def test_a_list_larger_than_a_document(store: Store, other: Store) -> None:
@@ -239,8 +227,7 @@ class TestLongLogs(LongLogContract):
     def fill(self, store: Store, session_id: str, count: int) -> None:
         """Straight in the server's file: it takes its time."""
         store.append(session_id, [draft("x")])
-        text = Message(role="user", content="x").to_json()
-        self._server.fill(session_id, self._namespace, count, text)
+        self._server.fill(session_id, self._namespace, count, "x")
 
 
 def test_processes_append_at_once(url: str, store: Store, namespace: str) -> None:

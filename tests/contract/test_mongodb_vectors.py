@@ -15,7 +15,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import record
 from agent_memory.testing.features import everything, units
-from tests.contract.mongodb_suite import brisk, server
+from tests.contract.mongodb_suite import brisk, server, table_of
 from tests.servers.mongodb import Link, MongoDBServer
 
 __all__ = ["brisk", "server"]
@@ -47,7 +47,7 @@ def test_others_amid_a_put(
     """Wrong: an index is kept of a write that was half in place, or one is added to that lacked
     what another had committed."""
     # whoever is waited for here does not go on before
-    monkeypatch.setattr("agent_memory.stores.mongodb.commits._PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     for command in range(1, 60):
         namespace = uuid4().hex[:8]
         link = Link(server.port)
@@ -88,7 +88,7 @@ def test_an_index_after_a_put_that_was_cut_off(
     server: MongoDBServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: what a writer committed before it died is found by nobody who had kept an index."""
-    monkeypatch.setattr("agent_memory.stores.mongodb.commits._PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     seen = set()
     for command in range(1, 60):
         namespace = uuid4().hex[:8]
@@ -122,7 +122,7 @@ def test_a_deletion_that_was_cut_off_is_finished_by_whoever_comes(
     server: MongoDBServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: what a deleter that was killed took out stays among what others are found by."""
-    monkeypatch.setattr("agent_memory.stores.mongodb.commits._PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     seen = set()
     for command in range(1, 60):
         namespace = uuid4().hex[:8]
@@ -145,8 +145,8 @@ def test_a_deletion_that_was_cut_off_is_finished_by_whoever_comes(
         _put(near, "last")
         assert _names(near) == sorted([*left, "last"]), command
         near.delete_vectors("v", owner="user:a")
-        key = near._collections.to_read("v", known=True)
-        assert not near._vectors.all({"block": {"$regex": f"^{key}"}}), command
+        left_over = table_of(near).all({"ns": namespace, "c": {"$gt": "catalog"}})
+        assert {doc["c"] for doc in left_over} == {"vectors"}, command
         for handle in (far, near):
             handle.close()
         if not came:

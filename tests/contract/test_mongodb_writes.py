@@ -25,8 +25,10 @@ from tests.contract.mongodb_suite import (
     VECTORS,
     Doc,
     brisk,
+    kernel_of,
     long_drafts,
     server,
+    table_of,
     texts_of,
     url,
 )
@@ -83,9 +85,9 @@ def _written(url: str, namespace: str) -> str:
     """All that stands in the database of a namespace's session."""
     with MongoClient[Doc](url) as client:
         database = client.get_default_database()
-        sessions = list(database["agent_memory_sessions"].find({"ns": namespace}))
-        logs = [session["log"] for session in sessions]
-        return str([*sessions, *database["agent_memory_entries"].find({"log": {"$in": logs}})])
+        heads = list(database["agent_memory_documents"].find({"ns": namespace, "c": "head"}))
+        logs = [head["log"] for head in heads]
+        return str([*heads, *database["agent_memory_messages"].find({"log": {"$in": logs}})])
 
 
 def _expire(store: Store) -> Head | None:
@@ -94,16 +96,17 @@ def _expire(store: Store) -> Head | None:
 
 
 def _expired(url: str) -> list[Doc]:
-    """What stands in the database of entries that no log has any more."""
+    """What stands in the database of lines that no log has any more."""
     with MongoClient[Doc](url) as client:
         database = client.get_default_database()
-        return [
-            entry
-            for session in database["agent_memory_sessions"].find({"expired": {"$gt": 0}})
-            for entry in database["agent_memory_entries"].find(
-                {"log": session["log"], "n": {"$lte": session["expired"]}}
+        found: list[Doc] = []
+        for head in database["agent_memory_documents"].find({"begin": {"$gt": 0}}):
+            last = head["begin"]
+            found += [row for row in head["lines"].values() if row["seq"] <= last]
+            found += database["agent_memory_messages"].find(
+                {"log": head["log"], "seq": {"$lte": last}}
             )
-        ]
+        return found
 
 
 _WORK: dict[str, tuple[int, Callable[[Store, Lease], Any]]] = {
@@ -153,7 +156,7 @@ def test_cut_off_at_any_command(
 ) -> None:
     """Else: a part of a write is there, or what is left of it bars the way, or comes back."""
     # whoever is waited for here is dead
-    monkeypatch.setattr("agent_memory.stores.mongodb.commits._PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     count, work = _WORK[name]
     model = MongoDBStore(server.url, uuid4().hex[:8])
     _prepared(model, count)
@@ -187,8 +190,8 @@ def test_cut_off_at_any_command(
             assert _state(direct) == after
         if name.startswith(("cut", "rewrite")):
             direct.secure_erase()
-            assert '"a9 ' in (written := _written(server.url, namespace))
-            assert '"a10 ' not in written
+            assert "'a9 " in (written := _written(server.url, namespace))
+            assert "'a10 " not in written
         assert direct.move(stored(direct)) is not None
         assert not _expired(server.url)
         texts = texts_of(direct)
@@ -285,7 +288,7 @@ def test_others_act_between_any_two_commands(
     """Else: a log with gaps or doubles, a write in part, or documents that nobody reads again."""
     count, work = _WORK[name]
     with MongoClient[Doc](url) as client:
-        client.get_default_database()["agent_memory_entries"].delete_many({})
+        client.get_default_database()["agent_memory_messages"].delete_many({})
     for command in range(1, 30):
         namespace = uuid4().hex[:8]
         direct = MongoDBStore(url, namespace)
@@ -317,7 +320,7 @@ def test_others_act_between_any_two_commands(
         link.close()
         direct.close()
         with MongoClient[Doc](url) as client:
-            assert not list(client.get_default_database()["agent_memory_entries"].find(limit=3))
+            assert not list(client.get_default_database()["agent_memory_messages"].find(limit=3))
         if not came:
             return
     pytest.fail("it never came to an end")
@@ -332,20 +335,21 @@ def test_a_rewrite_that_is_overtaken_before_its_answer_comes(
     namespace = uuid4().hex[:8]
     far, direct = (MongoDBStore(server.url, namespace) for _ in range(2))
     _prepared(direct, 50)
-    swap = far._sessions.swap
+    table = table_of(far)
+    swap = table.swap
 
-    def lost(which: Doc, change: Doc, *, fields: Doc | None = None) -> None:
-        swap(which, change, fields=fields)
+    def lost(which: Doc, change: Doc, fields: Doc) -> None:
+        swap(which, change, fields)
         if leased:
             assert direct.lease("s", "w2", 60)
         assert direct.move(replace(stored(direct), start=1)) is not None
 
     with monkeypatch.context() as patch:
-        patch.setattr(far._sessions, "swap", lost)
+        patch.setattr(table, "swap", lost)
         written = _rewrite(far, Lease("s", "w1"), count)
-    assert written == stored(direct)
     assert written is not None
-    assert (written.start, written.end, written.total) == (1, 10 + count, 30 + 3 * count)
+    assert (written.end, written.total) == (10 + count, 30 + 3 * count)
+    assert stored(direct) == replace(written, start=1, version=written.version + 1)
     direct.append("s", long_drafts("on", 60))  # which spills
     texts = [entry.message.text().split("x")[0] for entry in direct.read("s")]
     assert texts[9:12] == ["a9 ", "11 anew ", "12 anew "]
@@ -361,9 +365,9 @@ def test_another_spills_between_any_two_commands(server: MongoDBServer) -> None:
         direct, link = MongoDBStore(server.url, namespace), Link(server.port)
         far = MongoDBStore(server.url_at(link.port), namespace)
         head = direct.append("s", [draft(f"a{n}") for n in range(5)])
-        session = direct._sessions.one({"sid": "s", "ns": namespace})
+        session = table_of(direct).one({"c": "head", "id": "s", "ns": namespace})
         assert session is not None
-        link.act_before(command, partial(direct._log.spill, session))
+        link.act_before(command, partial(kernel_of(direct)._logs.spill, session))
         assert far.rewrite(head, 5, entries(6, 7, total=15)) is not None
         assert [one.message.text() for one in direct.read("s")] == [
             *(f"a{n}" for n in range(5)), "6", "7",
@@ -384,7 +388,7 @@ def test_another_begins_between_any_two_commands(
 ) -> None:
     """Else: two that begin one session mix their logs, or one leaves documents of his."""
     with MongoClient[Doc](server.url) as client:
-        client.get_default_database()["agent_memory_entries"].delete_many({})
+        client.get_default_database()["agent_memory_messages"].delete_many({})
     for command in range(1, 30):
         namespace = uuid4().hex[:8]
         direct, link = MongoDBStore(server.url, namespace), Link(server.port)
@@ -408,7 +412,7 @@ def test_another_begins_between_any_two_commands(
             store.close()
         link.close()
         with MongoClient[Doc](server.url) as client:
-            log = list(client.get_default_database()["agent_memory_entries"].find(limit=3))
+            log = list(client.get_default_database()["agent_memory_messages"].find(limit=3))
         assert not log
         if not came:
             return
@@ -421,17 +425,18 @@ def test_a_slow_spill_brings_back_nothing_that_expired(server: MongoDBServer) ->
     direct, link = MongoDBStore(server.url, namespace), Link(server.port)
     far = MongoDBStore(server.url_at(link.port), namespace)
     head = direct.append("s", [draft("x") for _ in range(112)])  # more than leave a tail at once
-    session = direct._sessions.one({"sid": "s", "ns": namespace}) or {}
-    rows = sorted(session["tail"].values(), key=lambda row: int(row["n"]))
+    table = table_of(direct)
+    session = table.one({"c": "head", "id": "s", "ns": namespace}) or {}
+    rows = sorted(session["lines"].values(), key=lambda row: int(row["seq"]))
 
     def slowly(some: list[Doc]) -> None:
-        assert direct._log._spill(session["_id"], session["log"], some)
+        assert kernel_of(direct)._logs._spill(session, some)
 
     link.act_before(3, lambda: slowly(rows[:100]))  # far has changed the head, and seen the tail
     assert far.move(replace(head, expired=110)) is not None
     assert link.came
-    if direct._sessions.one({"_id": session["_id"], f"tail.e{rows[-1]['n']}": {"$exists": True}}):
-        slowly(rows[100:])
+    if table.one({"_id": session["_id"], f"lines.e{rows[-1]['seq']}": {"$exists": True}}):
+        kernel_of(direct)._logs._spill(session, rows[100:])
     assert [entry.seq for entry in direct.read("s")] == [111, 112]
     assert not _expired(server.url)
     for store in (direct, far):

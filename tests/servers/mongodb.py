@@ -52,27 +52,29 @@ class MongoDBServer(PrivateServer):
         patience = f"serverSelectionTimeoutMS={int(seconds * 1000)}"
         return f"mongodb://127.0.0.1:{port}/{_DATABASE}?{patience}"
 
-    def fill(self, session_id: str, namespace: str, count: int, message: str) -> None:
+    def fill(self, session_id: str, namespace: str, count: int, text: str) -> None:
         """Make a session of so many entries, straight in the server's file: it takes its time."""
         with MongoClient[dict[str, Any]](self.url) as client:
-            sessions = client[_DATABASE]["agent_memory_sessions"]
-            log = (sessions.find_one({"sid": session_id, "ns": namespace}) or {})["log"]
+            heads = client[_DATABASE]["agent_memory_documents"]
+            which = {"ns": namespace, "c": "head", "id": session_id}
+            log = (heads.find_one(which) or {})["log"]
             rows = (
                 {
-                    "_id": f"{log}.{n}.w", "log": log, "n": n, "g": 1, "w": "w", "tokens": 3,
-                    "total": 3 * n, "encoding": "test", "created_at": n, "message": message,
+                    "_id": f"{log}.{n}.w", "log": log, "session": session_id, "seq": n, "g": 0,
+                    "w": "w", "role": "user", "text": text, "tokens": 3, "total": 3 * n,
+                    "encoding": "test", "created_at": n, "body": "",
                 }
                 for n in range(1, count + 1)
             )  # fmt: skip
             database = sqlite3.connect(self.folder / "data" / f"{_DATABASE}.db")
             with database:
                 database.executemany(
-                    "INSERT INTO agent_memory_entries (_id, data) VALUES (?, ?)",
+                    "INSERT INTO agent_memory_messages (_id, data) VALUES (?, ?)",
                     ((row["_id"], json.dumps(row)) for row in rows),
                 )
             database.close()
-            at = {"end": count, "total": 3 * count, "spilled": count, "tail": {}, "weight": 0}
-            sessions.update_one({"log": log}, {"$set": at})
+            at = {"end": count, "total": 3 * count, "spilled": count, "lines": {}, "weight": 0}
+            heads.update_one(which, {"$set": at})
 
     def command(self) -> Sequence[str]:
         """As `PrivateServer.command`."""

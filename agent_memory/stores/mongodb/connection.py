@@ -1,7 +1,7 @@
-"""A MongoDB deployment as the stores use it: few kinds of command, their failures in plain words.
+"""A MongoDB deployment: few kinds of commands, and their failures in plain words.
 
-Whatever is sent may be sent once more when the connection breaks, so each write of the stores is
-such that a second time changes nothing, or is told from the first by a token.
+Every command is sent once more if the connection breaks. So each write either does twice what it
+does once, or is refused the second time and leaves a token that proves the first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ try:
         ServerSelectionTimeoutError,
         WriteConcernError,
     )
-    from pymongo.operations import IndexModel, UpdateOne
+    from pymongo.operations import DeleteMany, IndexModel, UpdateOne
     from pymongo.read_concern import ReadConcern
 except ImportError as error:
     raise MissingExtra("A MongoDB store", "mongodb") from error
@@ -88,10 +88,8 @@ class Deployment:
         """A collection."""
         return Table(self, name)
 
-    def run(self, name: str, work: Callable[[Collection[Doc]], T], again: bool = True) -> T:
-        """Do one thing to a collection; once `again` where the connection broke meanwhile.
-
-        Reads need not be told to: the driver itself repeats them.
+    def run(self, name: str, work: Callable[[Collection[Doc]], T]) -> T:
+        """Do one thing to a collection, and once more if the connection breaks meanwhile.
 
         Raises:
             StoreUnavailable: The deployment cannot be used now, or refuses who asks.
@@ -103,8 +101,6 @@ class Deployment:
             except (ServerSelectionTimeoutError, NetworkTimeout):
                 raise
             except AutoReconnect:
-                if not again:
-                    raise
                 return work(self._connected()[name])
         except (PyMongoError, BSONError) as failed:
             failure = self._failure(failed)
@@ -216,94 +212,100 @@ def _unusable(why: str) -> StoreUnavailable:
 
 
 class Table:
-    """A collection, reduced to the commands that the stores use.
+    """A collection, reduced to the commands that the kernel uses.
 
     Args:
-        deployment: Where it is.
-        name: The collection's.
+        deployment: Its deployment.
+        name: Its name.
     """
 
     def __init__(self, deployment: Deployment, name: str) -> None:
         self._deployment = deployment
         self._name = name
 
-    def _run(self, work: Callable[[Collection[Doc]], T], again: bool = True) -> T:
-        return self._deployment.run(self._name, work, again)
+    def _run(self, work: Callable[[Collection[Doc]], T]) -> T:
+        return self._deployment.run(self._name, work)
 
-    def index(self, keys: Sequence[Sequence[tuple[str, int]]], sparse: bool = False) -> None:
-        """Make indexes that are not there yet."""
-        models = [IndexModel(list(key), sparse=sparse) for key in keys]
+    def index(self, keys: Sequence[Sequence[str]], *, sparse: bool = False) -> None:
+        """Create the indexes that are not there yet."""
+        models = [IndexModel([(name, 1) for name in key], sparse=sparse) for key in keys]
         self._run(lambda it: it.create_indexes(models))
 
-    def one(self, which: Doc, *, fields: Doc | None = None) -> Doc | None:
-        """A document, or None."""
-        return self._run(lambda it: it.find_one(which, fields), again=False)
+    def one(self, which: Doc, fields: Doc | None = None) -> Doc | None:
+        """Return a document, or None."""
+        return self._run(lambda it: it.find_one(which, fields))
 
     def all(
-        self,
-        which: Doc,
-        *,
-        fields: Doc | None = None,
-        by: Sequence[tuple[str, int]] | None = None,
-        limit: int = 0,
+        self, which: Doc, fields: Doc | None = None, *, by: Sequence[str] = (), limit: int = 0
     ) -> list[Doc]:
-        """The documents that match, at most `limit` (0: all)."""
-        order = list(by) if by else None
-        return self._run(
-            lambda it: list(it.find(which, fields, sort=order, limit=limit)), again=False
-        )
+        """Return the documents that match, at most `limit` (0: all)."""
+        order = [(name, 1) for name in by] or None
+        return self._run(lambda it: list(it.find(which, fields, sort=order, limit=limit)))
 
     def distinct(self, field: str, which: Doc) -> list[Any]:
-        """The values that a field has in the documents that match."""
-        return self._run(lambda it: it.distinct(field, which), again=False)
+        """Return the values that a field has in the documents that match."""
+        return self._run(lambda it: it.distinct(field, which))
 
-    def insert(self, docs: Sequence[Doc]) -> set[int]:
-        """Insert those whose `_id` is free; places in the list of those whose is not."""
+    def insert(self, docs: Sequence[Doc]) -> bool:
+        """Insert the documents whose `_id` is free. Return whether all were."""
 
-        def work(it: Collection[Doc]) -> set[int]:
+        def work(it: Collection[Doc]) -> bool:
             try:
                 if len(docs) == 1:
                     it.insert_one(docs[0])
                 else:
                     it.insert_many(docs, ordered=False)
             except DuplicateKeyError:
-                return {0}
+                return False
             except BulkWriteError as failed:
-                errors = failed.details.get("writeErrors", [])
-                if any(error.get("code") != _DUPLICATE for error in errors) or not errors:
-                    raise
-                return {int(error["index"]) for error in errors}
-            return set()
+                return _only_duplicates(failed)
+            return True
 
-        return self._run(work) if docs else set()
+        return not docs or self._run(work)
 
-    def update(self, which: Doc, change: Doc, *, again: bool = True) -> bool:
-        """Change one document; whether it matched."""
-        return self._run(lambda it: it.update_one(which, change).matched_count == 1, again)
+    def update(self, which: Doc, change: Doc, *, upsert: bool = False) -> bool:
+        """Change one document. Return whether it matched, or was inserted."""
 
-    def upsert(self, which: Doc, change: Callable[[], Doc]) -> Doc | None:
-        """Change one document, or insert it; it as it was before.
+        def work(it: Collection[Doc]) -> bool:
+            try:
+                done = it.update_one(which, change, upsert=upsert)
+            except DuplicateKeyError:
+                return False  # it is there, and does not match
+            return done.matched_count == 1 or done.upserted_id is not None
 
-        `change` is asked each time that it is sent, so that two times can be told apart.
-        """
-        return self._run(
-            lambda it: it.find_one_and_update(
-                which, change(), upsert=True, return_document=ReturnDocument.BEFORE
-            )
-        )
+        return self._run(work)
 
     def update_all(self, which: Doc, change: Doc) -> None:
-        """Change what matches."""
+        """Change all documents that match."""
         self._run(lambda it: it.update_many(which, change))
 
-    def update_each(self, changes: Sequence[tuple[Doc, Doc]]) -> None:
-        """Make many changes of one document each, in any order."""
-        if changes:
-            models = [UpdateOne(which, change) for which, change in changes]
-            self._run(lambda it: it.bulk_write(models, ordered=False))
+    def update_each(
+        self, changes: Sequence[tuple[Doc, Doc]], *, upsert: bool = False, delete: Doc | None = None
+    ) -> set[str]:
+        """Change one document each, in this order, up to one that is there and does not match.
 
-    def swap(self, which: Doc, change: Doc, *, fields: Doc | None = None) -> Doc | None:
-        """Change one document if it matches; it as it is then, or None."""
+        Args:
+            changes: Filters and changes.
+            upsert: Whether to insert those that are not there.
+            delete: What to delete before.
+
+        Returns:
+            The ids of those that were inserted.
+        """
+        models: list[Any] = [] if delete is None else [DeleteMany(delete)]
+        models += [UpdateOne(which, change, upsert=upsert) for which, change in changes]
+
+        def work(it: Collection[Doc]) -> set[str]:
+            try:
+                return set((it.bulk_write(models).upserted_ids or {}).values())
+            except BulkWriteError as failed:
+                _only_duplicates(failed)
+                return set()
+
+        return self._run(work) if models else set()
+
+    def swap(self, which: Doc, change: Doc, fields: Doc) -> Doc | None:
+        """Change one document if it matches. Return it as it is then, or None."""
         return self._run(
             lambda it: it.find_one_and_update(
                 which, change, fields, return_document=ReturnDocument.AFTER
@@ -311,14 +313,21 @@ class Table:
         )
 
     def delete(self, which: Doc) -> bool:
-        """Remove one document; whether there was one."""
+        """Remove one document. Return whether there was one."""
         return self._run(lambda it: it.delete_one(which).deleted_count == 1)
 
     def delete_all(self, which: Doc) -> None:
-        """Remove what matches."""
+        """Remove all documents that match."""
         self._run(lambda it: it.delete_many(which))
 
     def group(self, which: Doc, sums: Doc) -> Doc:
-        """Sums over what matches; empty where nothing does."""
+        """Return sums over the documents that match; nothing if none does."""
         steps = [{"$match": which}, {"$group": {"_id": None, **sums}}]
-        return next(iter(self._run(lambda it: list(it.aggregate(steps)), again=False)), {})
+        return next(iter(self._run(lambda it: list(it.aggregate(steps)))), {})
+
+
+def _only_duplicates(failed: BulkWriteError) -> bool:
+    errors = failed.details.get("writeErrors", [])
+    if any(error.get("code") != _DUPLICATE for error in errors) or not errors:
+        raise failed
+    return False

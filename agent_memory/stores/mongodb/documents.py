@@ -1,200 +1,194 @@
-"""How sessions and entries stand in MongoDB's documents."""
+"""Documents, heads and lines of the kernel as MongoDB stores them. Pure.
+
+A document of the kernel is one of the collection `agent_memory_documents`. A head also has the end
+of its session's log and the newest lines, so that one command appends. The other lines are in
+`agent_memory_messages`.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
-from collections.abc import Sequence
-from operator import index
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
-from agent_memory.core.damage import Damage
-from agent_memory.core.limits import UNREADABLE
-from agent_memory.core.messages import Message, compact_json
-from agent_memory.core.records import Entry, Head, Lag
-from agent_memory.stores.coding import (
-    from_micros,
-    head_fields,
-    head_from,
-    json_or_none,
-    to_micros,
+from agent_memory.stores.coding import latest_micros
+from agent_memory.stores.kernel.contract import (
+    Condition,
+    DocId,
+    Document,
+    Exists,
+    Free,
+    HeldBy,
+    Line,
+    LogEndsAt,
+    Missing,
+    Scan,
+    Tail,
+    VersionIs,
 )
+from agent_memory.stores.kernel.rules import State
 
 Doc = dict[str, Any]
 
 NEVER = 2**62
-"""The time at which a session is due that waits for nothing."""
+"""The due time of a document that waits for nothing."""
 
-NO_TAIL: Doc = {"tail": 0, "keys": 0}
-"""The fields of a session's document without those of its newest entries and keys."""
+WITHOUT_LINES: Doc = {"lines": 0, "put": 0}
+WITHOUT_BODIES: Doc = {**WITHOUT_LINES, "body": 0, "data": 0}
 
-_ENTRY_BYTES = 256  # what an entry takes besides its message, about
-_PIECE = 2**21  # characters; a document may have 16 MiB, and a character four bytes
-
-
-def key_of(*names: str) -> str:
-    """A short key for names of any length, in any script."""
-    return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:40]
+_FIELDS = ("owner", "session", "first", "last", "version", "about", "body", "data")
+_LINE = ("role", "text", "created_at", "tokens", "total", "encoding", "body")
+_ROW_BYTES = 256  # a line without its text, about
+_PIECE = 2**21  # characters; a document may have 16 MiB, and a character has up to four bytes
 
 
 def token() -> str:
-    """A name that nobody else has."""
+    """Return a name that nobody else has."""
     return secrets.token_hex(8)
 
 
-def head_values(head: Head) -> Doc:
-    """The fields that a change of the head writes."""
-    fields = head_fields(head)
-    return {
-        **fields,
-        "user": head.user_id,
-        "summary": json_or_none(fields["summary"]),
-        "cursors": compact_json(fields["cursors"]),  # blocks' names may hold dots
-        "version": head.version,
-        "deleting": int(head.deleting),
-    }
+def place_of(namespace: str, at: DocId) -> str:
+    """Return the `_id` of a document."""
+    return f"{quote(namespace, safe='')}/{quote(at.collection, safe='')}/{at.id}"
 
 
-def head_of(doc: Doc) -> Head:
-    """The head of a session's document.
+def empty(namespace: str, at: DocId) -> Doc:
+    """Return the fields of a document that is not there yet, apart from its `_id`."""
+    return {"ns": namespace, "c": at.collection, "id": at.id, "live": 0, "holder": "", "until": 0}
 
-    Raises:
-        Damaged: Something of it is not what was written.
+
+def values_of(document: Document) -> Doc:
+    """Return the fields that `Put` writes."""
+    values = {name: getattr(document, name) for name in _FIELDS}
+    return values | {"data": document.data or None}
+
+
+def document_of(doc: Doc, *, tails: bool = False, bodies: bool = True) -> Document:
+    """Return the document that a MongoDB document holds."""
+    values = {name: doc[name] for name in _FIELDS if doc.get(name) is not None}
+    if not bodies:
+        values |= {"body": "", "data": b""}
+    tail = Tail(doc.get("end", 0), doc.get("total", 0)) if tails else Tail()
+    return Document(doc["c"], doc["id"], **values, tail=tail)
+
+
+def state_of(doc: Doc | None) -> State | None:
+    """Return what conditions read; None for a document that is not there."""
+    if doc is None or not doc["live"]:
+        return None
+    return State(doc["version"], doc["holder"], doc["until"], doc.get("due"))
+
+
+def filters_of(conditions: Sequence[Condition], now: int) -> list[Doc]:
+    """Return conditions on one document as filters of which one has to match.
+
+    They are tried one after the other. nx-27017 takes `$or` beside `_id` for more than it says.
     """
-    return head_from(
-        doc,
-        session_id=doc["sid"],
-        user_id=doc.get("user"),
-        end=doc.get("end"),
-        total=doc.get("total"),
-        version=doc.get("version"),
-        deleting=doc.get("deleting"),
-        begun=doc.get("begun"),
+    which: Doc = {}
+    choices: list[Doc] = [{}]
+    for condition in conditions:
+        match condition:
+            case VersionIs(_, version):
+                which |= {"live": 1, "version": version}
+            case HeldBy(_, holder):
+                which |= {"live": 1, "holder": holder}
+            case LogEndsAt(_, seq):
+                which |= {"end": seq}
+            case Exists():
+                which |= {"live": 1}
+            case Missing():
+                which |= {"live": 0}
+            case Free(_, holder):
+                choices = [*free(now), {"holder": holder}]
+    return [which | choice for choice in choices]
+
+
+def free(now: int) -> list[Doc]:
+    """Return the filters of documents that anybody may hold."""
+    return [{"until": {"$lte": now}}, {"until": {"$gt": latest_micros(now)}}]
+
+
+def selection(namespace: str, scan: Scan) -> Doc:
+    """Return a scan as a filter."""
+    which: Doc = {"ns": namespace, "c": scan.collection, "live": 1}
+    tests: Iterable[tuple[str, Any]] = (
+        ("owner", scan.owner),
+        ("session", scan.session),
+        ("id", {"$gt": scan.after} if scan.after else None),
+        ("first", None if scan.first_below is None else {"$lt": scan.first_below}),
+        ("last", None if scan.last_above is None else {"$gt": scan.last_above}),
     )
+    return which | {name: test for name, test in tests if test is not None}
 
 
-LAG_FIELDS: Doc = dict.fromkeys(
-    ("sid", "cursors", "expired", "end", "total", "version", "begun"), 1
-)
+def row_of(line: Line, op: str) -> Doc:
+    """Return a line's fields; `op` names the commit that appended it."""
+    return {"seq": line.seq, "w": op, **{name: getattr(line, name) for name in _LINE}}
 
 
-def lag_of(doc: Doc, block: str) -> Lag:
-    """What a session's document tells of what a block has still to absorb."""
-    try:
-        begun = from_micros(doc["begun"])
-        try:
-            cursor = index(json.loads(doc["cursors"]).get(block, 0))
-        except UNREADABLE:
-            cursor = 0  # of what is damaged all waits
-        after, end = max(cursor, index(doc["expired"])), index(doc["end"])
-        return Lag(doc["sid"], after, end, index(doc["total"]), doc["version"], begun)
-    except UNREADABLE as error:
-        raise Damage("session", doc["sid"]).error() from error
+def line_of(session: str, row: Doc) -> Line:
+    """Return the line of a row, as far as it has what belongs there."""
+    return Line(session, row["seq"], **{name: row.get(name, "") for name in _LINE})
 
 
-def tail_key(seq: int) -> str:
-    """The field of an entry in its session's tail."""
+def field_of(seq: int) -> str:
+    """Return the name of a line among those of its head."""
     return f"e{seq}"
 
 
-def entry_values(entry: Entry, version: int, write: str) -> Doc:
-    """An entry's fields.
-
-    Args:
-        entry: The entry.
-        version: The session's, when it was appended: of two entries in one place, one was cut off,
-            and that has the lower.
-        write: Names the append.
-    """
-    return {
-        "n": entry.seq,
-        "g": version,
-        "w": write,
-        "tokens": entry.tokens,
-        "total": entry.total,
-        "encoding": entry.encoding,
-        "created_at": to_micros(entry.created_at),
-        "message": entry.message.to_json(),
-    }
+def weight(row: Doc) -> int:
+    """Return about how many bytes a row takes in a head."""
+    return _ROW_BYTES + len(row.get("text", "").encode()) + len(row.get("body", "").encode())
 
 
-def entry_doc(log: str, values: Doc) -> Doc:
-    """The document of an entry; the same whoever writes it down."""
-    return {"_id": f"{log}.{values['n']}.{values['w']}", "log": log, **values}
+def is_away(row: Doc) -> bool:
+    """Return whether a head's row only refers to documents."""
+    return "text" not in row
 
 
-def ids_of(log: str, values: Doc) -> list[str]:
-    """The ids of an entry's document, and of those of its message's pieces."""
-    own = f"{log}.{values['n']}.{values['w']}"
-    return [own, *(f"{own}.{part}" for part in range(values.get("pieces", 0)))]
+def reference(row: Doc) -> Doc:
+    """Return what a head says of a row that is in documents of its own."""
+    return {name: value for name, value in row.items() if name not in ("text", "body")}
 
 
-def in_pieces(log: str, values: Doc) -> list[Doc]:
-    """The document of an entry, and those of its message's pieces, where one can't hold it.
+def ids_of(log: str, row: Doc) -> list[str]:
+    """Return the ids of a row's document and of its pieces."""
+    own = f"{log}.{row['seq']}.{row['w']}"
+    return [own, *(f"{own}.{part}" for part in range(row.get("pieces", 0)))]
 
-    The entry says how many there are (`pieces`). For all else they are staged entries: they are
-    removed with the entry, by its place, and never taken for one.
-    """
-    text = values["message"]
-    if len(text) <= _PIECE:
-        return [entry_doc(log, values)]
-    parts = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
-    values["pieces"] = len(parts)
-    own, *ids = ids_of(log, values)
-    place = {"log": log, **{name: values[name] for name in ("n", "g", "w")}, "staged": 1}
-    pieces = [
-        {"_id": name, **place, "part": part, "text": text_of_part}
-        for part, (name, text_of_part) in enumerate(zip(ids, parts, strict=True))
+
+def in_documents(log: str, session: str, generation: int, row: Doc) -> list[Doc]:
+    """Return the document of a row, and those of its pieces if one cannot hold it."""
+    place = {"log": log, "session": session, "g": generation}
+    if len(row["text"]) + len(row["body"]) <= _PIECE:
+        return [{"_id": ids_of(log, row)[0], **place, **row}]
+    whole = json.dumps([row["text"], row["body"]], ensure_ascii=False)
+    parts = [whole[at : at + _PIECE] for at in range(0, len(whole), _PIECE)]
+    row["pieces"] = len(parts)
+    own, *ids = ids_of(log, row)
+    place |= {"seq": row["seq"], "w": row["w"]}
+    pieces = zip(ids, parts, strict=True)
+    return [
+        {"_id": own, **place, **row, "text": "", "body": ""},
+        *({"_id": name, **place, "part": n, "piece": it} for n, (name, it) in enumerate(pieces)),
     ]
-    return [{**entry_doc(log, values), "_id": own, "message": ""}, *pieces]
 
 
 def put_together(docs: Sequence[Doc]) -> list[Doc]:
-    """The documents of entries, with the messages that stand in pieces of their own, as far as all
-    of these are there."""
+    """Return the rows of documents, each with its pieces; without those that lack some."""
     pieces: dict[tuple[int, str], dict[int, str]] = {}
     for doc in docs:
         if "part" in doc:
-            pieces.setdefault((doc["n"], doc["w"]), {})[doc["part"]] = doc["text"]
-    whole: list[Doc] = []
+            pieces.setdefault((doc["seq"], doc["w"]), {})[doc["part"]] = doc["piece"]
+    rows: list[Doc] = []
     for doc in docs:
         if doc.get("pieces"):
-            parts = pieces.get((doc["n"], doc["w"]), {})
-            text = "".join(parts[part] for part in sorted(parts))
+            parts: Mapping[int, str] = pieces.get((doc["seq"], doc["w"]), {})
             if len(parts) == doc["pieces"]:
-                whole.append({**doc, "message": text})
+                text, body = json.loads("".join(parts[part] for part in sorted(parts)))
+                rows.append({**doc, "text": text, "body": body})
         elif "part" not in doc:
-            whole.append(doc)
-    return whole
-
-
-def is_away(values: Doc) -> bool:
-    """Whether a tail has an entry that stands on its own."""
-    return "message" not in values
-
-
-def weight(values: Doc) -> int:
-    """About how many bytes an entry takes."""
-    return _ENTRY_BYTES + len(values.get("message", "").encode())
-
-
-def entry_of(session_id: str, doc: Doc) -> Entry:
-    """The entry of a document.
-
-    Raises:
-        Damaged: It is not what was written.
-    """
-    try:
-        created_at = from_micros(doc["created_at"])
-        return Entry(
-            session_id=session_id,
-            seq=doc["n"],
-            message=Message.from_json(doc["message"], created_at),
-            tokens=index(doc["tokens"]),
-            total=index(doc["total"]),
-            encoding=doc["encoding"],
-            created_at=created_at,
-        )
-    except UNREADABLE as error:
-        raise Damage("message", session_id, doc["n"]).error() from error
+            rows.append(doc)
+    return rows

@@ -1,0 +1,714 @@
+"""The kernel on MongoDB, without transactions: a standalone server is enough.
+
+- A session is one document: its head, the end of its log and its newest lines. A batch about one
+  session is one atomic update of it (see `logs`).
+- Any other document by itself is one atomic update too.
+- A batch over several documents is recorded by one atomic update of one of them, then applied. Who
+  finds it recorded applies it first (see `staging`).
+- Conditions about documents that a batch does not write are checked once those that it writes are
+  tagged. This is enough for the store above: whoever removes such a document scans afterwards for
+  what depended on it, and refuses the batches that it finds.
+- Each change of a document leaves its name in `marks`. So a change whose answer was lost is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+from agent_memory.errors import StoreError, StoreUnavailable
+from agent_memory.stores.coding import now_micros
+from agent_memory.stores.kernel.coding import HEAD, KEY, head_id
+from agent_memory.stores.kernel.contract import (
+    DONE,
+    Append,
+    Batch,
+    Condition,
+    Delete,
+    DeleteWhere,
+    DocId,
+    Document,
+    Due,
+    Expire,
+    Free,
+    Hold,
+    Line,
+    LogEndsAt,
+    Missing,
+    Outcome,
+    Part,
+    Put,
+    Scan,
+    Tail,
+    Truncate,
+    Wake,
+    Write,
+)
+from agent_memory.stores.kernel.rules import holds, in_turns, named, selects
+from agent_memory.stores.mongodb.connection import Deployment
+from agent_memory.stores.mongodb.documents import (
+    NEVER,
+    WITHOUT_BODIES,
+    WITHOUT_LINES,
+    Doc,
+    document_of,
+    empty,
+    field_of,
+    filters_of,
+    free,
+    place_of,
+    row_of,
+    selection,
+    state_of,
+    token,
+    values_of,
+    weight,
+)
+from agent_memory.stores.mongodb.logs import HEAVY, STATE, Logs
+from agent_memory.stores.mongodb.staging import Effects, Staging
+
+_MOST_BYTES = 6 * 2**20  # twice in a document of 16 MiB, while it is tagged
+_MOST_MARKS = 16
+_MOST_OPS = 32
+_MOST_KNOWN = 8_192
+_TRIES = 50
+_AT_ONCE = 1_000
+_AFTER: Doc = {**STATE, "ops": 1, "oldest_key": 1}
+
+
+class MongoDBKernel:
+    """See `Kernel`.
+
+    Args:
+        deployment: The database.
+        namespace: The namespace.
+    """
+
+    remote = True
+    most_bytes: int | None = _MOST_BYTES
+
+    def __init__(self, deployment: Deployment, namespace: str) -> None:
+        self._deployment = deployment
+        self._namespace = namespace
+        self.table = deployment.table("agent_memory_documents")
+        self.messages = deployment.table("agent_memory_messages")
+        self._logs = Logs(self.table, self.messages)
+        self._staging = Staging(namespace, self.table)
+        self._known: dict[str, tuple[str, int, int]] = {}  # of heads: log, generation, weight
+
+    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for batch in batches:
+            try:
+                outcomes.append(self._commit(batch))
+            except StoreUnavailable:
+                raise
+            except StoreError:
+                if not outcomes:
+                    raise
+                outcomes.append(Outcome(False))  # the others are done; tried alone it says why
+        return outcomes
+
+    def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
+        op = token()
+        row = row_of(line, op)
+        if weight(row) > HEAVY:
+            return False
+        end = line.seq - 1
+        which = {"_id": self._place(head), "live": 1, "version": version, "end": end}
+        change = {
+            "$set": {f"lines.{field_of(line.seq)}": row, "end": line.seq, "total": line.total},
+            "$inc": {"weight": weight(row)},
+            "$min": {"due": now_micros() + micros},
+            **_marked(op),
+        }
+        after = self._swap(which, change, op, weight(row))
+        if after is not None:
+            self._tidy(after)
+        return after is not None
+
+    def _commit(self, batch: Batch) -> Outcome:
+        if not batch.conditions and all(isinstance(one, Wake) for one in batch.writes):
+            for write in batch.writes:
+                self._wake(write)
+            return DONE
+        if any(isinstance(one, DeleteWhere) and _is_unbounded(one.scan) for one in batch.writes):
+            self._sweep(batch)
+            return DONE
+        head = _head_of(batch)
+        for _ in range(_TRIES):
+            if (outcome := self._try(batch, head)) is not None:
+                return outcome
+        raise StoreUnavailable("Others kept changing the same documents in MongoDB. Try again.")
+
+    def _try(self, batch: Batch, head: DocId | None) -> Outcome | None:
+        """Commit a batch. None if it has to be tried again."""
+        op = token()
+        if not batch.writes:
+            return self._refusal(batch) or DONE
+        if head is not None and any(
+            isinstance(one, Delete) and head in one.ids for one in batch.writes
+        ):
+            return self._delete_session(batch, head, op)
+        effects, selected = self._effects(batch, head)
+        if head is not None and not effects:
+            return self._change_head(batch, head, op)
+        target = _target(batch, effects)
+        if target is not None:
+            return self._change_one(batch, target, op)
+        if not effects:
+            return self._refusal(batch) or DONE
+        return self._change_several(batch, head, op, effects, selected)
+
+    def _change_several(
+        self,
+        batch: Batch,
+        head: DocId | None,
+        op: str,
+        effects: Effects,
+        selected: Mapping[str, Scan],
+    ) -> Outcome | None:
+        primary = head or list(effects.values())[-1][0]
+        at = self._place(primary)
+        begins = _begins(batch, head)
+        try:
+            tagged = self._staging.tag(op, primary, effects, begins=begins)
+            is_free = tagged is None or len(tagged) == len(effects)
+            outcome = None
+            if is_free and self._holds(batch, head, effects, selected, tagged or {}):
+                if head is not None:
+                    outcome = self._change_head(batch, head, op, lists=True)
+                elif self._staging.commit(op, at):
+                    outcome = DONE
+        except StoreUnavailable:
+            raise  # whoever finds the tags finds out
+        except BaseException:
+            self._staging.take_off(op)
+            raise
+        if outcome is not None and outcome.done:
+            if any(name.collection != KEY or not one for name, one in effects.values()):
+                with suppress(StoreError):  # it is committed, and whoever is next applies it
+                    self._staging.apply([op], at, effects)
+                    if head is not None:
+                        self._staging.forget([op], at)
+            return outcome
+        self._staging.take_off(op)
+        if head is not None:
+            self.table.update({"_id": at, f"refused.{op}": 1}, {"$unset": {f"refused.{op}": ""}})
+        if not is_free:
+            busy = self.table.all({"_id": {"$in": list(effects)}}, {"op": 1, "at": 1})
+            self._staging.resolve(busy, force=True)
+            return None
+        return outcome or self._refusal(batch)
+
+    def _holds(
+        self,
+        batch: Batch,
+        head: DocId | None,
+        effects: Effects,
+        selected: Mapping[str, Scan],
+        tagged: Mapping[str, Doc],
+    ) -> bool:
+        """Return whether a batch's conditions hold, apart from those about its own head, and
+        whether what it deletes is still what its scans select."""
+        for place, scan in selected.items():
+            doc = tagged.get(place)
+            if doc is None or not doc["live"] or not selects(scan, document_of(doc)):
+                return False
+        conditions = [
+            one for one in batch.conditions if head is None or _session_of(one) != head.id
+        ]
+        ids, logs = named(conditions)
+        others = [at for at in ids if self._place(at) not in effects]
+        docs = {**tagged, **(self._docs(others, WITHOUT_BODIES) if others else {})}
+        states = {at: state_of(docs.get(self._place(at))) for at in ids}
+        tails = {session: self._tail(docs, session) for session in logs}
+        return all(holds(one, states, tails, now_micros()) for one in conditions)
+
+    def _effects(
+        self, batch: Batch, head: DocId | None
+    ) -> tuple[dict[str, tuple[DocId, Document | None]], dict[str, Scan]]:
+        """Return what the documents of a batch are to be, apart from its head, and those among them
+        that a scan has selected."""
+        effects: dict[str, tuple[DocId, Document | None]] = {}
+        selected: dict[str, Scan] = {}
+        for write in batch.writes:
+            found: list[tuple[DocId, Document | None]] = []
+            match write:
+                case Put(document) if document.key != head:
+                    found = [(document.key, document)]
+                case Delete(ids):
+                    found = [(at, None) for at in ids]
+                case DeleteWhere(scan) if not (head and _is_upkeep(scan)):
+                    found = [(one.key, None) for one in self.scan(scan._replace(names=True))]
+                    selected |= {self._place(at): scan for at, _ in found}
+            for at, document in found:
+                effects.pop(self._place(at), None)  # the last one counts, and comes last
+                effects[self._place(at)] = at, document
+        return effects, selected
+
+    def _change_head(
+        self, batch: Batch, head: DocId, op: str, *, lists: bool = False
+    ) -> Outcome | None:
+        """Apply the writes about a session, and list the batch if it is about others too."""
+        if not lists and not self._holds(batch, head, {}, {}, {}):
+            return self._refusal(batch)
+        place, now = self._place(head), now_micros()
+        change = _HeadChange(batch, head, op, now)
+        which: Doc = {"_id": place}
+        if lists:
+            which[f"refused.{op}"] = {"$exists": False}
+            change.set["ops" if change.begins else f"ops.{op}"] = {op: 1} if change.begins else 1
+        if change.cut_at is not None:
+            seen = self.table.one({"_id": place, "live": 1})
+            if seen is not None and "cut" in seen:
+                self._logs.clear_cut(seen)  # before lines are appended that it is not about
+            total = None if seen is None else self._logs.total(seen, change.cut_at)
+            if seen is None or total is None:
+                return self._refusal(batch)
+            which |= {name: seen[name] for name in ("log", "g", "end", "begin", "spilled")}
+            change.truncate(seen, total)
+        log, generation = change.log, change.generation
+        if change.is_heavy:
+            if log is None:
+                log, generation, _ = self._known.get(place) or self._look(place)
+                which |= {"log": log, "g": generation}
+            change.rows = self._logs.stage(log, head.id, generation, change.rows)
+        if change.is_small and not batch.tail:
+            if self._updated([{**which, **one} for one in change.which], change.update(), op):
+                return DONE
+            return self._refusal(batch)
+        after = self._written(place, which, change, upsert=not lists)
+        if after is None:
+            if change.is_heavy:
+                self._logs.unstage(log or "", change.rows)
+            self._known.pop(place, None)
+            return self._refusal(batch)
+        self._tidy(after, change.since)
+        tails = {batch.tail: Tail(after["end"], after["total"])} if batch.tail else {}
+        return Outcome(True, {}, tails)
+
+    def _written(self, place: str, which: Doc, change: _HeadChange, *, upsert: bool) -> Doc | None:
+        """Write a head. Return its state then, or None."""
+        weighs = sum(map(weight, change.rows))
+        if not change.begins:
+            return self._swap({**which, **change.which[0]}, change.update(), change.op, weighs)
+        which |= {"live": 0, "gone": {"$exists": False}}
+        fields = {"ns": self._namespace, "c": change.head.collection, "id": change.head.id}
+        new = {"$set": change.first_state(), "$setOnInsert": fields}
+        if not self.table.update(which, new, upsert=upsert):
+            found = self.table.one({"_id": place}, {**_AFTER, "gone": 1, "marks": 1}) or {}
+            if "gone" in found:
+                self._finish_deletion(place)
+            return found if change.op in found.get("marks", ()) else None
+        return {"_id": place, "id": change.head.id, "ops": {}, **change.first_state()}
+
+    def _updated(self, which: Sequence[Doc], change: Doc, op: str, *, upsert: bool = False) -> bool:
+        """Change a document if it matches one of these filters. Return whether it did."""
+        if any(self.table.update(one, change, upsert=upsert) for one in which):
+            return True
+        # it may be done already, if the first answer was lost
+        return self.table.one({"_id": which[0]["_id"], "marks": op}, {"_id": 1}) is not None
+
+    def _swap(self, which: Doc, change: Doc, op: str, added: int = 0) -> Doc | None:
+        """Change a head if it matches. Return its state then; with its lines if they are heavy."""
+        place = which["_id"]
+        _, _, before = self._known.get(place, ("", 0, 0))
+        fields = {**_AFTER, "lines": 1} if before + added > HEAVY else _AFTER
+        after = self.table.swap(which, change, fields)
+        # it may be done already, if the first answer was lost
+        return after or self.table.one({"_id": place, "live": 1, "marks": op}, fields)
+
+    def _tidy(self, head: Doc, since: int | None = None) -> None:
+        """Do what a change of a head has left to do. It may fail without harm."""
+        place = head["_id"]
+        with suppress(StoreError):
+            self._logs.tidy(head)
+            if len(head.get("ops", ())) > _MOST_OPS:
+                self._staging.settle_head(place)
+            if since is not None and head.get("oldest_key", since) < since:
+                self._staging.settle_head(place)
+                old = selection(self._namespace, Scan(KEY, session=head["id"], first_below=since))
+                self.table.delete_all({**old, "op": {"$exists": False}})
+                same = {"_id": place, "log": head["log"], "oldest_key": head["oldest_key"]}
+                self.table.update(same, {"$set": {"oldest_key": since}})
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        spilled = head["weight"] > HEAVY
+        self._known[place] = head["log"], head["g"], 0 if spilled else head["weight"]
+
+    def _look(self, place: str) -> tuple[str, int, int]:
+        head = self.table.one({"_id": place}, STATE) or {}
+        return head.get("log", ""), head.get("g", 0), head.get("weight", 0)
+
+    def _delete_session(self, batch: Batch, head: DocId, op: str) -> Outcome | None:
+        """Mark a session as gone, then remove what it has. Whoever finds the mark goes on."""
+        place, now = self._place(head), now_micros()
+        if not self._holds(batch, head, {}, {}, {}):
+            return self._refusal(batch)
+        change = _HeadChange(Batch(batch.conditions, []), head, op, now)
+        gone = {"$set": {"live": 0, "gone": 1, "due": now}, **_marked(op)}
+        if not self._updated([{"_id": place, **change.which[0]}], gone, op):
+            return self._refusal(batch)
+        self._known.pop(place, None)
+        self._finish_deletion(place)
+        return DONE
+
+    def _finish_deletion(self, place: str) -> None:
+        gone = {"_id": place, "gone": 1}
+        head = self.table.one(gone, STATE)
+        if head is None:
+            return
+        self._staging.settle_head(place)  # what was committed there holds
+        self._logs.drop(head["log"])
+        which = selection(self._namespace, Scan(KEY, session=head["id"]))
+        keys = self.table.all(which, {"version": 1})
+        if self.table.one({**gone, "log": head["log"]}, {"_id": 1}) is None:
+            return  # these may be the keys of a session that began since
+        for some in _chunks(keys):
+            ids, versions = ([one[name] for one in some] for name in ("_id", "version"))
+            self.table.delete_all({"_id": {"$in": ids}, "version": {"$in": versions}})
+        self.table.delete({**gone, "log": head["log"]})
+
+    def _change_one(self, batch: Batch, at: DocId, op: str) -> Outcome | None:
+        """Change a document that is no head, by itself."""
+        place, now = self._place(at), now_micros()
+        free = {"_id": place, "op": {"$exists": False}}
+        which = [{**free, **one} for one in filters_of(batch.conditions, now)]
+        values: Doc = {}
+        upsert = all(isinstance(one, Missing | Free) for one in batch.conditions)
+        is_put = False
+        for write in batch.writes:
+            match write:
+                case Put(document):
+                    values |= {"live": 1, **values_of(document)}
+                    is_put = True
+                case Delete([_]) | DeleteWhere():
+                    done = self.table.delete(which[0]) or not batch.conditions
+                    return DONE if done else self._again(batch, place)
+                case _:
+                    values |= _timing(write, now)
+        new = {k: v for k, v in empty(self._namespace, at).items() if k not in values}
+        change = {"$set": values, **_marked(op), "$setOnInsert": new}
+        if self._updated(which, change, op, upsert=upsert and is_put):
+            return DONE
+        return self._again(batch, place)
+
+    def _again(self, batch: Batch, place: str) -> Outcome | None:
+        """Return the outcome of a change that did not match. None if it has to be tried again."""
+        found = self.table.one({"_id": place}, {"op": 1, "at": 1})
+        if found is not None and "op" in found:
+            self._staging.resolve([found], force=True)
+        return self._refusal(batch)
+
+    def _refusal(self, batch: Batch) -> Outcome | None:
+        """Return the outcome of a batch if its conditions do not hold now."""
+        ids, logs = named(batch.conditions)
+        every = {*ids, *map(head_id, logs)}
+        docs = self._docs(list(every), WITHOUT_LINES)
+        states = {at: state_of(docs.get(self._place(at))) for at in ids}
+        tails = {session: self._tail(docs, session) for session in logs}
+        now = now_micros()
+        if all(holds(one, states, tails, now) for one in batch.conditions):
+            return None
+        found = {at: docs.get(self._place(at)) for at in ids}
+        shown = {at: document_of(doc) if doc and doc["live"] else None for at, doc in found.items()}
+        return Outcome(False, shown, tails)
+
+    def _tail(self, docs: Mapping[str, Doc], session: str) -> Tail:
+        head = docs.get(self._place(head_id(session)))
+        return Tail(head["end"], head["total"]) if head and head["live"] else Tail()
+
+    def _wake(self, write: Write) -> None:
+        if isinstance(write, Wake):
+            due = {"$min": {"due": now_micros() + write.micros}}
+            for some in _chunks([self._place(at) for at in write.ids]):
+                self.table.update_all({"_id": {"$in": some}, "live": 1}, due)
+
+    def _sweep(self, batch: Batch) -> None:
+        """Delete whole collections, one after the other, and refuse the batches that write to them.
+
+        Raises:
+            StoreError: It is about something else too.
+        """
+        for write in batch.writes:
+            match write:
+                case Delete(ids) if not batch.conditions:
+                    for at in ids:
+                        self.table.delete({"_id": self._place(at)})
+                case DeleteWhere(scan) if not batch.conditions:
+                    self._staging.settle(scan.collection, force=True)
+                    self.table.delete_all(selection(self._namespace, scan))
+                case _:
+                    raise StoreError("MongoDB deletes whole collections only by themselves.")
+
+    def documents(
+        self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
+    ) -> list[Document | None]:
+        docs = self._docs(ids, WITHOUT_LINES if bodies else WITHOUT_BODIES)
+        found = (docs.get(self._place(at)) for at in ids)
+        return [
+            document_of(doc, tails=tails, bodies=bodies) if doc and doc["live"] else None
+            for doc in found
+        ]
+
+    def _docs(self, ids: Sequence[DocId], fields: Doc) -> dict[str, Doc]:
+        """Return documents by `_id`, with the batches applied that were committed."""
+        found: dict[str, Doc] = {}
+        for some in _chunks([self._place(at) for at in ids]):
+            docs = self.table.all({"_id": {"$in": some}}, fields)
+            while self._staging.resolve(docs):
+                docs = self.table.all({"_id": {"$in": some}}, fields)
+            found |= {doc["_id"]: doc for doc in docs}
+        return found
+
+    def scan(self, scan: Scan) -> list[Document]:
+        if scan.limit == 0:
+            return []
+        self._settle(scan)
+        order = ("first", "id") if scan.session else ("id",)
+        fields = WITHOUT_LINES if scan.bodies else WITHOUT_BODIES
+        if scan.names:
+            fields = {"c": 1, "id": 1}
+        which = selection(self._namespace, scan)
+        docs = self.table.all(which, fields, by=order, limit=scan.limit or 0)
+        if scan.names:
+            return [Document(doc["c"], doc["id"]) for doc in docs]
+        return [document_of(doc, tails=scan.tails, bodies=scan.bodies) for doc in docs]
+
+    def _settle(self, scan: Scan) -> None:
+        """Apply the committed batches that a scan may have to see. No batch tags a head."""
+        if scan.collection == KEY and scan.session:
+            self._staging.settle_head(self._place(head_id(scan.session)))
+        elif scan.collection != HEAD:
+            self._staging.settle(scan.collection)
+
+    def owners(self, collection: str, beginning: str) -> list[str]:
+        self._settle(Scan(collection))
+        which = selection(self._namespace, Scan(collection))
+        found = self.table.distinct("owner", {**which, "owner": {"$gte": beginning}})
+        return sorted(one for one in found if one and one.startswith(beginning))
+
+    def collections(self, beginning: str) -> list[str]:
+        which = {"ns": self._namespace, "live": 1, "c": {"$gte": beginning}}
+        found = self.table.distinct("c", which)
+        return sorted(one for one in found if one.startswith(beginning))
+
+    def due(self, collection: str, limit: int) -> list[Document]:
+        now = now_micros()
+        which = {"ns": self._namespace, "c": collection, "due": {"$lte": now}}
+        found = self._due({**which}, WITHOUT_LINES, now, limit + 1)
+        if len(found) > limit:  # whose turn it is depends on all of them
+            fields = dict.fromkeys(("id", "owner", "due", "gone", "live"), 1)
+            found = self._due(which, fields, now)
+        for doc in found:
+            if "gone" in doc:
+                self._finish_deletion(doc["_id"])
+        live = [doc for doc in found if doc["live"]]
+        turns = in_turns(live, owner=lambda doc: str(doc.get("owner")))[:limit]
+        if len(found) <= limit:
+            return [document_of(doc, tails=True) for doc in turns]
+        some = self.documents([DocId(collection, doc["id"]) for doc in turns], tails=True)
+        return [one for one in some if one is not None]
+
+    def _due(self, which: Doc, fields: Doc, now: int, limit: int = 0) -> list[Doc]:
+        order = ("due", "id")
+        some = [
+            self.table.all({**which, **one}, fields, by=order, limit=limit) for one in free(now)
+        ]
+        return sorted(chain(*some), key=lambda doc: (doc["due"], doc["id"]))
+
+    def lines(self, parts: Sequence[Part]) -> list[Line]:
+        return self._logs.read([self._place(head_id(part.session)) for part in parts], parts)
+
+    def counts(self, collection: str) -> tuple[int, int]:
+        sums = {"n": {"$sum": 1}, "ends": {"$sum": "$end"}, "gone": {"$sum": "$begin"}}
+        found = self.table.group(selection(self._namespace, Scan(collection)), sums)
+        return found.get("n", 0), found.get("ends", 0) - found.get("gone", 0)
+
+    def erase(self) -> None:
+        """See `Kernel`.
+
+        It finishes truncations that were cut short. MongoDB frees the space of removed
+        documents and writes over it in time. Its files, journal, oplog and backups are out of
+        reach.
+        """
+        for head in self.table.all({"cut.below": {"$gt": 0}}, {**_AFTER, "ns": 1}):
+            if head["ns"] == self._namespace and head["live"]:
+                self._logs.tidy(head)
+
+    def sync(self) -> None:
+        """See `Kernel`. The server has synced what it has acknowledged."""
+
+    def close(self) -> None:
+        self._deployment.close()
+
+    def _place(self, at: DocId) -> str:
+        return place_of(self._namespace, at)
+
+
+class _HeadChange:
+    """The writes of a batch about one session, as one update of its head.
+
+    Attributes:
+        head: The head.
+        op: The batch's name.
+        begins: Whether the session is new.
+        which: The filters of which one has to match.
+        set: What is set.
+        rows: The lines that are appended.
+        cut_at: The seq after which the log is cut first, if it is.
+        since: Since when keys are kept, if older ones are to go.
+        log: The log's name, where it is known.
+        generation: Of the log after the change, where `log` is known.
+    """
+
+    def __init__(self, batch: Batch, head: DocId, op: str, now: int) -> None:
+        self.head, self.op = head, op
+        self.begins = _begins(batch, head)
+        own = [one for one in batch.conditions if _session_of(one) == head.id]
+        self.which = [{"live": 1, **one} for one in filters_of(own, now)]
+        self.set: Doc = {}
+        self.rows: list[Doc] = []
+        self.cut_at: int | None = None
+        self.since: int | None = None
+        self.log, self.generation = (token(), 0) if self.begins else (None, 0)
+        self._mins: Doc = {}
+        self._begin = self._lighter = 0
+        self._unset: list[str] = []
+        for write in batch.writes:
+            match write:
+                case Put(document) if document.key == head:
+                    self.set |= values_of(document)
+                case Put(document) if document.collection == KEY:
+                    oldest = min(self._mins.get("oldest_key", document.first), document.first)
+                    self._mins["oldest_key"] = oldest
+                case Append(lines):
+                    self.rows += [row_of(line, op) for line in lines]
+                case Truncate(_, after):
+                    self.cut_at = max(after, 0)
+                case Expire(_, upto):
+                    self._begin = upto
+                case DeleteWhere(scan) if _is_upkeep(scan):
+                    self.since = scan.first_below
+                case Wake(ids, micros) if head in ids:
+                    self._mins["due"] = now + micros
+                case Due() | Hold() if write.id == head:
+                    self.set |= _timing(write, now)
+        self.is_small = not (self.rows or self.begins or self._begin or self.cut_at is not None)
+        self.is_heavy = sum(map(weight, self.rows)) > HEAVY
+        if self.rows:
+            self.set |= {"end": self.rows[-1]["seq"], "total": self.rows[-1]["total"]}
+
+    def truncate(self, seen: Doc, total: int) -> None:
+        """Cut the log first, as it was seen."""
+        self.log, self.generation = seen["log"], seen["g"]
+        after = self.cut_at or 0
+        if after >= seen["end"]:
+            return
+        self.generation += 1
+        gone = [row for row in seen["lines"].values() if row["seq"] > after]
+        self._lighter = sum(map(weight, gone))
+        self._unset = [field_of(row["seq"]) for row in gone]
+        cut = {"end": after, "below": self.generation}
+        spilled = min(seen["spilled"], after)
+        self.set = {"end": after, "total": total, **self.set}
+        self.set |= {"g": self.generation, "spilled": spilled, "cut": cut}
+
+    def update(self) -> Doc:
+        """Return the update of a session that is there."""
+        lines = {f"lines.{field_of(row['seq'])}": row for row in self.rows}
+        unset = {f"lines.{name}": "" for name in self._unset if f"lines.{name}" not in lines}
+        heavier = sum(map(weight, self.rows)) - self._lighter
+        change = {
+            "$set": {**self.set, **lines},
+            "$unset": unset,
+            "$min": self._mins,
+            "$max": {"begin": self._begin} if self._begin else {},
+            "$inc": {"weight": heavier} if heavier else {},
+        }
+        return {name: values for name, values in change.items() if values} | _marked(self.op)
+
+    def first_state(self) -> Doc:
+        """Return the fields of a session that begins."""
+        begin = self.rows[0]["seq"] - 1 if self.rows else 0
+        return {
+            **{"live": 1, "holder": "", "until": 0, "due": NEVER, "log": self.log, "g": 0},
+            **{"end": 0, "total": 0, "begin": begin, "low": begin + 1, "spilled": 0, "ops": {}},
+            **self._mins,
+            **self.set,
+            "weight": sum(map(weight, self.rows)),
+            "lines": {field_of(row["seq"]): row for row in self.rows},
+            "marks": [self.op],
+        }
+
+
+def _marked(op: str) -> Doc:
+    return {"$push": {"marks": {"$each": [op], "$slice": -_MOST_MARKS}}}
+
+
+def _timing(write: Write, now: int) -> Doc:
+    """Return the fields of `Due` or `Hold`."""
+    match write:
+        case Due(_, micros):
+            return {"due": NEVER if micros is None else now + micros}
+        case Hold(_, holder, micros):
+            return {"holder": holder, "until": now + micros if holder else 0}
+    return {}
+
+
+def _is_unbounded(scan: Scan) -> bool:
+    return scan.owner is None and scan.session is None
+
+
+def _is_upkeep(scan: Scan) -> bool:
+    """Return whether a scan selects the old keys of a session. They are deleted afterwards."""
+    return scan.collection == KEY and scan.first_below is not None
+
+
+def _session_of(condition: Condition) -> str | None:
+    """Return the session that a condition is about."""
+    if isinstance(condition, LogEndsAt):
+        return condition.session
+    return condition.id.id if condition.id.collection == HEAD else None
+
+
+def _head_of(batch: Batch) -> DocId | None:
+    """Return the head that a batch changes, or else the one that it has conditions about."""
+    for write in batch.writes:
+        match write:
+            case Put(document) if document.collection == HEAD:
+                return document.key
+            case Append(lines):
+                return head_id(lines[0].session)
+            case Truncate(session, _) | Expire(session, _):
+                return head_id(session)
+            case Due(at) | Hold(at) if at.collection == HEAD:
+                return at
+            case Wake(ids) | Delete(ids) if ids and ids[0].collection == HEAD:
+                return ids[0]
+    return next((head_id(one) for it in batch.conditions if (one := _session_of(it))), None)
+
+
+def _begins(batch: Batch, head: DocId | None) -> bool:
+    """Return whether a batch begins a session."""
+    return any(isinstance(one, Missing) and one.id == head for one in batch.conditions)
+
+
+def _target(batch: Batch, effects: Effects) -> DocId | None:
+    """Return the only document that a batch is about, if it is no head."""
+    ids, logs = named(batch.conditions)
+    ids |= {at for at, _ in effects.values()}
+    for write in batch.writes:
+        match write:
+            case Due(at) | Hold(at):
+                ids.add(at)
+            case Wake(some):
+                ids |= {*some}
+    return next(iter(ids)) if len(ids) == 1 and not logs else None
+
+
+def _chunks(items: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return (items[at : at + _AT_ONCE] for at in range(0, len(items), _AT_ONCE))

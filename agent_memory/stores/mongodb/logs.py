@@ -1,0 +1,235 @@
+"""The lines of logs: the newest in the head, the others in documents of their own.
+
+Only the head decides which lines a log has. Once its lines are heavy, whoever appended writes them
+down as documents, then removes them from the head (`spill`). A stalled or killed process may leave
+a line's document that is not in the log. It is not read:
+
+- Beyond `spilled`, only documents that the head refers to are read.
+- A document that is `staged` is not, until the line that refers to it was spilled.
+- Each truncation begins another generation `g`. Of two documents for one seq the newer one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent_memory.errors import Damaged
+from agent_memory.stores.kernel.contract import Line, Part
+from agent_memory.stores.mongodb.connection import Table
+from agent_memory.stores.mongodb.documents import (
+    Doc,
+    field_of,
+    ids_of,
+    in_documents,
+    is_away,
+    line_of,
+    put_together,
+    reference,
+    weight,
+)
+
+HEAVY = 32 * 2**10
+"""Bytes of the lines in a head that are to be spilled, and of lines that never go into it."""
+
+STATE: Doc = dict.fromkeys(
+    ("id", "live", "log", "g", "end", "total", "begin", "low", "spilled", "weight", "cut"), 1
+)
+_LOG: Doc = {**STATE, "lines": 1}
+_MOST_AT_ONCE = 100
+"""How many lines one spill removes from a head."""
+_AT_ONCE = 1_000
+_TRIES = 50
+
+
+class Logs:
+    """The lines of the logs of heads.
+
+    Args:
+        heads: The collection with the heads.
+        messages: The collection with the other lines.
+    """
+
+    def __init__(self, heads: Table, messages: Table) -> None:
+        self._heads = heads
+        self._messages = messages
+
+    def read(self, places: Sequence[str], parts: Sequence[Part]) -> list[Line]:
+        """Return the lines of parts of the logs with their heads at these places."""
+        found: dict[int, list[Line]] = {}
+        for _ in range(_TRIES):
+            missing = [n for n in range(len(parts)) if n not in found]
+            if not missing:
+                return [line for n in range(len(parts)) for line in found[n]]
+            which = {"_id": {"$in": [places[n] for n in missing]}, "live": 1}
+            heads = {head["_id"]: head for head in self._heads.all(which, _LOG)}
+            seqs = {n: _seqs(heads.get(places[n]), parts[n]) for n in missing}
+            some = {n: (heads[places[n]], wanted) for n, wanted in seqs.items() if wanted}
+            found |= {n: [] for n in missing if n not in some}
+            rows = self._rows(list(some.values()))
+            for n, (head, wanted) in some.items():
+                own = {seq: rows[head["log"], seq] for seq in wanted if (head["log"], seq) in rows}
+                if len(own) == len(wanted) and all(
+                    row.get("g", 0) <= head["g"] and not is_away(row) for row in own.values()
+                ):
+                    found[n] = [line_of(parts[n].session, row) for row in own.values()]
+        raise Damaged(
+            "Lines of a session are missing in MongoDB. Were documents removed from the collection "
+            "agent_memory_messages by hand?"
+        )
+
+    def _rows(self, wanted: Sequence[tuple[Doc, Sequence[int]]]) -> dict[tuple[str, int], Doc]:
+        """Return rows by log and seq, as far as they are there."""
+        rows: dict[tuple[str, int], Doc] = {}
+        ranges: list[Doc] = []
+        away: list[str] = []
+        for head, seqs in wanted:
+            log, lines = head["log"], head["lines"]
+            older = [seq for seq in seqs if seq <= head["spilled"]]
+            for at in range(0, len(older), _AT_ONCE):
+                some = older[at : at + _AT_ONCE]
+                whole = some[-1] - some[0] + 1 == len(some)
+                where = {"$gte": some[0], "$lte": some[-1]} if whole else {"$in": some}
+                ranges.append({"log": log, "seq": where})
+            for seq in seqs[len(older) :]:
+                if (row := lines.get(field_of(seq))) is not None:
+                    rows[log, seq] = row
+                    away += ids_of(log, row) if is_away(row) else []
+        for at in range(0, len(ranges), 2):
+            some_ranges = ranges[at : at + 2]
+            which = some_ranges[0] if len(some_ranges) == 1 else {"$or": some_ranges}
+            for row in put_together(self._messages.all(which)):
+                before = rows.get((row["log"], row["seq"]))
+                if not row.get("staged") and (before is None or row["g"] > before["g"]):
+                    rows[row["log"], row["seq"]] = row
+        for at in range(0, len(away), _AT_ONCE):
+            which = {"_id": {"$in": away[at : at + _AT_ONCE]}}
+            found = put_together(self._messages.all(which))
+            rows |= {(row["log"], row["seq"]): row for row in found}
+        return rows
+
+    def total(self, head: Doc, seq: int) -> int | None:
+        """Return the running total at a line, or at the end if that comes first.
+
+        Returns:
+            None if the log has changed meanwhile.
+        """
+        if seq >= head["end"]:
+            return int(head["total"])
+        if not seq:
+            return 0
+        if seq <= head["begin"]:  # what came before the first line
+            rows = self._rows([(head, [head["begin"] + 1])])
+            row = rows.get((head["log"], head["begin"] + 1))
+            return None if row is None else int(row["total"] - row["tokens"])
+        row = head["lines"].get(field_of(seq)) or self._rows([(head, [seq])]).get(
+            (head["log"], seq)
+        )
+        return None if row is None or row.get("g", 0) > head["g"] else int(row["total"])
+
+    def stage(self, log: str, session: str, generation: int, rows: Sequence[Doc]) -> list[Doc]:
+        """Write lines as documents before they are appended. Return what the head says of them."""
+        docs = [doc for row in rows for doc in in_documents(log, session, generation, row)]
+        self._messages.insert([{**doc, "staged": 1} for doc in docs])
+        return [reference(row) for row in rows]
+
+    def unstage(self, log: str, rows: Sequence[Doc]) -> None:
+        """Remove lines that were not appended after all."""
+        self._messages.delete_all(
+            {"_id": {"$in": [one for row in rows for one in ids_of(log, row)]}}
+        )
+
+    def tidy(self, head: Doc) -> None:
+        """Finish what a change of a head has left to do: truncation, expiry, spilling."""
+        if head.get("cut"):
+            self.clear_cut(head)
+        if head["low"] <= head["begin"]:
+            self._clear_expired(head["_id"])
+        if head["weight"] > HEAVY:
+            self.spill(head)
+
+    def spill(self, head: Doc) -> None:
+        """Write down the lines of a head as documents, and remove them from it."""
+        if "lines" not in head:
+            head = self._heads.one({"_id": head["_id"], "log": head["log"]}, _LOG) or {"lines": {}}
+        rows = sorted(head["lines"].values(), key=lambda row: int(row["seq"]))
+        for at in range(0, len(rows), _MOST_AT_ONCE):
+            if not self._spill(head, rows[at : at + _MOST_AT_ONCE]):
+                return
+
+    def _spill(self, head: Doc, rows: Sequence[Doc]) -> bool:
+        log, session, g = head["log"], head["id"], head["g"]
+        away = [ids_of(log, row)[0] for row in rows if is_away(row)]
+        some = [in_documents(log, session, g, row)[0] for row in rows if not is_away(row)]
+        self._messages.insert(some)  # those that are there another process wrote
+        if away:
+            self._messages.update_all(
+                {"_id": {"$in": away}}, {"$set": {"g": g}, "$unset": {"staged": ""}}
+            )
+        first, last = (f"lines.{field_of(rows[at]['seq'])}.w" for at in (0, -1))
+        # lines between two that are there are there too
+        done = self._heads.update(
+            {"_id": head["_id"], "live": 1, "log": log, first: rows[0]["w"], last: rows[-1]["w"]},
+            {
+                "$set": {"spilled": rows[-1]["seq"]},
+                "$inc": {"weight": -sum(map(weight, rows))},
+                "$unset": {f"lines.{field_of(row['seq'])}": "" for row in rows},
+            },
+        )
+        if not done:
+            self._take_back(head, rows)
+        return done
+
+    def _take_back(self, head: Doc, rows: Sequence[Doc]) -> None:
+        """Remove the documents that were written for lines that the log has no more."""
+        log = head["log"]
+        now = self._heads.one({"_id": head["_id"], "log": log, "live": 1}, _LOG)
+        lost = list(rows)
+        if now is not None:
+            within = [row for row in rows if now["begin"] < row["seq"] <= now["spilled"]]
+            there = self._rows([(now, [row["seq"] for row in within])]) if within else {}
+            kept = {(row["seq"], row["w"]) for row in (*now["lines"].values(), *there.values())}
+            lost = [row for row in rows if (row["seq"], row["w"]) not in kept]
+        if lost:
+            self.unstage(log, lost)
+
+    def clear_cut(self, head: Doc) -> None:
+        """Remove the documents of lines that were cut off."""
+        cut = head["cut"]
+        gone = {"seq": {"$gt": cut["end"]}, "g": {"$lt": cut["below"]}}
+        self._messages.delete_all({"log": head["log"], **gone})
+        which = {"_id": head["_id"], "log": head["log"], "cut.below": cut["below"]}
+        self._heads.update(which, {"$unset": {"cut": ""}})
+
+    def _clear_expired(self, place: str) -> None:
+        for _ in range(_TRIES):
+            head = self._heads.one({"_id": place, "live": 1}, _LOG)
+            if head is None:
+                return
+            same = {"_id": place, **{name: head[name] for name in ("log", "g", "begin", "spilled")}}
+            rows = [row for row in head["lines"].values() if row["seq"] <= head["begin"]]
+            if rows:
+                fields = {f"lines.{field_of(row['seq'])}": "" for row in rows}
+                at = f"lines.{field_of(rows[0]['seq'])}.w"
+                lighter = {"weight": -sum(map(weight, rows))}
+                gone = {"$unset": fields, "$inc": lighter}
+                if not self._heads.update({**same, at: rows[0]["w"]}, gone):
+                    continue
+            self._messages.delete_all({"log": head["log"], "seq": {"$lte": head["begin"]}})
+            self._heads.update(same, {"$max": {"low": head["begin"] + 1}})
+            return
+
+    def drop(self, log: str) -> None:
+        """Remove all documents of a log."""
+        self._messages.delete_all({"log": log})
+
+
+def _seqs(head: Doc | None, part: Part) -> list[int]:
+    """Return the seqs of a part that the log has."""
+    if head is None:
+        return []
+    if part.seqs is not None:
+        return [seq for seq in part.seqs if head["begin"] < seq <= head["end"]]
+    first, last = max(part.after, head["begin"], 0) + 1, head["end"]
+    return list(
+        range(first, (last if part.limit is None else min(last, first + part.limit - 1)) + 1)
+    )

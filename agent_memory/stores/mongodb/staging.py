@@ -1,0 +1,186 @@
+"""Batches over several documents, on a database that changes one document at a time.
+
+Each document that a batch writes is first tagged with what it is to be. One change of one document,
+the primary, commits the batch: the head whose lease or log it depends on, which lists it in `ops`,
+or else the last of its documents, which says `done`. Then the tags are applied, the primary's last.
+
+Whoever finds a tag looks at the primary. A committed batch is applied, whoever it is from. One that
+is not committed is waited for, and then refused at the primary, so that it can never be committed;
+its tags are removed. A tag belongs to one batch by name, and is applied or removed only while it is
+there. So a process that stalls at any step changes nothing that others have moved past.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_memory.stores.kernel.coding import HEAD
+from agent_memory.stores.kernel.contract import DocId, Document
+from agent_memory.stores.mongodb.connection import Table
+from agent_memory.stores.mongodb.documents import Doc, empty, place_of, token, values_of
+
+_PATIENCE_SECONDS = 0.3
+_PAUSE_SECONDS = 0.01
+_TAG: Doc = dict.fromkeys(("op", "at", "tagged", "put", "gone", "done"), "")
+_OF: Doc = dict.fromkeys(
+    ("c", "id", "live", "owner", "session", "first", "last", "version", "holder", "until", "op"), 1
+)
+_PRIMARY: Doc = dict.fromkeys(("op", "done", "log", "ops", "refused"), 1)
+
+Effects = Mapping[str, tuple[DocId, Document | None]]
+"""What the documents of a batch are to be, by `_id`; None: gone. The primary's comes last."""
+
+
+class Staging:
+    """Tags documents, and applies or removes the tags.
+
+    Args:
+        namespace: The documents' namespace.
+        documents: The collection.
+    """
+
+    def __init__(self, namespace: str, documents: Table) -> None:
+        self._namespace = namespace
+        self._documents = documents
+
+    def tag(
+        self, op: str, at: DocId, effects: Effects, *, begins: bool = False
+    ) -> dict[str, Doc] | None:
+        """Tag documents for a batch.
+
+        Args:
+            op: The batch's name.
+            at: Its primary.
+            effects: What they are to be.
+            begins: Whether the batch creates the primary, which is a head.
+
+        Returns:
+            The tagged documents without their bodies, or None if none of them existed. Some are
+            missing if others have tagged them.
+        """
+        first = place_of(self._namespace, at)
+        changes: list[tuple[Doc, Doc]] = []
+        if begins:
+            changes.append(({"_id": first}, {"$setOnInsert": self.stub(at)}))
+        for place in sorted(
+            effects, key=lambda one: (one != first, one)
+        ):  # the primary comes first
+            name, document = effects[place]
+            tag: Doc = {"op": op, "at": first, "tagged": self._group(name.collection)}
+            tag |= {"gone": 1} if document is None else {"put": values_of(document)}
+            which = {"_id": place, "op": {"$exists": False}}
+            new = empty(self._namespace, name)
+            changes.append((which, {"$set": tag, "$setOnInsert": new}))
+        inserted = self._documents.update_each(changes, upsert=True)
+        if inserted.issuperset(effects):
+            return None
+        return {doc["_id"]: doc for doc in self._documents.all({"op": op}, _OF)}
+
+    def commit(self, op: str, at: str) -> bool:
+        """Commit a batch at the last of its documents. Return False if it was refused."""
+        done = {"$set": {"done": 1}, "$push": {"marks": op}}
+        return self._documents.update({"_id": at, "op": op, "done": {"$exists": False}}, done) or (
+            self._documents.one({"_id": at, "marks": op}, {"_id": 1}) is not None
+        )
+
+    def apply(self, ops: Sequence[str], at: str, effects: Effects | None = None) -> None:
+        """Apply the tags of committed batches of one primary, given the effects of the only one."""
+        every: Doc = {"op": {"$in": list(ops)} if len(ops) > 1 else ops[0]}
+        if effects is None:
+            tagged = self._documents.all(every, {"op": 1, "put": 1})
+            puts = {doc["_id"]: (doc["op"], doc["put"]) for doc in tagged if "put" in doc}
+        else:
+            tagged = []
+            puts = {it: (ops[0], values_of(one)) for it, (_, one) in effects.items() if one}
+        changes = [
+            ({"_id": place, "op": op}, {"$set": {**values, "live": 1}, "$unset": _TAG})
+            for place, (op, values) in sorted(puts.items(), key=lambda one: one[0] == at)
+        ]
+        if len(puts) == len(tagged if effects is None else effects):
+            self._documents.update_each(changes)
+            return
+        self._documents.update_each(changes, delete={**every, "gone": 1, "_id": {"$ne": at}})
+        if at not in puts:
+            self._documents.delete({**every, "_id": at, "gone": 1})
+
+    def forget(self, ops: Sequence[str], at: str) -> None:
+        """Remove batches that were applied from the list of a head."""
+        self._documents.update({"_id": at}, {"$unset": {f"ops.{op}": "" for op in ops}})
+
+    def settle_head(self, at: str) -> None:
+        """Apply all batches that a head lists."""
+        head = self._documents.one({"_id": at}, {"ops": 1})
+        ops = list((head or {}).get("ops", {}))
+        if ops:
+            self.apply(ops, at)
+            self.forget(ops, at)
+
+    def take_off(self, op: str) -> None:
+        """Remove the tags of a batch that is refused."""
+        self._documents.delete_all({"op": op, "live": 0})
+        self._documents.update_all({"op": op}, {"$unset": _TAG})
+
+    def settle(self, collection: str, *, force: bool = False) -> bool:
+        """Resolve all tags in a collection; see `resolve`."""
+        tagged = {"tagged": self._group(collection)}
+        return self.resolve(self._documents.all(tagged, {"op": 1, "at": 1}), force=force)
+
+    def resolve(self, docs: Sequence[Doc], *, force: bool = False) -> bool:
+        """Apply what is committed of the tags of documents, and remove those that never will be.
+
+        Args:
+            docs: Documents, some with tags.
+            force: Whether to refuse the others after a while.
+
+        Returns:
+            Whether any document has changed.
+        """
+        ops = {doc["op"]: doc["at"] for doc in docs if "op" in doc}
+        changed = False
+        for op, at in ops.items():
+            changed = self._end(op, at, force=force) or changed
+        return changed
+
+    def _end(self, op: str, at: str, *, force: bool) -> bool:
+        patience = time.monotonic() + _PATIENCE_SECONDS
+        of_head = at.startswith(self._group(HEAD))
+        while True:
+            primary: Any = self._documents.one({"_id": at}, _PRIMARY) or {}
+            if op in primary.get("ops", {}) or (primary.get("op") == op and "done" in primary):
+                self.apply([op], at)
+                if of_head:
+                    self.forget([op], at)
+                return True
+            # a document that is tagged found its primary tagged before
+            if op in primary.get("refused", {}) or not (of_head or primary.get("op") == op):
+                self.take_off(op)
+                return True
+            if not force:
+                return False
+            if self._documents.one({"op": op}, {"_id": 1}) is None:
+                return True
+            if time.monotonic() < patience:
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                self._refuse(op, at, of_head=of_head)
+
+    def _refuse(self, op: str, at: str, *, of_head: bool) -> None:
+        """Make sure that a batch is never committed, unless it is already."""
+        if of_head:
+            which: Doc = {"_id": at, f"ops.{op}": {"$exists": False}}
+            new = self.stub(DocId(HEAD, at.removeprefix(self._group(HEAD))))
+            change = {"$set": {f"refused.{op}": 1}, "$setOnInsert": new}
+            self._documents.update(which, change, upsert=True)
+            return
+        which = {"_id": at, "op": op, "done": {"$exists": False}}
+        if not self._documents.delete({**which, "live": 0}):
+            self._documents.update(which, {"$unset": _TAG})
+
+    def stub(self, at: DocId) -> Doc:
+        """Return the fields of a head that does not exist yet, but can refuse batches."""
+        return {**empty(self._namespace, at), "ops": {}, "log": token()}
+
+    def _group(self, collection: str) -> str:
+        return place_of(self._namespace, DocId(collection, ""))
