@@ -40,6 +40,7 @@ WITHOUT_BODIES: Doc = {**WITHOUT_LINES, "body": 0, "data": 0}
 
 _FIELDS = ("owner", "session", "first", "last", "version", "about", "body", "data")
 _LINE = ("role", "text", "created_at", "tokens", "total", "encoding", "body")
+_MOST_MARKS = 16
 _ROW_BYTES = 256  # a line without its text, about
 _PIECE = 2**21  # characters; a document may have 16 MiB, and a character has up to four bytes
 
@@ -47,6 +48,11 @@ _PIECE = 2**21  # characters; a document may have 16 MiB, and a character has up
 def token() -> str:
     """Return a name that nobody else has."""
     return secrets.token_hex(8)
+
+
+def marked(op: str) -> Doc:
+    """Return the part of an update that leaves the name of a change in the document."""
+    return {"$push": {"marks": {"$each": [op], "$slice": -_MOST_MARKS}}}
 
 
 def place_of(namespace: str, at: DocId) -> str:

@@ -13,43 +13,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Any
 
+from agent_memory.core.cache import Cache
 from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores.coding import now_micros
 from agent_memory.stores.kernel.coding import HEAD, KEY, head_id
 from agent_memory.stores.kernel.contract import (
     DONE,
-    Append,
     Batch,
-    Condition,
     Delete,
     DeleteWhere,
     DocId,
     Document,
-    Due,
-    Expire,
     Free,
-    Hold,
     Line,
-    LogEndsAt,
     Missing,
     Outcome,
     Part,
     Put,
     Scan,
     Tail,
-    Truncate,
     Wake,
     Write,
 )
 from agent_memory.stores.kernel.rules import holds, in_turns, named, selects
+from agent_memory.stores.mongodb.batches import (
+    HeadChange,
+    begins_session,
+    chunks,
+    head_of,
+    is_unbounded,
+    is_upkeep,
+    session_of,
+    target_of,
+    timing_of,
+)
 from agent_memory.stores.mongodb.connection import Deployment
 from agent_memory.stores.mongodb.documents import (
-    NEVER,
     WITHOUT_BODIES,
     WITHOUT_LINES,
     Doc,
@@ -58,6 +61,7 @@ from agent_memory.stores.mongodb.documents import (
     field_of,
     filters_of,
     free,
+    marked,
     place_of,
     row_of,
     selection,
@@ -70,11 +74,9 @@ from agent_memory.stores.mongodb.logs import HEAVY, STATE, Logs
 from agent_memory.stores.mongodb.staging import Effects, Staging
 
 _MOST_BYTES = 6 * 2**20  # twice in a document of 16 MiB, while it is tagged
-_MOST_MARKS = 16
 _MOST_OPS = 32
 _MOST_KNOWN = 8_192
 _TRIES = 50
-_AT_ONCE = 1_000
 _AFTER: Doc = {**STATE, "ops": 1, "oldest_key": 1}
 
 
@@ -96,7 +98,8 @@ class MongoDBKernel:
         self.messages = deployment.table("agent_memory_messages")
         self._logs = Logs(self.table, self.messages)
         self._staging = Staging(namespace, self.table)
-        self._known: dict[str, tuple[str, int, int]] = {}  # of heads: log, generation, weight
+        # of heads: log, generation, weight
+        self._known = Cache[str, tuple[str, int, int]](_MOST_KNOWN)
 
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         outcomes: list[Outcome] = []
@@ -122,7 +125,7 @@ class MongoDBKernel:
             "$set": {f"lines.{field_of(line.seq)}": row, "end": line.seq, "total": line.total},
             "$inc": {"weight": weight(row)},
             "$min": {"due": now_micros() + micros},
-            **_marked(op),
+            **marked(op),
         }
         after = self._swap(which, change, op, weight(row))
         if after is not None:
@@ -134,10 +137,10 @@ class MongoDBKernel:
             for write in batch.writes:
                 self._wake(write)
             return DONE
-        if any(isinstance(one, DeleteWhere) and _is_unbounded(one.scan) for one in batch.writes):
+        if any(isinstance(one, DeleteWhere) and is_unbounded(one.scan) for one in batch.writes):
             self._sweep(batch)
             return DONE
-        head = _head_of(batch)
+        head = head_of(batch)
         for _ in range(_TRIES):
             if (outcome := self._try(batch, head)) is not None:
                 return outcome
@@ -155,7 +158,7 @@ class MongoDBKernel:
         effects, selected = self._effects(batch, head)
         if head is not None and not effects:
             return self._change_head(batch, head, op)
-        target = _target(batch, effects)
+        target = target_of(batch, effects)
         if target is not None:
             return self._change_one(batch, target, op)
         if not effects:
@@ -172,7 +175,7 @@ class MongoDBKernel:
     ) -> Outcome | None:
         primary = head or list(effects.values())[-1][0]
         at = self._place(primary)
-        begins = _begins(batch, head)
+        begins = begins_session(batch, head)
         try:
             tagged = self._staging.tag(op, primary, effects, begins=begins)
             is_free = tagged is None or len(tagged) == len(effects)
@@ -198,7 +201,7 @@ class MongoDBKernel:
         if head is not None:
             self.table.update({"_id": at, f"refused.{op}": 1}, {"$unset": {f"refused.{op}": ""}})
         if not is_free:
-            busy = self.table.all({"_id": {"$in": list(effects)}}, {"op": 1, "at": 1})
+            busy = self.table.all({"_id": {"$in": list(effects)}}, {"op": 1, "at": 1, "begins": 1})
             self._staging.resolve(busy, force=True)
             return None
         return outcome or self._refusal(batch)
@@ -217,9 +220,7 @@ class MongoDBKernel:
             doc = tagged.get(place)
             if doc is None or not doc["live"] or not selects(scan, document_of(doc)):
                 return False
-        conditions = [
-            one for one in batch.conditions if head is None or _session_of(one) != head.id
-        ]
+        conditions = [one for one in batch.conditions if head is None or session_of(one) != head.id]
         ids, logs = named(conditions)
         others = [at for at in ids if self._place(at) not in effects]
         docs = {**tagged, **(self._docs(others, WITHOUT_BODIES) if others else {})}
@@ -241,7 +242,7 @@ class MongoDBKernel:
                     found = [(document.key, document)]
                 case Delete(ids):
                     found = [(at, None) for at in ids]
-                case DeleteWhere(scan) if not (head and _is_upkeep(scan)):
+                case DeleteWhere(scan) if not (head and is_upkeep(scan)):
                     found = [(one.key, None) for one in self.scan(scan._replace(names=True))]
                     selected |= {self._place(at): scan for at, _ in found}
             for at, document in found:
@@ -256,7 +257,7 @@ class MongoDBKernel:
         if not lists and not self._holds(batch, head, {}, {}, {}):
             return self._refusal(batch)
         place, now = self._place(head), now_micros()
-        change = _HeadChange(batch, head, op, now)
+        change = HeadChange(batch, head, op, now)
         which: Doc = {"_id": place}
         if lists:
             which[f"refused.{op}"] = {"$exists": False}
@@ -273,7 +274,7 @@ class MongoDBKernel:
         log, generation = change.log, change.generation
         if change.is_heavy:
             if log is None:
-                log, generation, _ = self._known.get(place) or self._look(place)
+                log, generation, _ = self._known.find(place) or self._look(place)
                 which |= {"log": log, "g": generation}
             change.rows = self._logs.stage(log, head.id, generation, change.rows)
         if change.is_small and not batch.tail:
@@ -284,13 +285,13 @@ class MongoDBKernel:
         if after is None:
             if change.is_heavy:
                 self._logs.unstage(log or "", change.rows)
-            self._known.pop(place, None)
+            self._known.drop(place)
             return self._refusal(batch)
         self._tidy(after, change.since)
         tails = {batch.tail: Tail(after["end"], after["total"])} if batch.tail else {}
         return Outcome(True, {}, tails)
 
-    def _written(self, place: str, which: Doc, change: _HeadChange, *, upsert: bool) -> Doc | None:
+    def _written(self, place: str, which: Doc, change: HeadChange, *, upsert: bool) -> Doc | None:
         """Write a head. Return its state then, or None."""
         weighs = sum(map(weight, change.rows))
         if not change.begins:
@@ -315,7 +316,7 @@ class MongoDBKernel:
     def _swap(self, which: Doc, change: Doc, op: str, added: int = 0) -> Doc | None:
         """Change a head if it matches. Return its state then; with its lines if they are heavy."""
         place = which["_id"]
-        _, _, before = self._known.get(place, ("", 0, 0))
+        _, _, before = self._known.find(place) or ("", 0, 0)
         fields = {**_AFTER, "lines": 1} if before + added > HEAVY else _AFTER
         after = self.table.swap(which, change, fields)
         # it may be done already, if the first answer was lost
@@ -334,10 +335,8 @@ class MongoDBKernel:
                 self.table.delete_all({**old, "op": {"$exists": False}})
                 same = {"_id": place, "log": head["log"], "oldest_key": head["oldest_key"]}
                 self.table.update(same, {"$set": {"oldest_key": since}})
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
         spilled = head["weight"] > HEAVY
-        self._known[place] = head["log"], head["g"], 0 if spilled else head["weight"]
+        self._known.put(place, (head["log"], head["g"], 0 if spilled else head["weight"]))
 
     def _look(self, place: str) -> tuple[str, int, int]:
         head = self.table.one({"_id": place}, STATE) or {}
@@ -348,11 +347,11 @@ class MongoDBKernel:
         place, now = self._place(head), now_micros()
         if not self._holds(batch, head, {}, {}, {}):
             return self._refusal(batch)
-        change = _HeadChange(Batch(batch.conditions, []), head, op, now)
-        gone = {"$set": {"live": 0, "gone": 1, "due": now}, **_marked(op)}
+        change = HeadChange(Batch(batch.conditions, []), head, op, now)
+        gone = {"$set": {"live": 0, "gone": 1, "due": now}, **marked(op)}
         if not self._updated([{"_id": place, **change.which[0]}], gone, op):
             return self._refusal(batch)
-        self._known.pop(place, None)
+        self._known.drop(place)
         self._finish_deletion(place)
         return DONE
 
@@ -367,7 +366,7 @@ class MongoDBKernel:
         keys = self.table.all(which, {"version": 1})
         if self.table.one({**gone, "log": head["log"]}, {"_id": 1}) is None:
             return  # these may be the keys of a session that began since
-        for some in _chunks(keys):
+        for some in chunks(keys):
             ids, versions = ([one[name] for one in some] for name in ("_id", "version"))
             self.table.delete_all({"_id": {"$in": ids}, "version": {"$in": versions}})
         self.table.delete({**gone, "log": head["log"]})
@@ -389,16 +388,16 @@ class MongoDBKernel:
                     done = self.table.delete(which[0]) or not batch.conditions
                     return DONE if done else self._again(batch, place)
                 case _:
-                    values |= _timing(write, now)
+                    values |= timing_of(write, now)
         new = {k: v for k, v in empty(self._namespace, at).items() if k not in values}
-        change = {"$set": values, **_marked(op), "$setOnInsert": new}
+        change = {"$set": values, **marked(op), "$setOnInsert": new}
         if self._updated(which, change, op, upsert=upsert and is_put):
             return DONE
         return self._again(batch, place)
 
     def _again(self, batch: Batch, place: str) -> Outcome | None:
         """Return the outcome of a change that did not match. None if it has to be tried again."""
-        found = self.table.one({"_id": place}, {"op": 1, "at": 1})
+        found = self.table.one({"_id": place}, {"op": 1, "at": 1, "begins": 1})
         if found is not None and "op" in found:
             self._staging.resolve([found], force=True)
         return self._refusal(batch)
@@ -424,7 +423,7 @@ class MongoDBKernel:
     def _wake(self, write: Write) -> None:
         if isinstance(write, Wake):
             due = {"$min": {"due": now_micros() + write.micros}}
-            for some in _chunks([self._place(at) for at in write.ids]):
+            for some in chunks([self._place(at) for at in write.ids]):
                 self.table.update_all({"_id": {"$in": some}, "live": 1}, due)
 
     def _sweep(self, batch: Batch) -> None:
@@ -457,7 +456,7 @@ class MongoDBKernel:
     def _docs(self, ids: Sequence[DocId], fields: Doc) -> dict[str, Doc]:
         """Return documents by `_id`, with the batches applied that were committed."""
         found: dict[str, Doc] = {}
-        for some in _chunks([self._place(at) for at in ids]):
+        for some in chunks([self._place(at) for at in ids]):
             docs = self.table.all({"_id": {"$in": some}}, fields)
             while self._staging.resolve(docs):
                 docs = self.table.all({"_id": {"$in": some}}, fields)
@@ -531,10 +530,11 @@ class MongoDBKernel:
     def erase(self) -> None:
         """See `Kernel`.
 
-        It finishes truncations that were cut short. MongoDB frees the space of removed
+        It finishes truncations and batches that were cut short. MongoDB frees the space of removed
         documents and writes over it in time. Its files, journal, oplog and backups are out of
         reach.
         """
+        self._staging.settle_all()
         for head in self.table.all({"cut.below": {"$gt": 0}}, {**_AFTER, "ns": 1}):
             if head["ns"] == self._namespace and head["live"]:
                 self._logs.tidy(head)
@@ -547,168 +547,3 @@ class MongoDBKernel:
 
     def _place(self, at: DocId) -> str:
         return place_of(self._namespace, at)
-
-
-class _HeadChange:
-    """The writes of a batch about one session, as one update of its head.
-
-    Attributes:
-        head: The head.
-        op: The batch's name.
-        begins: Whether the session is new.
-        which: The filters of which one has to match.
-        set: What is set.
-        rows: The lines that are appended.
-        cut_at: The seq after which the log is cut first, if it is.
-        since: Since when keys are kept, if older ones are to go.
-        log: The log's name, where it is known.
-        generation: Of the log after the change, where `log` is known.
-    """
-
-    def __init__(self, batch: Batch, head: DocId, op: str, now: int) -> None:
-        self.head, self.op = head, op
-        self.begins = _begins(batch, head)
-        own = [one for one in batch.conditions if _session_of(one) == head.id]
-        self.which = [{"live": 1, **one} for one in filters_of(own, now)]
-        self.set: Doc = {}
-        self.rows: list[Doc] = []
-        self.cut_at: int | None = None
-        self.since: int | None = None
-        self.log, self.generation = (token(), 0) if self.begins else (None, 0)
-        self._mins: Doc = {}
-        self._begin = self._lighter = 0
-        self._unset: list[str] = []
-        for write in batch.writes:
-            match write:
-                case Put(document) if document.key == head:
-                    self.set |= values_of(document)
-                case Put(document) if document.collection == KEY:
-                    oldest = min(self._mins.get("oldest_key", document.first), document.first)
-                    self._mins["oldest_key"] = oldest
-                case Append(lines):
-                    self.rows += [row_of(line, op) for line in lines]
-                case Truncate(_, after):
-                    self.cut_at = max(after, 0)
-                case Expire(_, upto):
-                    self._begin = upto
-                case DeleteWhere(scan) if _is_upkeep(scan):
-                    self.since = scan.first_below
-                case Wake(ids, micros) if head in ids:
-                    self._mins["due"] = now + micros
-                case Due() | Hold() if write.id == head:
-                    self.set |= _timing(write, now)
-        self.is_small = not (self.rows or self.begins or self._begin or self.cut_at is not None)
-        self.is_heavy = sum(map(weight, self.rows)) > HEAVY
-        if self.rows:
-            self.set |= {"end": self.rows[-1]["seq"], "total": self.rows[-1]["total"]}
-
-    def truncate(self, seen: Doc, total: int) -> None:
-        """Cut the log first, as it was seen."""
-        self.log, self.generation = seen["log"], seen["g"]
-        after = self.cut_at or 0
-        if after >= seen["end"]:
-            return
-        self.generation += 1
-        gone = [row for row in seen["lines"].values() if row["seq"] > after]
-        self._lighter = sum(map(weight, gone))
-        self._unset = [field_of(row["seq"]) for row in gone]
-        cut = {"end": after, "below": self.generation}
-        spilled = min(seen["spilled"], after)
-        self.set = {"end": after, "total": total, **self.set}
-        self.set |= {"g": self.generation, "spilled": spilled, "cut": cut}
-
-    def update(self) -> Doc:
-        """Return the update of a session that is there."""
-        lines = {f"lines.{field_of(row['seq'])}": row for row in self.rows}
-        unset = {f"lines.{name}": "" for name in self._unset if f"lines.{name}" not in lines}
-        heavier = sum(map(weight, self.rows)) - self._lighter
-        change = {
-            "$set": {**self.set, **lines},
-            "$unset": unset,
-            "$min": self._mins,
-            "$max": {"begin": self._begin} if self._begin else {},
-            "$inc": {"weight": heavier} if heavier else {},
-        }
-        return {name: values for name, values in change.items() if values} | _marked(self.op)
-
-    def first_state(self) -> Doc:
-        """Return the fields of a session that begins."""
-        begin = self.rows[0]["seq"] - 1 if self.rows else 0
-        return {
-            **{"live": 1, "holder": "", "until": 0, "due": NEVER, "log": self.log, "g": 0},
-            **{"end": 0, "total": 0, "begin": begin, "low": begin + 1, "spilled": 0, "ops": {}},
-            **self._mins,
-            **self.set,
-            "weight": sum(map(weight, self.rows)),
-            "lines": {field_of(row["seq"]): row for row in self.rows},
-            "marks": [self.op],
-        }
-
-
-def _marked(op: str) -> Doc:
-    return {"$push": {"marks": {"$each": [op], "$slice": -_MOST_MARKS}}}
-
-
-def _timing(write: Write, now: int) -> Doc:
-    """Return the fields of `Due` or `Hold`."""
-    match write:
-        case Due(_, micros):
-            return {"due": NEVER if micros is None else now + micros}
-        case Hold(_, holder, micros):
-            return {"holder": holder, "until": now + micros if holder else 0}
-    return {}
-
-
-def _is_unbounded(scan: Scan) -> bool:
-    return scan.owner is None and scan.session is None
-
-
-def _is_upkeep(scan: Scan) -> bool:
-    """Return whether a scan selects the old keys of a session. They are deleted afterwards."""
-    return scan.collection == KEY and scan.first_below is not None
-
-
-def _session_of(condition: Condition) -> str | None:
-    """Return the session that a condition is about."""
-    if isinstance(condition, LogEndsAt):
-        return condition.session
-    return condition.id.id if condition.id.collection == HEAD else None
-
-
-def _head_of(batch: Batch) -> DocId | None:
-    """Return the head that a batch changes, or else the one that it has conditions about."""
-    for write in batch.writes:
-        match write:
-            case Put(document) if document.collection == HEAD:
-                return document.key
-            case Append(lines):
-                return head_id(lines[0].session)
-            case Truncate(session, _) | Expire(session, _):
-                return head_id(session)
-            case Due(at) | Hold(at) if at.collection == HEAD:
-                return at
-            case Wake(ids) | Delete(ids) if ids and ids[0].collection == HEAD:
-                return ids[0]
-    return next((head_id(one) for it in batch.conditions if (one := _session_of(it))), None)
-
-
-def _begins(batch: Batch, head: DocId | None) -> bool:
-    """Return whether a batch begins a session."""
-    return any(isinstance(one, Missing) and one.id == head for one in batch.conditions)
-
-
-def _target(batch: Batch, effects: Effects) -> DocId | None:
-    """Return the only document that a batch is about, if it is no head."""
-    ids, logs = named(batch.conditions)
-    ids |= {at for at, _ in effects.values()}
-    for write in batch.writes:
-        match write:
-            case Due(at) | Hold(at):
-                ids.add(at)
-            case Wake(some):
-                ids |= {*some}
-    return next(iter(ids)) if len(ids) == 1 and not logs else None
-
-
-def _chunks(items: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    return (items[at : at + _AT_ONCE] for at in range(0, len(items), _AT_ONCE))

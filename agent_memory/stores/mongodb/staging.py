@@ -19,11 +19,12 @@ from typing import Any
 from agent_memory.stores.kernel.coding import HEAD
 from agent_memory.stores.kernel.contract import DocId, Document
 from agent_memory.stores.mongodb.connection import Table
-from agent_memory.stores.mongodb.documents import Doc, empty, place_of, token, values_of
+from agent_memory.stores.mongodb.documents import Doc, empty, marked, place_of, token, values_of
 
 _PATIENCE_SECONDS = 0.3
 _PAUSE_SECONDS = 0.01
-_TAG: Doc = dict.fromkeys(("op", "at", "tagged", "put", "gone", "done"), "")
+_TAG: Doc = dict.fromkeys(("op", "at", "begins", "tagged", "put", "gone", "done"), "")
+_NAMES: Doc = dict.fromkeys(("op", "at", "begins"), 1)
 _OF: Doc = dict.fromkeys(
     ("c", "id", "live", "owner", "session", "first", "last", "version", "holder", "until", "op"), 1
 )
@@ -64,11 +65,11 @@ class Staging:
         changes: list[tuple[Doc, Doc]] = []
         if begins:
             changes.append(({"_id": first}, {"$setOnInsert": self.stub(at)}))
-        for place in sorted(
-            effects, key=lambda one: (one != first, one)
-        ):  # the primary comes first
+        # the primary comes first
+        for place in sorted(effects, key=lambda one: (one != first, one)):
             name, document = effects[place]
             tag: Doc = {"op": op, "at": first, "tagged": self._group(name.collection)}
+            tag |= {"begins": 1} if begins else {}
             tag |= {"gone": 1} if document is None else {"put": values_of(document)}
             which = {"_id": place, "op": {"$exists": False}}
             new = empty(self._namespace, name)
@@ -80,7 +81,7 @@ class Staging:
 
     def commit(self, op: str, at: str) -> bool:
         """Commit a batch at the last of its documents. Return False if it was refused."""
-        done = {"$set": {"done": 1}, "$push": {"marks": op}}
+        done = {"$set": {"done": 1}, **marked(op)}
         return self._documents.update({"_id": at, "op": op, "done": {"$exists": False}}, done) or (
             self._documents.one({"_id": at, "marks": op}, {"_id": 1}) is not None
         )
@@ -125,7 +126,12 @@ class Staging:
     def settle(self, collection: str, *, force: bool = False) -> bool:
         """Resolve all tags in a collection; see `resolve`."""
         tagged = {"tagged": self._group(collection)}
-        return self.resolve(self._documents.all(tagged, {"op": 1, "at": 1}), force=force)
+        return self.resolve(self._documents.all(tagged, _NAMES), force=force)
+
+    def settle_all(self) -> None:
+        """Resolve all tags in the namespace, and refuse what is not committed in time."""
+        tagged = {"ns": self._namespace, "tagged": {"$gt": ""}}
+        self.resolve(self._documents.all(tagged, _NAMES), force=True)
 
     def resolve(self, docs: Sequence[Doc], *, force: bool = False) -> bool:
         """Apply what is committed of the tags of documents, and remove those that never will be.
@@ -137,13 +143,13 @@ class Staging:
         Returns:
             Whether any document has changed.
         """
-        ops = {doc["op"]: doc["at"] for doc in docs if "op" in doc}
+        ops = {doc["op"]: doc for doc in docs if "op" in doc}
         changed = False
-        for op, at in ops.items():
-            changed = self._end(op, at, force=force) or changed
+        for op, doc in ops.items():
+            changed = self._end(op, doc["at"], "begins" in doc, force=force) or changed
         return changed
 
-    def _end(self, op: str, at: str, *, force: bool) -> bool:
+    def _end(self, op: str, at: str, begins: bool, *, force: bool) -> bool:
         patience = time.monotonic() + _PATIENCE_SECONDS
         of_head = at.startswith(self._group(HEAD))
         while True:
@@ -153,14 +159,15 @@ class Staging:
                 if of_head:
                     self.forget([op], at)
                 return True
-            # a document that is tagged found its primary tagged before
-            if op in primary.get("refused", {}) or not (of_head or primary.get("op") == op):
+            # a tagged document found its primary tagged before, or a session that is gone since
+            is_open = (bool(primary) or begins) if of_head else primary.get("op") == op
+            if op in primary.get("refused", {}) or not is_open:
                 self.take_off(op)
                 return True
+            if self._documents.one({"op": op}, {"_id": 1}) is None:
+                return True  # it has come to an end since
             if not force:
                 return False
-            if self._documents.one({"op": op}, {"_id": 1}) is None:
-                return True
             if time.monotonic() < patience:
                 time.sleep(_PAUSE_SECONDS)
             else:
