@@ -246,22 +246,17 @@ class Table:
         """Return the values that a field has in the documents that match."""
         return self._run(lambda it: it.distinct(field, which))
 
-    def insert(self, docs: Sequence[Doc]) -> bool:
-        """Insert the documents whose `_id` is free. Return whether all were."""
+    def insert(self, docs: Sequence[Doc]) -> None:
+        """Insert the documents whose `_id` is free."""
 
-        def work(it: Collection[Doc]) -> bool:
+        def work(it: Collection[Doc]) -> None:
             try:
-                if len(docs) == 1:
-                    it.insert_one(docs[0])
-                else:
-                    it.insert_many(docs, ordered=False)
-            except DuplicateKeyError:
-                return False
+                it.insert_many(docs, ordered=False)
             except BulkWriteError as failed:
-                return _only_duplicates(failed)
-            return True
+                _check_duplicates(failed)
 
-        return not docs or self._run(work)
+        if docs:
+            self._run(work)
 
     def update(self, which: Doc, change: Doc, *, upsert: bool = False) -> bool:
         """Change one document. Return whether it matched, or was inserted."""
@@ -299,7 +294,7 @@ class Table:
             try:
                 return set((it.bulk_write(models).upserted_ids or {}).values())
             except BulkWriteError as failed:
-                _only_duplicates(failed)
+                _check_duplicates(failed)
                 return set()
 
         return self._run(work) if models else set()
@@ -326,8 +321,8 @@ class Table:
         return next(iter(self._run(lambda it: list(it.aggregate(steps)))), {})
 
 
-def _only_duplicates(failed: BulkWriteError) -> bool:
+def _check_duplicates(failed: BulkWriteError) -> None:
+    """Raise an error again, unless it is only about an `_id` that is not free."""
     errors = failed.details.get("writeErrors", [])
     if any(error.get("code") != _DUPLICATE for error in errors) or not errors:
         raise failed
-    return False

@@ -28,7 +28,7 @@ _NAMES: Doc = dict.fromkeys(("op", "at", "begins"), 1)
 _OF: Doc = dict.fromkeys(
     ("c", "id", "live", "owner", "session", "first", "last", "version", "holder", "until", "op"), 1
 )
-_PRIMARY: Doc = dict.fromkeys(("op", "done", "log", "ops", "refused"), 1)
+_PRIMARY: Doc = dict.fromkeys(("op", "done", "ops", "refused"), 1)
 
 Effects = Mapping[str, tuple[DocId, Document | None]]
 """What the documents of a batch are to be, by `_id`; None: gone. The primary's comes last."""
