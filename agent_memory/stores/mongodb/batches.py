@@ -67,7 +67,8 @@ class HeadChange:
         self.rows: list[Doc] = []
         self.cut_at: int | None = None
         self.since: int | None = None
-        self.log, self.generation = (token(), 0) if self.begins else (None, 0)
+        self.log: str | None = token() if self.begins else None
+        self.generation = 0
         self._mins: Doc = {}
         self._begin = self._lighter = 0
         self._unset: list[str] = []

@@ -245,9 +245,9 @@ class MongoDBKernel:
                 case DeleteWhere(scan) if not (head and is_upkeep(scan)):
                     found = [(one.key, None) for one in self.scan(scan._replace(names=True))]
                     selected |= {self._place(at): scan for at, _ in found}
-            for at, document in found:
+            for at, then in found:
                 effects.pop(self._place(at), None)  # the last one counts, and comes last
-                effects[self._place(at)] = at, document
+                effects[self._place(at)] = at, then
         return effects, selected
 
     def _change_head(
