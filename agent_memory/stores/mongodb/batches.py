@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from agent_memory.errors import StoreError
 from agent_memory.stores.kernel.coding import HEAD, KEY, head_id
 from agent_memory.stores.kernel.contract import (
     Append,
@@ -166,19 +167,29 @@ def session_of(condition: Condition) -> str | None:
 
 
 def head_of(batch: Batch) -> DocId | None:
-    """Return the head that a batch changes, or else the one that it has conditions about."""
+    """Return the head that a batch changes, or else the one that it has conditions about.
+
+    Raises:
+        StoreError: It changes several.
+    """
+    changed: set[DocId] = set()
     for write in batch.writes:
         match write:
-            case Put(document) if document.collection == HEAD:
-                return document.key
+            case Put(document):
+                changed.add(document.key)
             case Append(lines):
-                return head_id(lines[0].session)
+                changed |= {head_id(line.session) for line in lines}
             case Truncate(session, _) | Expire(session, _):
-                return head_id(session)
-            case Due(at) | Hold(at) if at.collection == HEAD:
-                return at
-            case Wake(ids) | Delete(ids) if ids and ids[0].collection == HEAD:
-                return ids[0]
+                changed.add(head_id(session))
+            case Due(at) | Hold(at):
+                changed.add(at)
+            case Wake(ids) | Delete(ids):
+                changed |= {*ids}
+    heads = [at for at in changed if at.collection == HEAD]
+    if len(heads) > 1:
+        raise StoreError("A batch in MongoDB changes one session at most.")
+    if heads:
+        return heads[0]
     return next((head_id(one) for it in batch.conditions if (one := session_of(it))), None)
 
 
