@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -103,6 +104,27 @@ class ImportContract(Contract):
             assert other.existing(["s"]) == {"s"}
             assert other.due() == []
         assert [head.session_id for head in other.due()] == ["s"]
+        assert other.read("s") == log
+
+    def test_a_worker_that_erases_it_first_does_not_stop_it(
+        self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The import begins again if a worker erased the hidden session before its lease."""
+        leases, hold, erased = Leases(store), Leases.hold, list[str]()
+
+        def late(self: Leases, session_id: str, **options: Any) -> Any:
+            if self is leases and not erased:
+                erased.append(session_id)
+                with _memory(other) as memory:
+                    memory.delete(session_id)
+            return hold(self, session_id, **options)
+
+        monkeypatch.setattr(Leases, "hold", late)
+        log = entries(1, 5)
+        with import_transaction(store, leases, _HEAD, log) as arrival:
+            assert arrival is not None
+            arrival.show(_HEAD)
+        assert erased == ["s"]
         assert other.read("s") == log
 
     @pytest.mark.parametrize("how", ["worker", "delete"])

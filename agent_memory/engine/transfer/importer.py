@@ -25,6 +25,7 @@ from agent_memory.stores.base import SessionStore
 logger = logging.getLogger(__name__)
 
 _PAGE = 200
+_TRIES = 5
 _LONGEST_FIRST = 2**16
 _LONGEST = 2**28  # a line has one message, and JSON takes at most three times its bytes
 
@@ -241,17 +242,20 @@ def import_transaction(
         The transaction. None if a session with this id exists or its deletion is unfinished.
     """
     hidden = replace(head, version=0, deleting=True)
-    begun = store.rewrite(hidden, head.expired, first[:1])
-    if begun is None:
-        yield None
-        return
-    with leases.hold(head.session_id, waiting=True) as lease:
-        if lease is None:  # a worker has just erased it
-            raise StoreError(
-                f"Session {head.session_id!r} could not be locked for the import, and was not "
-                "imported. Try again."
-            )
-        transaction = ImportTransaction(store, begun, lease)
-        # rewrite under the lease: a worker may have erased the session, and another created it
-        transaction.begin(first)
-        yield transaction
+    for _ in range(_TRIES):
+        begun = store.rewrite(hidden, head.expired, first[:1])
+        if begun is None:
+            yield None
+            return
+        with leases.hold(head.session_id, waiting=True) as lease:
+            if lease is None:
+                continue  # a worker has just erased it
+            transaction = ImportTransaction(store, begun, lease)
+            # rewrite under the lease: a worker may have erased the session, and another created it
+            transaction.begin(first)
+            yield transaction
+            return
+    raise StoreError(
+        f"Session {head.session_id!r} could not be locked for the import, and was not imported. "
+        "Try again."
+    )
