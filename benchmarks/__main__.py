@@ -22,6 +22,7 @@ PARTS = {
     "durability servers": "a database server that is killed under load",
     "durability soak": "hours of mixed calls",
     "peers": "install the other memories that `speed` compares with",
+    "first_hour": "from an empty virtualenv to a chat that remembers, against mem0 and Agents",
     "suites": "the frameworks' own tests with this package's classes",
 }
 

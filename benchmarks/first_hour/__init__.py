@@ -1,0 +1,1 @@
+"""The first hour: an empty virtualenv, and a chat that remembers across sessions."""
