@@ -140,7 +140,11 @@ def answers(
     newest = sorted(unique.values(), key=lambda one: _place(one[0].record))[-_CORRECTIONS:]
     before = stated
     for hit, first in newest:
-        if first or in_context:
+        # several statements of the same form are not corrections of another statement
+        alone = not any(
+            _replaces(one, hit, question) or _replaces(hit, one, question) for one, _ in newest
+        )
+        if first or (in_context and (alone or _changes(hit))):
             told = _beside(told, before, hit, True)
             before = hit
         else:
