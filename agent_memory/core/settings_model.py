@@ -27,7 +27,7 @@ _WANTED = {
 
 
 _BEGINNINGS = ("Input should be ", "Give a value ", "must be ")
-_HINTS = dict.fromkeys(("session_id", "user_id"), "Pass it to each call.")
+_HINTS: dict[str, str] = dict.fromkeys(["session_id", "user_id"], "Pass it to each call.")
 
 
 def as_base_init(init: Any) -> None:
@@ -109,7 +109,7 @@ def requirement(errors: list[ErrorDetails]) -> str:
         if kind in _WANTED:
             wanted.append(_WANTED[kind])
         elif kind == "is_instance_of":
-            expected = one["ctx"]["class"]
+            expected = one.get("ctx", {})["class"]
             wanted.append("a list" if expected == "Sequence" else f"a {expected}")
         elif begins is not None:
             wanted.append(says.removeprefix(begins))

@@ -500,7 +500,7 @@ class MongoDBKernel:
         which = {"ns": self._namespace, "c": collection, "due": {"$lte": now}}
         found = self._due({**which}, WITHOUT_LINES, now, limit + 1)
         if len(found) > limit:  # whose turn it is depends on all of them
-            fields = dict.fromkeys(("id", "owner", "due", "gone", "live"), 1)
+            fields: Doc = dict.fromkeys(["id", "owner", "due", "gone", "live"], 1)
             found = self._due(which, fields, now)
         for doc in found:
             if "gone" in doc:
