@@ -11,6 +11,7 @@ import re
 from typing import Literal
 from uuid import UUID
 
+from agent_memory.core.limits import MOST
 from agent_memory.errors import InvalidId
 
 Access = Literal["read", "write"]
@@ -53,7 +54,7 @@ def check_id(name: str, value: object) -> None:
 
 
 def _converted(value: object) -> str:
-    if isinstance(value, int | UUID):
+    if isinstance(value, UUID) or (isinstance(value, int) and abs(value) <= MOST):
         return f"Pass {str(value)!r}."
     return "Pass an id, such as 'monday' or str(uuid4())."
 
