@@ -362,7 +362,7 @@ def test_absorbed_messages_are_let_go_of(memory: AgentMemory) -> None:
     memory.update("s", [user(f"note {n}") for n in range(100)], user_id="ana")
     pending = memory.components.services.resources.pending
     memory.search("note", user_id="ana")
-    assert pending._count == 100
+    assert pending._cache.total == 100
     memory.flush()
     memory.search("note", user_id="ana")
-    assert pending._count == 0
+    assert pending._cache.total == 0
