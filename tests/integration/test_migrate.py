@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, NoteMemory, operations
+from agent_memory.core.records import Scope
 from agent_memory.engine import leases
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.transfer.migration.migrate import (
@@ -511,15 +512,22 @@ def test_a_session_that_arrived_otherwise_is_brought_again(small: Store) -> None
 # --- deletions ------------------------------------------------------------------------------------
 
 
+class _OwnNotes(NoteMemory):
+    """A block with a deletion of its own, so that users are deleted in steps."""
+
+    def delete(self, scope: Scope) -> None:
+        super().delete(scope)
+
+
 def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> None:
-    """Wrong: what was being deleted comes back with the target, or is never erased there."""
+    """Fails if what was being deleted comes back with the target, or is never erased there."""
     source = MemoryStore()
 
     def fail(step: str) -> None:
         if step == "before delete":
             raise StoreUnavailable("cut short")
 
-    with AgentMemory(store=watched(source, fail), blocks=[NoteMemory()]) as memory:
+    with AgentMemory(store=watched(source, fail), blocks=[_OwnNotes()]) as memory:
         for name in ("s1", "s2", "s3"):
             mine = memory.session(name, "ada" if name != "s3" else "ben")
             mine.update({"role": "user", "content": f"canary {name}"})

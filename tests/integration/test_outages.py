@@ -288,13 +288,15 @@ def test_background(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) 
     [
         case
         for case in CASES
-        if case.values[0] in CALLS or case.values[1] in ("refuse", "hang", "empty")
+        if case.id != "facts-hang"  # the note of the deletion would hang too
+        and (case.values[0] in CALLS or case.values[1] in ("refuse", "hang", "empty"))
     ],
 )
 def test_delete(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: an outage leaves half a session, which shows or stays for ever.
+    """Fails if an outage leaves half a session, which shows or stays for ever.
 
-    Else: a model's outage, of which deleting needs nothing, keeps it from being done.
+    Also fails if an outage of what a deletion does not need keeps it from being done: a model's, or
+    that of the calls for vectors, which go in the transaction of the session.
     """
     with rigged(dependency, way, monkeypatch) as rig:
         memory = rig.memory
@@ -302,7 +304,7 @@ def test_delete(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> N
         memory.update("t", talk(0, 20), user_id="ada")
         memory.flush()
         rig.begin()
-        if dependency in CALLS and not rig.harmless:
+        if dependency == "facts" and not rig.harmless:
             with pytest.raises((StoreError, TimeoutError)):
                 memory.delete("s")
         else:
