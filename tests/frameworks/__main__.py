@@ -39,7 +39,8 @@ def _install(place: Path, names: list[str]) -> Path:
     python = place / "bin" / "python"
     if not python.exists():
         subprocess.run([*uv, "venv", "-q", "--python", sys.executable, str(place)], check=True)
-    extras = ",".join(["local", *(name.replace("_", "-") for name in names)])
+    # "mongodb", since the fixtures of tests/integration import its server
+    extras = ",".join(["local", "mongodb", *(name.replace("_", "-") for name in names)])
     packages = ["-e", f"{ROOT}[{extras}]", *_TOOLS, *{FRAMEWORKS[name] for name in names}]
     install = [*uv, "pip", "install", "-q", "--python", str(python), *packages]
     cache = {"UV_CACHE_DIR": str(place.parent / "cache")}
