@@ -13,7 +13,7 @@ PARTS = {
     "speed frames": "frames of the package from a call to its SQL statement",
     "speed importing": "importing a large ChatGPT export",
     "recall": "evidence recall in LoCoMo's or BEAM's conversations",
-    "recall paraphrases": "recall in other words; --fit prints the numbers of the score",
+    "recall paraphrases": "recall in other words; --fit prints numbers of relevance",
     "recall situations": "corrections, times, lists and other questions that people ask",
     "recall languages": "recall by words in ten languages",
     "recall projection": "make the projection of word pieces",

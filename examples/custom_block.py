@@ -17,7 +17,7 @@ class Promises(Block):
     kind: Literal["promises"] = "promises"
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Keep the promises among these entries; the same entries again change nothing."""
+        """Store the promises among these entries. The same entries again change nothing."""
         records = [
             Record(
                 id=record_id(self.name, scope.owner, entry.session_id, entry.seq),
@@ -32,22 +32,22 @@ class Promises(Block):
             for entry in entries
             if "i will" in entry.message.text().lower()
         ]
-        self.resources.store.put_records(self.name, records)
+        self.resources.store.put_records(self.name, records, lease=scope.lease)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """The newest promises, whatever is asked."""
-        kept = self.resources.store.records(self.name, scope.owner)[::-1][:limit]
-        return [
-            Recall(self.name, r.id, r.text, sources=((r.session_id, r.sources[0]),)) for r in kept
-        ]
+        newest = self.resources.store.records(self.name, scope.owner)[::-1][:limit]
+        return [Recall(self.name, r.id, r.text, sources=((r.session_id, r.last),)) for r in newest]
 
     def delete(self, scope: Scope) -> None:
         """Forget a session, the end of one, or a user."""
         store = self.resources.store
         if scope.session_id is None:
-            store.delete_records(self.name, owner=scope.owner)
+            store.delete_records(self.name, owner=scope.owner, lease=scope.lease)
         else:
-            store.delete_records(self.name, session_id=scope.session_id, after=scope.after)
+            store.delete_records(
+                self.name, session_id=scope.session_id, after=scope.after, lease=scope.lease
+            )
 
 
 def main() -> None:

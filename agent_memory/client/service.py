@@ -46,7 +46,7 @@ class Request:
         query: The fields of its query.
         body: Its body; None for none.
         headers: Its headers besides the credential.
-        again: Whether to retry when it is unknown whether the request arrived.
+        again: Whether to retry even if the first attempt may have taken effect.
     """
 
     method: str
@@ -181,7 +181,8 @@ class Service:
             headers=shown,
             timeout=httpx.Timeout(self._timeout, connect=_CONNECT_SECONDS),
             follow_redirects=False,  # the key must not be sent to another address
-            verify=self.url.startswith("https:"),  # loading certificates is slow
+            # plain HTTP needs no certificates, and loading them is slow
+            verify=self.url.startswith("https:"),
         )
 
     def _begin(self) -> None:
@@ -230,7 +231,7 @@ _GROWING = wait_random_exponential(multiplier=0.2, max=5.0)
 
 @contextmanager
 def _unreachable(url: str) -> Iterator[None]:
-    """Convert connection errors, without the content of the request."""
+    """Convert connection errors of httpx. The new error does not contain the request."""
     import httpx
 
     try:

@@ -84,8 +84,9 @@ class AgentMemoryConfig(Sourced):
         namespace: Separates deployments that share a database.
         max_tokens: The token budget of a context, recalls included.
         max_messages: The maximum number of messages in a context, not counting the system message,
-            the summary and recalls; None for no limit. A tool call is never split from its results:
-            the newest ones and their question are included even if they exceed the limit.
+            the summary, recalls and the current turn; None for no limit. A tool call is never split
+            from its results: the newest ones and their question are included even if they exceed
+            the limit.
         max_message_bytes: The largest size of a message, as JSON. `update` refuses larger messages.
             A message that is too long for a context is accepted, and shortened there.
         max_recall_tokens: The maximum number of tokens of recalls within `max_tokens`. None for a

@@ -40,7 +40,7 @@ _FRAME = 2_000  # JSON bytes of a flat message without its content and names
 
 
 class Update(NamedTuple):
-    """The arguments of one append. See `AgentMemory.update`, and `Append` for `own`."""
+    """The arguments of one append: those of `AgentMemory.update`, and `own` of `Append`."""
 
     session_id: str
     messages: Sequence[Any]
@@ -64,7 +64,8 @@ class Appender:
         max_message_bytes: The maximum size of a message as JSON.
         keep_keys: How long idempotency keys are stored.
         wait: Returns the seconds until a worker must look at a session whose newest message has
-            this time. A store that does not support this schedules the session immediately.
+            this time. If the store's `append` has no argument `within`, the session is due
+            immediately.
         redact: Removes sensitive parts from texts, if set.
         zones: The time zones of users.
     """
@@ -292,7 +293,7 @@ def check_size(message: Message, most: int) -> None:
 
 
 def is_brief(messages: Sequence[Any]) -> bool:
-    """Return whether this is one short message that is parsed fast and without foreign code."""
+    """Return whether this is one short message that is parsed fast and without a user's code."""
     if len(messages) != 1:
         return False
     message = messages[0]

@@ -191,7 +191,7 @@ class Meter(Protocol):
             account: The calling account.
             model: The model.
             prompt: Tokens of the request.
-            answer: Tokens of a long answer.
+            answer: Tokens to reserve for the answer: its limit, or `LONG_ANSWER` without one.
 
         Raises:
             SpendingLimitReached: The call would pass a limit and must not be made.

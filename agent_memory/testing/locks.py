@@ -85,7 +85,7 @@ class LockContract(Contract):
         """Wrong: of racing workers two get the lock, or none, or the losers get an error."""
         handles = [store, other] * 4
         for n in range(_ROUNDS):
-            name = f"l{n % 3}"  # the first lock is new, the others have expired
+            name = f"l{n % 3}"  # new in its first round, later expired or released
             takes = [partial(h.lock, name, f"w{n}.{i}", 60) for i, h in enumerate(handles)]
             won = together(takes)
             assert sorted(won) == [False] * 7 + [True]

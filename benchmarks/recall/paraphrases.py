@@ -6,9 +6,10 @@ of LoCoMo's file, or without one the sentences of this repository's tests. The t
 `search` has the statement first and among ten, how often `get` shows it, and how many foreign
 requests and how much small talk recall anything.
 
-`--fit` prints the calibration of `agent_memory/retrieval/score.json`: a logistic function of the
-gate between statements that were asked for and the best record of foreign requests, both counted
-alike. `min_relevance` is its value where a tenth of the foreign requests pass.
+`--fit` prints `slope` and `middle` of `agent_memory/retrieval/score.json`. They are those of a
+logistic function of the gate, between statements that were asked for and the best record of foreign
+requests, both counted alike. It also prints `min_relevance`: the value that a tenth of the foreign
+requests pass.
 """
 
 from __future__ import annotations

@@ -55,7 +55,9 @@ _MOST_NAME = 200
 
 
 def recognises(value: Mapping[str, Any]) -> bool:
-    """Return whether a value is a message of this API: a role, and blocks of one key each."""
+    """Return whether a value is a message of this API: a role, and blocks with a known key and no
+    `type`.
+    """
     content = value.get("content")
     blocks = dicts(content)
     return (
@@ -67,9 +69,10 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Json] | None:
-    """Return the blocks of a record of Strands that no chat message shows, such as reasoning.
+    """Return the blocks of a record of Strands that chat messages do not show in full.
 
-    None for a message of the API, which is sent whole.
+    These are reasoning, for example, and cited text, whose citations no chat message shows. None
+    for a message of the API, which is sent whole.
     """
     if not isinstance(raw.get("message"), Mapping):
         return None
@@ -138,7 +141,7 @@ def merged(messages: list[Json]) -> list[Json]:
 
 
 def is_counted(message: Any) -> bool:
-    """Return whether a message has documents."""
+    """Return whether a message has documents, so that `limited` may change it."""
     return isinstance(message, dict) and any(map(_has_document, message["content"]))
 
 

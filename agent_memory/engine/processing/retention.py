@@ -20,7 +20,8 @@ def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLette
 
     Readers are the window, a summary that a model must redo, dead letters, and each block from its
     cursor on. Blocks that are not configured now count too. The entry at a cursor stays: its
-    running total is needed to count the tokens after it.
+    running total is needed to count the tokens after it. The newest entry stays too: from it,
+    stores read the end of the log.
     """
     summary = head.summary
     readers = [head.start, head.end - 1]
@@ -61,7 +62,7 @@ class Retention:
 
     @property
     def job(self) -> str | None:
-        """The name of the job of workers, next to the names of blocks. None for no job."""
+        """The name of this work among the jobs of workers, such as blocks. None for no job."""
         return None if self._retention == "forever" else f"_retention {self._retention}"
 
     def shorten(self, head: Head) -> Head:
@@ -81,7 +82,7 @@ class Retention:
         return moved
 
     def removes(self, head: Head) -> bool:
-        """Return whether there are messages to remove, now or at a later age."""
+        """Return whether there are messages to remove, now or once they are old enough."""
         return self._upto(head) > head.expired
 
     def wait(self, head: Head) -> float | None:

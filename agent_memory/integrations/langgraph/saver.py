@@ -39,7 +39,8 @@ _Writes = list[PendingWrite]  # the saver's own `list` hides the type
 class AgentMemorySaver(BaseCheckpointSaver[str]):
     """Durable states of graphs by thread, in the database of a memory.
 
-    A checkpoint, the values of its channels and the mark of the newest are written atomically.
+    A checkpoint, the values of its channels and the id of the newest checkpoint are written
+    atomically.
 
     Args:
         memory: The memory.
@@ -139,7 +140,11 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store a task's writes after a checkpoint; existing writes at the same place stay."""
+        """Store a task's writes after a checkpoint.
+
+        A write that exists at the same place stays. On LangGraph's special channels, such as
+        errors and interrupts, it is replaced.
+        """
         place = (*_place(config), "writes", _given(config)["checkpoint_id"])
         puts = []
         for number, (channel, value) in enumerate(writes):

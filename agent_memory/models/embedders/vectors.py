@@ -14,7 +14,8 @@ def answered(name: str, function: Callable[[Any], Any], asked: Any) -> Any:
     """Call a user's function and return its result.
 
     Raises:
-        ModelUnavailable: The function failed.
+        ModelUnavailable: The function failed with an error of its own.
+        AgentMemoryError: The function raised it.
     """
     try:
         return function(asked)
@@ -52,11 +53,11 @@ _PART = 1_000
 def embed_texts(
     texts: Sequence[str], dimension: int, embed: Callable[[list[str]], Any]
 ) -> np.ndarray:
-    """Return unit vectors for texts. Blank texts get zeros and are not sent to the model.
+    """Return unit vectors for texts. Blank texts, which providers refuse, get zeros.
 
     Models truncate or refuse long texts. A long text is therefore embedded in parts, and its vector
-    is the mean of theirs, weighted by length. Providers refuse empty texts. Half surrogate pairs,
-    which models cannot read, are replaced by question marks.
+    is the mean of their vectors, weighted by length. Models cannot read half surrogate pairs, so
+    these are replaced by question marks.
 
     Raises:
         ModelOutputInvalid: The model returned no valid vectors.
@@ -75,7 +76,7 @@ def embed_texts(
 
 
 def parts_of(text: str) -> list[tuple[str, int]]:
-    """Split a text into short parts, between words if possible, each with its first character.
+    """Split a text into short parts, between words if possible. Return each with its position.
 
     Half surrogate pairs are replaced by question marks.
     """

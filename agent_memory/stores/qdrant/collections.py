@@ -84,8 +84,9 @@ class Collections:
 
         Among several processes with different embeddings, one must win. Aliases cannot decide
         that, because a later one overwrites an earlier one. A collection can be created only once.
-        A claim collection with a common name decides, by the name of its vector. All processes
-        complete what the winner began.
+        The processes therefore create a claim collection under one name. The name of its vector
+        shows who won. A process with the winner's embedding completes the creation. Any other
+        process only returns the winner's name.
         """
         claim = self._names.claim(block)
         tail = name.partition(".")[2]
@@ -96,9 +97,8 @@ class Collections:
         winner = next(iter(vectors)) if isinstance(vectors, dict) else tail
         if winner != tail:
             return f"{self._names.recalled(block)}.{winner}"
-        existing = self.roles(
-            block
-        ).recalled  # the claim may have been made after the block got its collection
+        # the claim may have been made after the block got its collection
+        existing = self.roles(block).recalled
         if existing is None:
             self.make(name, dimension, model)
             self._point(name, self._names.recalled(block), self._names.written(block))
@@ -143,7 +143,7 @@ class Collections:
     ) -> None:
         from qdrant_client import models
 
-        # Vectors arrive with unit length. The server need not normalise them with another rounding.
+        # Vectors have unit length already: with DOT the server does not round them again.
         vectors = {
             vector: models.VectorParams(size=size, distance=models.Distance.DOT)
             for vector, size in dense.items()
@@ -152,8 +152,7 @@ class Collections:
         words = {
             vector: models.SparseVectorParams(modifier=models.Modifier.IDF) for vector in sparse
         }
-        # Every search names an owner: each large owner has a graph, and there is none over all
-        # owners.
+        # Every search names an owner, so only large owners get a graph, each its own.
         graphs = models.HnswConfigDiff(m=0, payload_m=_LINKS)
         with self._connection.reached() as client:
             client.create_collection(

@@ -25,7 +25,8 @@ _MOST_CONNECTIONS = 32
 _WAIT_SECONDS = 15.0
 
 _inherited_pools: list[Places[Any]] = []
-"""Pools from before a fork: to close or release their connections would end the parent's."""
+"""Pools from before a fork. They are never closed or freed: that would end the parent's
+connections."""
 
 
 class ServerDatabase:
@@ -56,7 +57,7 @@ class ServerDatabase:
         for _ in range(2):
             try:
                 return self._with_connection(work)
-            except ConnectionLost as lost:  # nothing was committed on it
+            except ConnectionLost as lost:  # a write that may have succeeded is StoreUnavailable
                 reason = str(lost)
                 if not lost.again:
                     break
@@ -68,6 +69,8 @@ class ServerDatabase:
 
     def alone(self, work: Callable[[SQLConnection], T]) -> T:
         """Run `work`, each statement of which is its own transaction.
+
+        A server accepts concurrent writers, so this is the same as `read`.
 
         Raises:
             StoreUnavailable: The server cannot be used now.
@@ -83,9 +86,9 @@ class ServerDatabase:
         return self.read(lambda connection: connection.transaction(work))
 
     def patiently(self, work: Callable[[SQLConnection], None]) -> None:
-        """Run long `work` in one transaction, excluding such work of other processes.
+        """Run long `work` in one transaction, while no other process runs such work.
 
-        If the database has no transactions for changes of tables, these are applied one by one.
+        A database that cannot change tables in a transaction applies these changes one by one.
 
         Raises:
             StoreUnavailable: The server cannot be used now.
@@ -158,7 +161,7 @@ class ServerDatabase:
         return place.connection
 
     def _new_places(self) -> Places[Any]:
-        # A broken connection may be closed already.
+        # These errors are ignored on closing: a broken connection may be closed already.
         return Places(_MOST_CONNECTIONS, _MOST_IDLE, self._driver.errors)
 
     def _reset_in_child(self) -> None:
