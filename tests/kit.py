@@ -13,8 +13,9 @@ import pytest
 from hypothesis import settings
 from typer.testing import CliRunner
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, NoteMemory
 from agent_memory.cli.app import app
+from agent_memory.core.records import Scope
 
 T = TypeVar("T")
 
@@ -74,3 +75,11 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str)
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.chdir(folder)
+
+
+class StepwiseNotes(NoteMemory):
+    """Notes with a deletion of their own: sessions and users are then deleted in steps."""
+
+    def delete(self, scope: Scope) -> None:
+        """Delete what a scope owns."""
+        super().delete(scope)

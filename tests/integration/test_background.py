@@ -28,7 +28,7 @@ from agent_memory.stores import MemoryStore
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
-from tests.kit import until, user
+from tests.kit import StepwiseNotes, until, user
 
 SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
@@ -277,7 +277,7 @@ def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixtur
         if step == "before delete":
             raise ConnectionError("cannot delete now")
 
-    with AgentMemory(store=watched(store, watch)) as memory:
+    with AgentMemory(store=watched(store, watch), blocks=[StepwiseNotes()]) as memory:
         for n in range(70):
             memory.update(f"a{n:02}", old("hello"))
             with pytest.raises(ConnectionError):

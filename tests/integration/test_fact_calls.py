@@ -110,7 +110,7 @@ def test_somebody_must_be_named(model: Model) -> None:
     """Wrong: without a user the facts of anybody, or of all, are handed out or forgotten."""
     with remembering(model) as memory:
         told(memory)
-        with pytest.raises(InvalidInput, match="user_id must be a string"):
+        with pytest.raises(InvalidInput, match="user_id must be text"):
             memory.user(None)  # type: ignore[arg-type]
         for both in ({}, {"fact_id": "x", "source": "s1"}):
             with pytest.raises(InvalidInput, match="either a fact"):

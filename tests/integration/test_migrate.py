@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, NoteMemory, operations
-from agent_memory.core.records import Scope
 from agent_memory.engine import leases
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.transfer.migration.migrate import (
@@ -35,6 +34,7 @@ from agent_memory.testing import watched
 from agent_memory.testing.contract import draft, record, stored
 from agent_memory.testing.features import units, worded
 from tests.integration.migrating import cut, everything, file_bytes, fill, moved, opened, seen
+from tests.kit import StepwiseNotes
 
 KEY = {"k": bytes(range(32))}
 
@@ -512,13 +512,6 @@ def test_a_session_that_arrived_otherwise_is_brought_again(small: Store) -> None
 # --- deletions ------------------------------------------------------------------------------------
 
 
-class _OwnNotes(NoteMemory):
-    """A block with a deletion of its own, so that users are deleted in steps."""
-
-    def delete(self, scope: Scope) -> None:
-        super().delete(scope)
-
-
 def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> None:
     """Fails if what was being deleted comes back with the target, or is never erased there."""
     source = MemoryStore()
@@ -527,7 +520,7 @@ def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> N
         if step == "before delete":
             raise StoreUnavailable("cut short")
 
-    with AgentMemory(store=watched(source, fail), blocks=[_OwnNotes()]) as memory:
+    with AgentMemory(store=watched(source, fail), blocks=[StepwiseNotes()]) as memory:
         for name in ("s1", "s2", "s3"):
             mine = memory.session(name, "ada" if name != "s3" else "ben")
             mine.update({"role": "user", "content": f"canary {name}"})

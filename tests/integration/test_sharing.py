@@ -533,7 +533,7 @@ def test_bad_names_in_a_configuration(shares: Any) -> None:
 
 def test_access_in_a_configuration() -> None:
     """Wrong: a misspelt access is none."""
-    with pytest.raises(ValueError, match="shares"):
+    with pytest.raises(ConfigError, match="shares"):
         AgentMemoryConfig(shares=json.loads('{"a": {"b": "all"}}'))
 
 
