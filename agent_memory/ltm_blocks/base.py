@@ -210,6 +210,7 @@ class Block(SettingsModel, ABC):
 
     def said(self, scope: Scope) -> None:
         """Receive a notification that a session has new messages.
+
         Return quickly: the caller waits.
         """
 
@@ -289,17 +290,16 @@ class Block(SettingsModel, ABC):
             The record to store.
 
         Raises:
-            InvalidInput: The block could not read it. The error states the reason, and the snapshot
-                is
+            InvalidInput: The block could not read it. The error states the reason. The snapshot is
                 refused with it and the line. A pydantic `ValidationError` of the record's metadata
-                is
-                accepted too.
+                has the same effect.
         """
         return record
 
     def validate_vectors(self, dimension: int, model: str) -> bool:
-        """Return whether it could search a snapshot's vectors. If not, it absorbs the session
-        again.
+        """Return whether it could search a snapshot's vectors.
+
+        If not, it absorbs the session again.
 
         Args:
             dimension: Length of a vector.
