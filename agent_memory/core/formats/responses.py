@@ -149,8 +149,8 @@ def limited(context: list[Any]) -> list[Any]:
     ids = [item_id for item in context if (item_id := item.get("id")) is not None]
     if len({*ids}) < len(ids):
         context = _without_repeats(context)
-    is_custom = any(item.get("type") in _CUSTOM for item in context)
-    return _with_kinds(context) if is_custom else context
+    kinds = [item.get("type") for item in context]
+    return _with_kinds(context) if any(kind in kinds for kind in _CUSTOM) else context
 
 
 def _without_repeats(context: list[Any]) -> list[Any]:
