@@ -65,7 +65,7 @@ def retry(memory: AgentMemory, block: str | None = None) -> list[Absorbed]:
     """Have blocks absorb their dead letters, now: those of one block, or of all.
 
     Returns:
-        What became of each; one that failed again stays a dead letter.
+        The outcome of each. One that failed again stays a dead letter.
 
     Raises:
         ConfigError: No absorbing block has that name.
@@ -91,13 +91,13 @@ def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str
     what nothing can give back is deleted, and a lost message replaced by a note that it is lost.
 
     Args:
-        memory: Whose store.
+        memory: The memory with the damaged store.
         error: The damage, as `damaged` returned it.
         dry_run: Only say what would be done.
 
     Returns:
-        What was done, or would be, in a sentence; None where nothing can be done here, as for what
-        cannot be decrypted.
+        A sentence that says what was done, or would be. None if nothing can be done here, as for
+        text that cannot be decrypted.
     """
     memory.components.guard.check(None, None)
     if not isinstance(error, Damaged):
@@ -212,7 +212,7 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     from it, and warn.
 
     In Qdrant nothing is dropped before all is absorbed: until then processes with the old settings
-    recall as before, and absorb nothing. Where a session could not be absorbed it stays so, until
+    recall as before, and absorb nothing. If a session could not be absorbed, this lasts until
     another call comes to an end.
 
     Args:

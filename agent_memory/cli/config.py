@@ -30,7 +30,7 @@ _USUAL = {"max_stm_ratio": 1.0, "by": "age"}
 """Default values that are not shown."""
 
 _WORDS = {"by", "folder", "roles", "store"}
-"""Fields of strategies and blocks whose text is shown. Of other fields only numbers are shown."""
+"""Fields of strategies and blocks whose text is shown. Other fields show only numbers."""
 
 
 @guarded

@@ -65,8 +65,9 @@ class RemoteMemory(AgentMemory):
     the user. A key for one user needs no `user_id`. A key for several users needs it in each call.
     With an admin's key it is optional, as in the library.
 
-    Requests that fail to connect, or are answered with 429, are retried. So are requests without an
-    answer or answered with 503, except calls that must not run twice, such as `pop` and `edit`.
+    Requests that fail to connect, or are answered with 429, are retried. Requests without an
+    answer, or answered with 503, are retried too, except calls that must not run twice, such as
+    `pop` and `edit`.
     Each update has an idempotency key, so that it is stored once. The service's limits of size and
     time apply: see `docs/client.md`.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any, TypeVar
 
 from agent_memory.core.processes import fork_safe_lock
@@ -83,6 +84,11 @@ class Cache(OrderedDict[K, V]):
             value = compute()
             self.put(key, value)
         return value  # type: ignore[no-any-return]
+
+
+def continues(values: Sequence[object], known: Sequence[object]) -> bool:
+    """Return whether values begin with the same objects as those of a cached value."""
+    return len(known) <= len(values) and all(map(is_, known, values))
 
 
 TEXTS: Cache[tuple[object, ...], Any] = Cache(256)

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from html import unescape
-from operator import is_
 from typing import Any, TypeAlias
 
-from agent_memory.core.cache import Cache
+from agent_memory.core.cache import Cache, continues
 from agent_memory.core.context import BlockInfo, MemoryContext
 from agent_memory.core.formats.exact import as_json
 from agent_memory.core.messages import SYSTEM_ROLES, Message, compact_json
@@ -73,7 +72,7 @@ def _pieces_of_turns(turns: Sequence[Entry]) -> Sequence[Piece]:
         return []
     key = (id(turns[0]),)
     known, known_pieces = _PIECES.find(key) or ((), ())
-    if len(known) > len(turns) or not all(map(is_, known, turns)):
+    if not continues(turns, known):
         known, known_pieces = (), ()
     if len(known) == len(turns):
         return known_pieces

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import is_
 from typing import Any, NamedTuple
 
-from agent_memory.core.cache import Cache
+from agent_memory.core.cache import Cache, continues
 from agent_memory.core.formats.registry import Format
 from agent_memory.core.messages import STANDING, Message, compact_json
 from agent_memory.core.records import Entry, Head
@@ -91,7 +90,7 @@ def _settled(
         return _Settled([], [], None)
     key = form.name, counter.encoding, cut, id(entries[0])
     cached = _SETTLED.find(key)
-    if cached is None or len(cached.entries) > upto or not all(map(is_, cached.entries, entries)):
+    if cached is None or not continues(entries[:upto], cached.entries):
         cached = _Settled([], [], None)
     since = len(cached.entries)
     if since < upto:

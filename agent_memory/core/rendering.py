@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from operator import is_
 from pickle import dumps, loads
 from typing import Any, Literal, NamedTuple
 
-from agent_memory.core.cache import Cache
+from agent_memory.core.cache import Cache, continues
 from agent_memory.core.formats.chat import converted, says_something, with_refusal
 from agent_memory.core.formats.exact import read
 from agent_memory.core.formats.parts import calls_of, is_text, text_of, text_part
@@ -152,9 +151,9 @@ def _settled(messages: Sequence[Message], upto: int, form: Format) -> _Settled:
         return _nothing(form)
     key = (form.name, id(messages[0]))
     cached = _SETTLED.find(key)
-    since = len(cached.messages) if cached is not None else 0
-    if cached is None or since > upto or not all(map(is_, cached.messages, messages)):
-        cached, since = _nothing(form), 0
+    if cached is None or not continues(messages[:upto], cached.messages):
+        cached = _nothing(form)
+    since = len(cached.messages)
     if since < upto:
         arranging = cached.arranging.copy()
         shapes = cached.shapes + shapes_of(messages[since:upto])

@@ -1,4 +1,4 @@
-"""What model calls took: requests, tokens, money. A value; adding up is all it does."""
+"""The cost of model calls: requests, tokens, money."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 Purpose = Literal["summary", "extraction", "comparison", "embedding", "completion", "other"]
-"""What models are asked for. "other" is what a block or strategy of your own asks out of turn."""
+"""The purpose of a model call. "other" is a call of your own block or strategy out of turn."""
 
 
 @dataclass(frozen=True, slots=True)

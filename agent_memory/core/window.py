@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from operator import is_
 from typing import NamedTuple
 
-from agent_memory.core.cache import Cache
+from agent_memory.core.cache import Cache, continues
 from agent_memory.core.messages import SYSTEM_ROLES
 from agent_memory.core.order import pairs
 from agent_memory.core.records import Draft, Entry, Head
@@ -322,10 +321,8 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
         and len(cached.layout.shown) == len(entries)
     ):
         return cached.layout  # it is used several times for one context
-    before: _Layout = _Layout([], [], None)
-    settled: Sequence[Entry] = []
-    is_longer = cached is not None and len(cached.settled) <= len(entries)
-    if cached is not None and is_longer and all(map(is_, cached.settled, entries)):
+    before, settled = _Layout([], [], None), entries[:0]
+    if cached is not None and continues(entries, cached.settled):
         before, settled = cached.before, cached.settled
     newest = next((i for i in reversed(range(len(entries))) if is_user(entries[i])), 0)
     if newest > len(settled):

@@ -1,4 +1,4 @@
-"""Where memory is kept: one URL picks the database, and drivers load when one is opened."""
+"""The stores: one URL picks the database, and drivers load when one is opened."""
 
 from __future__ import annotations
 

@@ -174,11 +174,6 @@ _PARTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 """The parts of a head: how each is read, and what stands for one that cannot be."""
 
 
-def json_or_none(value: object) -> str | None:
-    """JSON, where there is a value."""
-    return None if value is None else compact_json(value)
-
-
 def record_body(record: Record) -> str:
     """The parts of a record that are only ever read back, as JSON."""
     return compact_json(

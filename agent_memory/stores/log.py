@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from agent_memory.core.records import Draft, Entry, Head, Lag, Scope
+from agent_memory.core.records import Draft, Entry, Head, Lag
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
-from agent_memory.stores.damage import read_around, undamaged
-
-if TYPE_CHECKING:
-    from agent_memory.stores.base import SessionStore
 
 LOST = "Another worker took session {!r} over. What this one was about to write was refused."
 
@@ -68,8 +62,8 @@ def extend(
 def check_owner(head: Head, user_id: str | None) -> None:
     """Refuse a session of another user than the one named.
 
-    Whoever reads a head again, to change what it is of, asks again: the id of a session that was
-    deleted may be another's by then.
+    A caller that reads the head again before a change checks again: the id of a deleted session
+    may belong to another user by then.
 
     Raises:
         SessionOfAnotherUser: It is one.
@@ -108,11 +102,6 @@ def with_tail(head: Head, end: int, total: int) -> Head:
     return after
 
 
-def copy_for_caller(head: Head) -> Head:
-    """A copy for callers, who may change its dicts and lists."""
-    return with_tail(head, head.end, head.total)
-
-
 def _stands(head: Head, system: Draft) -> bool:
     if head.system is None or head.system_tokens != system.tokens:
         return False
@@ -123,17 +112,6 @@ def entry_for_caller(entry: Entry) -> Entry:
     """An entry for callers, who may change what its message holds."""
     message = entry.message.detached()
     return entry if message is entry.message else replace(entry, message=message)
-
-
-def fairly(waiting: Iterable[tuple[float, Head]]) -> list[Head]:
-    """Heads in the order of `SessionStore.due`, from all that are due and since when."""
-    turns: Counter[str] = Counter()
-    order: list[tuple[int, Head]] = []
-    for _, head in sorted(waiting, key=lambda one: one[0]):
-        owner = Scope(head.user_id, head.session_id).owner
-        order.append((turns[owner], head))
-        turns[owner] += 1
-    return [head for _, head in sorted(order, key=lambda one: one[0])]  # within a turn, as before
 
 
 def lags(heads: Iterable[Head], block: str) -> list[Lag]:
@@ -151,22 +129,3 @@ def lags(heads: Iterable[Head], block: str) -> list[Lag]:
         if not head.deleting
     ]
     return [lag for lag in found if lag.after < lag.end]
-
-
-def tails_one_by_one(
-    store: SessionStore, block: str, session_ids: Collection[str], before: int, limit: int
-) -> list[Entry]:
-    """As `SessionStore.tails`, with two calls for each session."""
-    heads = undamaged(session_ids, store.head)
-    return tails_of(store, [head for head in heads if head is not None], block, before, limit)
-
-
-def tails_of(
-    store: SessionStore, heads: Iterable[Head], block: str, before: int, limit: int
-) -> list[Entry]:
-    """The same, where the heads are known."""
-    entries: list[Entry] = []
-    for head in heads:
-        after = max(head.cursors.get(block, 0) - before, head.end - limit, 0)
-        entries += read_around(store, head.session_id, after)[0]
-    return entries

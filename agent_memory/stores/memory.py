@@ -261,8 +261,8 @@ class MemoryKernel:
 
     @contextmanager
     def _written(self) -> Iterator[_View]:
-        """While nobody else writes. What is stored changes by one `update` of a dict, which is done
-        or not done when a signal's handler runs or raises."""
+        """Exclude other writers. The data changes by one `update` of a dict, which is done or not
+        done when a signal's handler runs or raises."""
         with self._lock:
             if self._writing:
                 raise StoreUnavailable(_WITHIN)

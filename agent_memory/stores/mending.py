@@ -34,10 +34,9 @@ def catalog_of(
 
 
 def rebuilt(source: SegmentSource) -> Catalog:
-    """The catalog of what an owner has.
+    """Make the catalog of an owner's records.
 
-    Of records that no segment has which can be read, it lists such as are not there: they have
-    their numbers, and are known to be lacking.
+    Records without a readable segment are listed by their numbers as missing.
     """
     numbers = source.numbers()
     parts: list[Part] = []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
 
 SEALED = b"sealed."
-"""What is sealed begins so, whatever the format."""
+"""The beginning of everything sealed, in each format."""
 
 
 class SegmentSeals(Protocol):
@@ -38,7 +38,7 @@ class SegmentSeals(Protocol):
         ...
 
     def features(self, block: str, records: Sequence[Record]) -> Features:
-        """What stored records are found by, as far as they themselves tell: by their words.
+        """Return the features of stored records that their own words give.
 
         Raises:
             Undecryptable: None of them can be opened.

@@ -22,7 +22,7 @@ class Walk:
 
     Args:
         block: The block's name.
-        owner: Whose records they are.
+        owner: The owner of the records.
         source: The owner's catalog and segments.
         read: Reads the owner's records by id, each with its number; those that are gone are left
             out.

@@ -140,7 +140,7 @@ def _cost(outcomes: Sequence[Outcome]) -> str:
 def _drawn(
     some: Sequence[Conversation], number: int, seed: int
 ) -> list[tuple[Conversation, list[Question]]]:
-    """So many of the questions that have an answer, at random."""
+    """Choose that many of the questions that have an answer, at random."""
     asked = [
         (place, question)
         for place, one in enumerate(some)

@@ -1,4 +1,4 @@
-"""What each system shows a reader for a question, within the same number of tokens."""
+"""The text that each system shows a reader for a question, within the same number of tokens."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from agent_memory.core.records import Head, Scope, empty_head
 from agent_memory.engine.backoff import LONGEST_REST, Backoff
 from agent_memory.engine.processing.session_work import idle_wait, target_seq
 from agent_memory.engine.processing.worker import FairQueue
-from agent_memory.stores.log import fairly
+from agent_memory.stores.kernel.rules import in_turns
 
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
 MOMENTS = st.timedeltas(timedelta(days=-400), timedelta(days=400)).map(lambda delta: NOON + delta)
@@ -102,10 +102,11 @@ def test_each_owner_has_a_turn_before_any_has_another(drawn: list[tuple[int, str
     """Fails if who has many sessions keeps others waiting, or who waits longest comes last."""
     since = {str(n): at for n, (at, _) in enumerate(drawn)}
     heads = [empty_head(str(n), user, _BEGUN) for n, (_, user) in enumerate(drawn)]
-    order = fairly((since[head.session_id], head) for head in heads)
 
     def owner(head: Head) -> str:
         return Scope(head.user_id, head.session_id).owner
+
+    order = in_turns(sorted(heads, key=lambda head: since[head.session_id]), owner)
 
     assert sorted(order, key=heads.index) == heads
     turns: Counter[str] = Counter()

@@ -74,9 +74,9 @@ class Deletion:
 
     Args:
         store: The store.
-        leases: Which keep other workers off meanwhile.
-        absorber: Whose blocks forget.
-        manual_blocks: Blocks that keep what they did not absorb, and forget too.
+        leases: They keep other workers away meanwhile.
+        absorber: Its blocks forget.
+        manual_blocks: Blocks with records that they did not absorb. They forget too.
         tombstones: The tombstones of forgotten facts.
         records: Holds a note of each user's deletion until it is finished.
         windows: The cached windows.

@@ -109,7 +109,7 @@ class Keys:
     def rotate(self, key_id: str, secret: bytes | None = None) -> None:
         """Write with another key from now on; the former ones go on opening what they sealed.
 
-        Where several processes share a store, each must be able to get the new key before the first
+        If several processes share a store, each must be able to get the new key before the first
         of them writes with it.
 
         Args:
@@ -129,7 +129,7 @@ class Keys:
         return bool(dot) and sealed.startswith(MARK) and key_id not in self._known
 
     def open(self, place: Place, sealed: str) -> bytes:
-        """What was sealed for a place.
+        """Decrypt a text that was sealed for a place.
 
         Raises:
             Undecryptable: It was altered, or sealed for another place or with another key.
@@ -145,7 +145,7 @@ class Keys:
         return self._opened(place, prefix, lambda key: key.open_bytes(place, body))
 
     def _opened(self, place: Place, sealed: str, open_by: Callable[[Key], bytes | None]) -> bytes:
-        """What a key opens; of what was sealed its beginning tells the key."""
+        """Decrypt with the key that the beginning of the sealed text names."""
         key_id, dot, _ = sealed.removeprefix(MARK).partition(".")
         key = self._known.get(key_id)
         if not sealed.startswith(MARK) or not dot or (key is None and not _ID.fullmatch(key_id)):

@@ -39,7 +39,7 @@ class MessageSeals:
         Args:
             session_id: The session that it is appended to.
             draft: The draft.
-            shown: What the store sees of it before: for a system message what the head will hold.
+            shown: The form that the store sees before; for a system message, the one in the head.
         """
         # the key is had before the store takes its locks: a callable may be slow to give it
         key = self._keys.current

@@ -11,14 +11,14 @@ from agent_memory.core.messages import compact_json
 from agent_memory.errors import MissingExtra
 
 Place = tuple[object, ...]
-"""Where a sealed text stands: what it is (see `name_of`), the namespace, and all else that it must
+"""The place of a sealed text: its kind (see `name_of`), the namespace, and all else that it must
 not be parted from."""
 
 KEY_BYTES = 32
 _MOST_TERMS = 100_000
 MARK = "sealed.1."  # the number is the format's
 PREFIX = len(MARK) + 65
-"""So long at most is what tells the key: the mark, an id and a dot."""
+"""The greatest length of the part that names the key: the mark, an id and a dot."""
 
 _NONCE_BYTES = 12
 _STEADY_NONCES = b"agent-memory: nonces derived from what they seal"
@@ -105,7 +105,7 @@ class Key:
         return nonce + self._cipher.encrypt(nonce, plain, bound)
 
     def open(self, place: Place, body: str) -> bytes | None:
-        """What stands at a place; None where this key did not seal it, or not for that place."""
+        """Decrypt a text. None if this key did not seal it, or sealed it for another place."""
         try:
             sealed = binascii.a2b_base64(body, strict_mode=True)
             if binascii.b2a_base64(sealed, newline=False).decode() != body:

@@ -53,8 +53,8 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
         inner: Keeps what was encrypted. `close` closes it too.
         keys: The keys.
         namespace: The inner store's; what is moved from one to another cannot be opened there.
-        plaintext: Whether what was stored before it was encrypted may be read as it is. Whoever can
-            write to the database can then put messages there; so for a time of change only.
+        plaintext: Whether texts that were stored before encryption may be read. Anybody who can
+            write to the database can then add messages, so set it for a time of change only.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
 
         Raises:
             Undecryptable: The session's system message or its summary cannot be opened.
-            StoreUnavailable: So it is with the store, or with the keys; if the messages were stored
+            StoreUnavailable: The store or the keys cannot be reached; if the messages were stored
                 all the same, it says so.
         """
         sealed = self._sealed_all(session_id, drafts)

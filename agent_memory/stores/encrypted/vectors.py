@@ -161,7 +161,7 @@ def opened_of(rows: Iterable[Row], opened: Callable[[Row], Value]) -> list[Value
 
 class EncryptedVectors(VectorStoreWrapper):
     """Encrypts the texts and metadata of a vector store's records, and numbers their words by a
-    secret. What they are found by it has the store seal, where that does not search it itself.
+    secret. The store seals their features, unless it searches these itself.
 
     Args:
         inner: The store that holds them.

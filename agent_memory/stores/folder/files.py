@@ -29,7 +29,7 @@ _FOLDERS = ("sessions", "records", "vectors")
 _OURS = re.compile(r"(\.state\.json|\.journal\.json|.*-[0-9a-f]{10}\.jsonl)\.tmp")
 
 Mark = tuple[int, int, int]
-"""What tells one content of a file from another: its inode, its time, its size."""
+"""The mark of one content of a file: its inode, its time, its size."""
 
 
 class Files:

@@ -319,7 +319,7 @@ def first_in(data: bytes, kind: str) -> str | None:
 
 
 def owners_in(data: bytes) -> frozenset[str]:
-    """Whose data a file holds, as `Scope.owner` names them; nobody's where it is another's file."""
+    """Return the owners of a file's data, as `Scope.owner` names them; none for a foreign file."""
     owners: set[str] = set()
     for line in _readable_lines(data):
         session, user, owner, block = map(line.get, ("session", "user", "owner", "block"))

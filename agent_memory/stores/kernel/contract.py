@@ -60,7 +60,7 @@ class Document(NamedTuple):
     Attributes:
         collection: The collection.
         id: Its name in the collection.
-        owner: Whose it is; empty for nobody's.
+        owner: Its owner; empty for none.
         session: The session that it derives from; empty for none.
         first: A number to select and sort by.
         last: Another number to select by.
@@ -232,7 +232,7 @@ class Batch(NamedTuple):
     conditions: Sequence[Condition]
     writes: Sequence[Write]
     tail: str = ""
-    """Of this session's log the outcome brings the end."""
+    """The session whose end of the log the outcome brings."""
 
 
 class Outcome(NamedTuple):

@@ -51,7 +51,7 @@ class HeadChange:
         op: The batch's name.
         begins: Whether the session is new.
         which: The filters of which one has to match.
-        set: What is set.
+        set: The fields that are set.
         rows: The lines that are appended.
         cut_at: The seq after which the log is cut first, if it is.
         since: Since when keys are kept, if older ones are to go.

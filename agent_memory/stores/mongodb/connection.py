@@ -1,7 +1,7 @@
 """A MongoDB deployment: few kinds of commands, and their failures in plain words.
 
-Every command is sent once more if the connection breaks. So each write either does twice what it
-does once, or is refused the second time and leaves a token that proves the first.
+Every command is sent once more if the connection breaks. Each write therefore has the same
+effect twice as once, or is refused the second time and leaves a token that proves the first.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ class Table:
         Args:
             changes: Filters and changes.
             upsert: Whether to insert those that are not there.
-            delete: What to delete before.
+            delete: The filter of documents to delete before.
 
         Returns:
             The ids of those that were inserted.

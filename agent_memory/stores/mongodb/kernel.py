@@ -3,12 +3,13 @@
 - A session is one document: its head, the end of its log and its newest lines. A batch about one
   session is one atomic update of it (see `logs`).
 - Any other document by itself is one atomic update too.
-- A batch over several documents is recorded by one atomic update of one of them, then applied. Who
-  finds it recorded applies it first (see `staging`).
+- A batch over several documents is recorded by one atomic update of one of them, then applied. A
+  reader that finds it recorded applies it first (see `staging`).
 - Conditions about documents that a batch does not write are checked once those that it writes are
   tagged. This is enough for the store above: whoever removes such a document scans afterwards for
   what depended on it, and refuses the batches that it finds.
-- Each change of a document leaves its name in `marks`. So a change whose answer was lost is known.
+- Each change of a document leaves its name in `marks`, so that a change whose answer was lost
+  is recognised.
 """
 
 from __future__ import annotations
@@ -343,7 +344,7 @@ class MongoDBKernel:
         return head.get("log", ""), head.get("g", 0), head.get("weight", 0)
 
     def _delete_session(self, batch: Batch, head: DocId, op: str) -> Outcome | None:
-        """Mark a session as gone, then remove what it has. Whoever finds the mark goes on."""
+        """Mark a session as gone, then remove its data. A call that finds the mark continues."""
         place, now = self._place(head), now_micros()
         if not self._holds(batch, head, {}, {}, {}):
             return self._refusal(batch)

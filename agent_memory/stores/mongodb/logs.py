@@ -6,7 +6,8 @@ a line's document that is not in the log. It is not read:
 
 - Beyond `spilled`, only documents that the head refers to are read.
 - A document that is `staged` is not, until the line that refers to it was spilled.
-- Each truncation begins another generation `g`. Of two documents for one seq the newer one counts.
+- Each truncation begins another generation `g`. If a seq has two documents, the newer one
+  counts.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ Each document that a batch writes is first tagged with what it is to be. One cha
 the primary, commits the batch: the head whose lease or log it depends on, which lists it in `ops`,
 or else the last of its documents, which says `done`. Then the tags are applied, the primary's last.
 
-Whoever finds a tag looks at the primary. A committed batch is applied, whoever it is from. One that
-is not committed is waited for, and then refused at the primary, so that it can never be committed;
-its tags are removed. A tag belongs to one batch by name, and is applied or removed only while it is
-there. So a process that stalls at any step changes nothing that others have moved past.
+A process that finds a tag looks at the primary. It applies a committed batch of any process. It
+waits for an uncommitted batch, then refuses it at the primary, so that it can never be committed,
+and removes its tags. A tag belongs to one batch by name, and is applied or removed only while it is
+there. A process that stalls at any step therefore changes nothing that others have moved past.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OF: Doc = dict.fromkeys(
 _PRIMARY: Doc = dict.fromkeys(("op", "done", "ops", "refused"), 1)
 
 Effects = Mapping[str, tuple[DocId, Document | None]]
-"""What the documents of a batch are to be, by `_id`; None: gone. The primary's comes last."""
+"""The documents after a batch, by `_id`; None if deleted. The primary comes last."""
 
 
 class Staging:
@@ -54,7 +54,7 @@ class Staging:
         Args:
             op: The batch's name.
             at: Its primary.
-            effects: What they are to be.
+            effects: The documents after the batch.
             begins: Whether the batch creates the primary, which is a head.
 
         Returns:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-
-from agent_memory.core.records import Head, Record
 from agent_memory.errors import SchemaTooNew
-from agent_memory.stores.base import Durability, StoredBlocks
+from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.mongodb.connection import Deployment
 from agent_memory.stores.mongodb.kernel import MongoDBKernel
@@ -36,6 +33,8 @@ class MongoDBStore(KernelStore):
         SchemaTooNew: A newer release wrote it.
     """
 
+    delete_whole = None  # type: ignore[assignment]  # a batch changes one session only
+
     def __init__(
         self, url: str, namespace: str = "default", durability: Durability | None = None
     ) -> None:
@@ -47,19 +46,6 @@ class MongoDBStore(KernelStore):
         except BaseException:
             deployment.close()
             raise
-
-    def delete_whole(
-        self,
-        heads: Sequence[Head],
-        blocks: StoredBlocks,
-        *,
-        owners: Collection[str] = (),
-        locks: Collection[str] = (),
-        leaving: Mapping[str, Sequence[Record]] | None = None,
-    ) -> bool:
-        """Return False, so that the engine deletes one step after the other: a batch changes one
-        session."""
-        return False
 
     def _prepare(self, deployment: Deployment, kernel: MongoDBKernel) -> None:
         """Make the indexes, once for each database."""

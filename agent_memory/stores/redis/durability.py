@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def durability_note(server: RedisServer) -> str:
-    """What an acknowledged write survives, in a sentence or three, as far as the server tells."""
+    """Describe in a few sentences what an acknowledged write survives, as the server tells."""
     settings = _settings(server, "appendonly", "appendfsync", "save", "maxmemory-policy")
     kept, evicts = settings.get("appendonly"), settings.get("maxmemory-policy", "noeviction")
     if kept is None:

@@ -220,9 +220,9 @@ local function wake(c, id, by)
 end
 """
 
-# Ids of documents that are due, in fair turns. Of as many owners as are wanted, and as many more as
-# documents are held, at least that many have one that nobody holds. KEYS: the collection's, up to
-# holders. ARGV: how many.
+# Ids of documents that are due, in fair turns. It looks at as many owners as are wanted, and as
+# many more as documents are held: enough of them have a document that nobody holds. KEYS: the
+# collection's, up to holders. ARGV: how many.
 DUE = script(
     _COMMON,
     _LEASES,

@@ -66,5 +66,5 @@ class RedisStore(KernelStore):
         super().secure_erase()
 
     def durability_note(self) -> str:
-        """What an acknowledged write survives on this server, as far as it tells."""
+        """Describe what an acknowledged write survives on this server, as far as it tells."""
         return durability_note(self._server.nodes()[0])
