@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from agent_memory.core.records import Draft, Entry, Head, Lag
+from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
 
 LOST = "Another worker took session {!r} over. What this one was about to write was refused."
@@ -112,20 +112,3 @@ def entry_for_caller(entry: Entry) -> Entry:
     """An entry for callers, who may change what its message holds."""
     message = entry.message.detached()
     return entry if message is entry.message else replace(entry, message=message)
-
-
-def lags(heads: Iterable[Head], block: str) -> list[Lag]:
-    """Those of the heads that go on past a block's cursor, as `SessionStore.lagging` tells it."""
-    found = [
-        Lag(
-            head.session_id,
-            max(head.cursors.get(block, 0), head.expired),
-            head.end,
-            head.total,
-            head.version,
-            head.created_at,
-        )
-        for head in heads
-        if not head.deleting
-    ]
-    return [lag for lag in found if lag.after < lag.end]
