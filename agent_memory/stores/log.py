@@ -1,4 +1,4 @@
-"""Decisions that all databases share: the effect of an append, and the order of due work. Pure."""
+"""Decisions that all databases share: the effect of an append, and the owner of a session. Pure."""
 
 from __future__ import annotations
 
