@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
 from agent_memory.core.cache import Cache
@@ -162,45 +162,75 @@ def changed_since(
     }
 
 
-class Following(Generic[T]):
-    """A cache of owners' decoded records: each record is read and decoded once. Thread-safe."""
+class Following(Cache[str, tuple[Key, T]]):
+    """A cache by owner of an immutable value of all records, updated record by record.
 
-    def __init__(self, decode: Callable[[Record], T]) -> None:
-        self._decode = decode
-        self._kept: Cache[str, _Seen[T]] = Cache(MOST_RECORDS, lambda one: len(one.said))
+    Thread-safe.
 
-    def read(self, store: RecordStore, block: str, owner: str) -> list[T]:
-        """Return an owner's decoded records, oldest first. Unchanged ones are the same objects."""
-        trail = trail_of(store, block, owner)  # read before the records, which may be newer
+    Args:
+        build: Returns the value of an owner's records.
+        change: Returns a value after changes, by record id; None for deleted records.
+        size: Returns the number of records in a value.
+        most: Maximum number of records in all values.
+        least: Number of values that stay, however large.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[Sequence[Record]], T],
+        change: Callable[[T, Mapping[str, Record | None]], T],
+        size: Callable[[T], int],
+        most: int = MOST_RECORDS,
+        least: int = 0,
+    ) -> None:
+        super().__init__(most, lambda one: size(one[1]), least)
+        self._build = build
+        self._change = change
+
+    def read(self, store: RecordStore, block: str, owner: str) -> T:
+        """Return the value of an owner's current records."""
+        return self.at(store, block, owner, trail_of(store, block, owner))
+
+    def at(self, store: RecordStore, block: str, owner: str, trail: Trail | None) -> T:
+        """Return the value at a version that was just read, or at a later one."""
         if trail is None:
-            self._kept.drop(owner)
-            return [self._decode(record) for record in store.records(block, owner)]
-        seen = self._kept.find(owner)
-        if seen is None or seen.key != trail.key:
-            seen = self._followed(store, block, owner, trail, seen) or _Seen(
-                trail.key, {one.id: self._entry(one) for one in store.records(block, owner)}
-            )
-            self._kept.put(owner, seen)
-        return [said for _, said in seen.said.values()]
+            self.drop(owner)
+            return self._build(store.records(block, owner))
+        known = self.find(owner)
+        if known is None or known[0] != trail.key:
+            # the records may be newer than the version, never older
+            value = None if known is None else self._followed(store, block, owner, trail, known)
+            known = trail.key, self._build(store.records(block, owner)) if value is None else value
+            self.put(owner, known)
+        return known[1]
 
     def _followed(
-        self, store: RecordStore, block: str, owner: str, trail: Trail, seen: _Seen[T] | None
-    ) -> _Seen[T] | None:
-        ids = None if seen is None else trail.since(seen.key)
+        self, store: RecordStore, block: str, owner: str, trail: Trail, known: tuple[Key, T]
+    ) -> T | None:
+        """Apply the changes since a version; None if they are unknown."""
+        ids = trail.since(known[0])
         changed = None if ids is None else changed_since(store, block, owner, ids)
-        if seen is None or changed is None:
-            return None
-        said = {name: one for name, one in seen.said.items() if name not in changed}
-        said |= {name: self._entry(one) for name, one in changed.items() if one is not None}
-        return _Seen(trail.key, dict(sorted(said.items(), key=lambda one: (one[1][0], one[0]))))
-
-    def _entry(self, record: Record) -> tuple[datetime, T]:
-        return record.created_at, self._decode(record)
+        return None if changed is None else self._change(known[1], changed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen(Generic[T]):
-    """An owner's decoded records at one version: by id, with their times, oldest first."""
+Decoded = Mapping[str, tuple[datetime, T]]
+"""Decoded records by id, with their times, oldest first."""
 
-    key: Key
-    said: Mapping[str, tuple[datetime, T]]
+
+class FollowedRecords(Following[Decoded[T]]):
+    """A cache of owners' decoded records: each record is read and decoded once."""
+
+    def __init__(self, decode: Callable[[Record], T]) -> None:
+        def build(records: Sequence[Record]) -> Decoded[T]:
+            return {one.id: (one.created_at, decode(one)) for one in records}
+
+        def change(known: Decoded[T], changed: Mapping[str, Record | None]) -> Decoded[T]:
+            kept = {name: one for name, one in known.items() if name not in changed}
+            kept |= build([one for one in changed.values() if one is not None])
+            return dict(sorted(kept.items(), key=lambda one: (one[1][0], one[0])))
+
+        super().__init__(build, change, len)
+
+    def all(self, store: RecordStore, block: str, owner: str) -> list[T]:
+        """Return an owner's decoded records, oldest first. Unchanged ones are the same objects."""
+        return [decoded for _, decoded in self.read(store, block, owner).values()]

@@ -82,7 +82,7 @@ def test_each_claim_is_decoded_once(store: Store, decoded: list[str]) -> None:
         for memory in (one, two):
             block = memory.blocks[BLOCK]
             assert isinstance(block, ExtractiveMemory)
-            assert not block._following._kept
+            assert not block._following
 
 
 def test_what_is_absorbed_anew_takes_the_place_of_what_was(store: Store) -> None:

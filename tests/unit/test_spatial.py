@@ -4,10 +4,8 @@ finds just what looking at all would."""
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,7 +17,6 @@ from hypothesis import strategies as st
 from agent_memory import InvalidInput, SpatialMemory
 from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks.spatial import Observation
-from agent_memory.ltm_blocks.spatial.index import Fading, Moment, PlaceIndex
 from agent_memory.ltm_blocks.spatial.observation import (
     SpatialMatch,
     ago,
@@ -29,8 +26,11 @@ from agent_memory.ltm_blocks.spatial.observation import (
     radius_of,
     rendered,
 )
-from agent_memory.ltm_blocks.spatial.scoring import (
+from agent_memory.ltm_blocks.spatial.search import (
+    Fading,
     Found,
+    Moment,
+    PlaceIndex,
     distances,
     joined,
     left,
@@ -38,7 +38,6 @@ from agent_memory.ltm_blocks.spatial.scoring import (
     ranked,
     scored,
 )
-from agent_memory.testing.contract import together
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 AT = Moment(NOW.timestamp(), past=False)
@@ -373,11 +372,12 @@ def test_the_index_finds_the_nearest(
     dimensions, made = crowd
     index = PlaceIndex(dimensions, fading, made[: len(made) // 2])
     for one in made[len(made) // 2 :]:
-        index.add([one])
+        index = index.changed({one.id: one})
     gone = data.draw(st.sets(st.sampled_from([one.id for one in made])))
     for name in gone:
-        assert index.remove(name)
-        assert not index.remove(name)
+        before, index = index, index.changed({name: None})
+        assert (len(before), before.get(name) is None) == (len(index) + 1, False)
+        assert len(index.changed({name: None})) == len(index)
     there = [one for one in made if one.id not in gone]
     assert (len(index), index.all()) == (len(there), sorted(there, key=lambda o: (o.at, o.id)))
     sure = sure_of(there, fading, moment)
@@ -437,10 +437,11 @@ def test_a_crowd_that_grows_and_shrinks() -> None:
             )
             for at in range(random.choice([1, 1, 1, 5, 200]))
         ]
-        index.add(batch)
+        index = index.changed({one.id: one for one in batch})
         there.update((one.id, one) for one in batch)
-        for name in random.sample(sorted(there), len(there) // random.choice([2, 20, 20])):
-            assert index.remove(name)
+        gone = random.sample(sorted(there), len(there) // random.choice([2, 20, 20]))
+        index = index.changed(dict.fromkeys(gone))
+        for name in gone:
             del there[name]
         sure = sure_of(list(there.values()), Fading(10 * DAY, 0.05), AT)
         here = (random.uniform(0, 30), random.uniform(0, 30))
@@ -448,32 +449,6 @@ def test_a_crowd_that_grows_and_shrinks() -> None:
             found = index.nearest(here, count, AT, radius)
             assert ids(found) == set(nearest_of(sure, here, count, radius))
         assert len(index) == len(there)
-
-
-def test_threads_share_an_index() -> None:
-    """Fails if two that write at once take the same slot, or the arrays are read while they
-    change."""
-    index = PlaceIndex(2, NEVER, [seen(f"first {n}", (n, -1.0)) for n in range(100)])
-
-    def work(number: int) -> None:
-        for n in range(150):
-            made = seen(f"{number}-{n}", (float(n), float(number)))
-            index.add([made])
-            assert ids(index.nearest(made.position, 1, AT)) == {made.id}
-            if n % 3 == 2:
-                assert index.remove(made.id)
-                assert ids(index.within(made.position, made.position, AT)) == set()
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        together([partial(work, number) for number in range(6)])
-    finally:
-        sys.setswitchinterval(before)
-    assert len(index) == 100 + 6 * 100
-    assert ids(index.within((0.0, 0.0), (150.0, 6.0), AT)) == {
-        f"{number}-{n}" for number in range(6) for n in range(150) if n % 3 != 2
-    }
 
 
 def test_what_is_read_may_be_changed() -> None:

@@ -24,7 +24,7 @@ from agent_memory.ltm_blocks.llm_reranker import FactChooser
 from agent_memory.models.loading import load_litellm
 
 if TYPE_CHECKING:
-    from agent_memory.ltm_blocks.change_log import Following, Versioned
+    from agent_memory.ltm_blocks.change_log import FollowedRecords, Versioned
     from agent_memory.ltm_blocks.extractive.forms import Form
     from agent_memory.ltm_blocks.extractive.history.claims import Claim, Recorded
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
@@ -91,7 +91,7 @@ class ExtractiveMemory(FactBlock):
 
     _form: Form | None = PrivateAttr(default=None)
     _remembering: Versioned[Remembered] = PrivateAttr()
-    _following: Following[Recorded] = PrivateAttr()
+    _following: FollowedRecords[Recorded] = PrivateAttr()
     _added_up: Cache[str, tuple[Sequence[Claim], list[Fact]]] = PrivateAttr()
     _compared: Meanings | None = PrivateAttr(default=None)
 
@@ -122,12 +122,12 @@ class ExtractiveMemory(FactBlock):
             load_litellm()
 
     def bind(self, resources: Resources) -> Self:
-        from agent_memory.ltm_blocks.change_log import MOST_RECORDS, Following, Versioned
+        from agent_memory.ltm_blocks.change_log import MOST_RECORDS, FollowedRecords, Versioned
         from agent_memory.ltm_blocks.extractive.history.claims import recorded
 
         bound = super().bind(resources)
         bound._remembering, bound._compared = Versioned(lambda one: len(one.facts)), None
-        bound._following = Following(recorded)
+        bound._following = FollowedRecords(recorded)
         bound._added_up = Cache(MOST_RECORDS, lambda one: len(one[0]))
         return bound
 

@@ -18,7 +18,7 @@ from agent_memory.core.system_collections import SENT_TEXTS
 from agent_memory.errors import ConfigError, InvalidInput, ModelError
 from agent_memory.ltm_blocks.base import Resources, batch_id, record_id
 from agent_memory.ltm_blocks.change_log import (
-    Following,
+    FollowedRecords,
     begun_anew,
     new_version,
     trail_of,
@@ -60,16 +60,16 @@ class Keeper:
     """
 
     def __init__(
-        self, store: RecordStore, block: str, following: Following[Recorded] | None = None
+        self, store: RecordStore, block: str, following: FollowedRecords[Recorded] | None = None
     ) -> None:
         self._store = store
         self._block = block
-        self._following = following or Following(recorded)
+        self._following = FollowedRecords(recorded) if following is None else following
 
     def read(self, owner: str, without: Span | None = None) -> Journal:
         """Return an owner's journal, without the claims of a part of a session."""
         gone = tombstones(self._store, self._block, owner)
-        journal = journal_of(self._following.read(self._store, self._block, owner), gone)
+        journal = journal_of(self._following.all(self._store, self._block, owner), gone)
         if without is None:
             return journal
         claims = [one for one in journal.claims if not without.holds(one.session_id, one.seq)]
@@ -111,7 +111,7 @@ class Keeper:
             one.id
             if isinstance(one, Claim)
             else batch_id(self._block, owner, one.session_id, one.first, one.last)
-            for one in self._following.read(self._store, self._block, owner)
+            for one in self._following.all(self._store, self._block, owner)
             if one is not None and _derives(one, span)
         ]
         changed = {*replaced, *(one.id for one in records)}

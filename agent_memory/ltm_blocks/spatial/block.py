@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -16,20 +16,18 @@ from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.core.tools import Tool, tool, tools_of
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import Resources, by_owner
-from agent_memory.ltm_blocks.change_log import erase_owner
+from agent_memory.ltm_blocks.change_log import Following, erase_owner
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock
-from agent_memory.ltm_blocks.spatial.handle import SpatialHandle
-from agent_memory.ltm_blocks.spatial.keeping import Indexes, outdate
-from agent_memory.ltm_blocks.spatial.observation import MOST, Observation, SpatialMatch, rendered
+from agent_memory.ltm_blocks.spatial.handle import SpatialHandle, observation_of, outdate
+from agent_memory.ltm_blocks.spatial.observation import MOST, SpatialMatch, rendered
+from agent_memory.ltm_blocks.spatial.search import Fading, Found, PlaceIndex
+from agent_memory.models.embedders.best_effort import BestEffort
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from agent_memory.ltm_blocks.spatial.index import PlaceIndex
-    from agent_memory.ltm_blocks.spatial.scoring import Found
-    from agent_memory.models.embedders.best_effort import BestEffort
-
 _MOST = 50
+_MOST_INDEXED = 200_000  # observations of all owners
 _QUERY = Field(default=None, max_length=2_000, description="What it should be about, in words.")
 
 
@@ -85,14 +83,12 @@ class SpatialMemory(CollectionBlock):
     max_chars: Positive = 4_000
 
     _embedder: BestEffort = PrivateAttr()
-    _indexes: Indexes = PrivateAttr()
+    _indexes: Following[PlaceIndex] = PrivateAttr()
 
     def bind(self, resources: Resources) -> Self:
-        from agent_memory.models.embedders.best_effort import BestEffort
-
         bound = super().bind(resources)
         bound._embedder = BestEffort(lambda: resources.embedders(None))
-        bound._indexes = Indexes(bound._index_of)
+        bound._indexes = Following(bound._index_of, _changed, len, _MOST_INDEXED, least=1)
         return bound
 
     def open(self, scope: Scope) -> SpatialHandle:
@@ -228,9 +224,8 @@ class SpatialMemory(CollectionBlock):
         index = TextIndex(texts, self._embedder.encode(texts))
         return index.relevance(self._embedder.query(question))
 
-    def _index_of(self, observations: Sequence[Observation]) -> PlaceIndex:
-        from agent_memory.ltm_blocks.spatial.index import Fading, PlaceIndex
-
+    def _index_of(self, records: Sequence[Record]) -> PlaceIndex:
+        observations = [observation_of(record) for record in records]
         for one in observations:
             if len(one.position) != self.dimensions:
                 raise ConfigError(
@@ -240,3 +235,9 @@ class SpatialMemory(CollectionBlock):
                 )
         half_life = None if self.half_life is None else self.half_life.total_seconds()
         return PlaceIndex(self.dimensions, Fading(half_life, self.min_confidence), observations)
+
+
+def _changed(index: PlaceIndex, records: Mapping[str, Record | None]) -> PlaceIndex:
+    return index.changed(
+        {name: None if one is None else observation_of(one) for name, one in records.items()}
+    )

@@ -11,9 +11,23 @@ from typing import TYPE_CHECKING, Any
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.messages import Message
+from agent_memory.core.records import Record, Scope
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.keyed_records import id_of_key, require_plain
-from agent_memory.ltm_blocks.spatial.keeping import Observations
+from agent_memory.ltm_blocks.change_log import (
+    erase_owner,
+    new_version,
+    trail_of,
+    version_of,
+    version_owner,
+    went_on,
+)
+from agent_memory.ltm_blocks.keyed_records import (
+    Collection,
+    id_of_key,
+    put_with_session,
+    require_plain,
+)
+from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.spatial.observation import (
     Observation,
     Position,
@@ -25,10 +39,11 @@ from agent_memory.ltm_blocks.spatial.observation import (
     position_of,
     radius_of,
 )
+from agent_memory.ltm_blocks.spatial.search import Found, Moment, PlaceIndex, joined, ranked
+from agent_memory.stores.base import RecordStore
 
 if TYPE_CHECKING:
-    from agent_memory.ltm_blocks.spatial.index import Moment
-    from agent_memory.ltm_blocks.spatial.scoring import Found
+    from agent_memory.ltm_blocks.spatial.block import SpatialMemory
 
 _COMPARED = 200
 """Number of nearest observations that are compared with each other, or with a query."""
@@ -39,7 +54,7 @@ _NEWEST = 1_000
 _FIELDS = frozenset({"text", "position", "at", "confidence", "metadata"})
 
 
-class SpatialHandle(Observations):
+class SpatialHandle(Collection[Any]):
     """The observations of one user; `User.spatial` returns it.
 
     Searches return observations above `min_confidence`, with a score from 0 to 1. It is proximity x
@@ -51,6 +66,16 @@ class SpatialHandle(Observations):
     - The relevance is the text's match with the query in words and meaning, relative to the best of
       those compared.
     """
+
+    _limits: SpatialMemory
+    _item = "observation"
+    _advice = ("Describe it in a few words.", "Shorten it, or store several.")
+
+    def clear(self) -> None:
+        """Delete all observations."""
+        with self._keyed.changing():
+            erase_owner(self._keyed.store, self._limits.name, self._keyed.owner)
+            self._limits._indexes.drop(self._keyed.owner)
 
     def observe(
         self,
@@ -186,13 +211,26 @@ class SpatialHandle(Observations):
     def delete(self, observation_id: str) -> bool:
         """Delete an observation, and return whether it existed. Idempotent."""
         check_id("observation_id", observation_id)
-        return self._remove(observation_id)
+        store, owner, name = self._keyed.store, self._keyed.owner, self._limits.name
+        indexes = self._limits._indexes
+        with self._keyed.changing():
+            trail = trail_of(store, name, owner)
+            if trail is None:
+                return False
+            index = indexes.at(store, name, owner, trail)
+            renewed, version = went_on(owner, trail, [observation_id])
+            try:
+                # also if it is not in the index: an earlier call may have been interrupted
+                store.delete_records(name, record_id=observation_id, owner=owner)
+                store.put_records(name, version)
+            except BaseException:  # it may be deleted under the old version
+                indexes.drop(owner)
+                raise
+            indexes.put(owner, (renewed.key, index.changed({observation_id: None})))
+            return index.get(observation_id) is not None
 
     def bearing(self, message: Message | None, limit: int, now: datetime) -> list[SpatialMatch]:
         """Return the recalls for a message; see `SpatialMemory.get`."""
-        from agent_memory.ltm_blocks.spatial.index import Moment
-        from agent_memory.ltm_blocks.spatial.scoring import joined, ranked
-
         index, moment = self._index(), Moment(now.timestamp(), past=False)
         question = message.text().strip() if message is not None else ""
         here = self._place_of(message)
@@ -208,6 +246,46 @@ class SpatialHandle(Observations):
         found, relevance = found.rows(meant.nonzero()[0]), relevance[meant]
         return self._shown(ranked(found, limit, relevance))
 
+    def _index(self) -> PlaceIndex:
+        keyed, name = self._keyed, self._limits.name
+        return self._limits._indexes.read(keyed.store, name, keyed.owner)
+
+    def _existing(self, named: Iterable[str]) -> set[str]:
+        """Return the sessions whose deletion has not begun; "" is always included."""
+        sessions = set(named) - {""}
+        return {"", *(self._keyed.store.existing(sessions) if sessions else ())}
+
+    def _add(self, observations: Sequence[Observation], *, once: bool = False) -> Observation:
+        """Store observations of the current session, all or none, and return the first one.
+
+        With `once`, an observation that exists under its id is returned, and nothing is stored.
+        """
+        keyed, name, most = self._keyed, self._limits.name, self._limits.max_observations
+        store, owner, session_id = keyed.store, keyed.owner, keyed.scope.session_id or ""
+        indexes = self._limits._indexes
+
+        def undo() -> None:
+            store.delete_records(name, owner=owner, session_id=session_id)
+            outdate(store, name, keyed.scope)
+
+        with keyed.changing():
+            trail = trail_of(store, name, owner)
+            index = indexes.at(store, name, owner, trail)
+            known = index.get(observations[0].id) if once else None
+            if known is not None and known.session_id in self._existing([known.session_id]):
+                return known
+            if len(index) + len(observations) > most:
+                raise InvalidInput(
+                    f"There are {len(index)} observations, and the maximum is {most}. Delete some "
+                    "that are no longer needed, or raise `max_observations`."
+                )
+            register(store, name)
+            renewed, version = went_on(owner, trail, [one.id for one in observations])
+            records = [*(_record_of(one, owner) for one in observations), *version]
+            put_with_session(store, name, records, keyed.scope, session_id, undo)
+            indexes.put(owner, (renewed.key, index.changed({one.id: one for one in observations})))
+        return observations[0]
+
     def _nearest(
         self, position: Iterable[float], count: int, radius: float, at: datetime | None
     ) -> Found:
@@ -215,8 +293,6 @@ class SpatialHandle(Observations):
         return self._index().nearest(where, count, moment, radius)
 
     def _ranked(self, found: Found, count: int, query: str | None = None) -> list[SpatialMatch]:
-        from agent_memory.ltm_blocks.spatial.scoring import ranked
-
         question = "" if query is None else text_of("query", query).strip()
         relevance = self._limits.relevance(question, found) if question else None
         return self._shown(ranked(found, count, relevance))
@@ -235,7 +311,6 @@ class SpatialHandle(Observations):
         metadata: dict[str, Any] | None = None,
     ) -> Observation:
         most = self._limits.max_chars
-        text = self._text(text if isinstance(text, str) else "", most)
         text = self._text(text if isinstance(text, str) else "", most)
         require_plain(text, "The observation")
         return Observation(
@@ -272,8 +347,6 @@ class SpatialHandle(Observations):
 
 
 def _moment(at: datetime | None) -> Moment:
-    from agent_memory.ltm_blocks.spatial.index import Moment
-
     if at is None:
         return Moment(datetime.now(UTC).timestamp(), past=False)
     return Moment(moment_of(at).timestamp(), past=True)
@@ -282,3 +355,39 @@ def _moment(at: datetime | None) -> Moment:
 def _nearest_first(match: SpatialMatch) -> tuple[float, float, str]:
     seen = match.observation
     return match.distance or 0.0, -seen.at.timestamp(), seen.id
+
+
+def outdate(store: RecordStore, block: str, scope: Scope) -> None:
+    """Invalidate indexes from before a session was erased."""
+    own = Scope(None, scope.session_id).owner  # the session may have had no user before
+    store.delete_records(block, owner=version_owner(own), lease=scope.lease)
+    if scope.user_id is not None and version_of(store, block, scope.owner) is not None:
+        store.put_records(block, [new_version(scope.owner)], lease=scope.lease)
+
+
+def _record_of(observation: Observation, owner: str) -> Record:
+    kept = {"position": list(observation.position), "confidence": observation.confidence}
+    return Record(
+        id=observation.id,
+        owner=owner,
+        session_id=observation.session_id,
+        first=0,
+        last=0,
+        text=observation.text,
+        sources=(),
+        created_at=observation.at,
+        metadata={**kept, **({"metadata": observation.metadata} if observation.metadata else {})},
+    )
+
+
+def observation_of(record: Record) -> Observation:
+    kept = record.metadata
+    return Observation(
+        id=record.id,
+        text=record.text,
+        position=tuple(kept["position"]),
+        at=record.created_at,
+        confidence=kept["confidence"],
+        session_id=record.session_id,
+        metadata=kept.get("metadata", {}),
+    )

@@ -1,0 +1,251 @@
+"""Search of one owner's observations in arrays, and the score that ranks them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import reduce
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from agent_memory.ltm_blocks.spatial.observation import (
+    Observation,
+    Position,
+    SpatialMatch,
+    detached,
+)
+
+
+class Fading(NamedTuple):
+    """Parameters of the decay of confidence.
+
+    Attributes:
+        half_life: In seconds; None for no decay.
+        least: Minimum confidence of a result.
+    """
+
+    half_life: float | None
+    least: float
+
+
+class Moment(NamedTuple):
+    """The time of a search.
+
+    Attributes:
+        seconds: Since 1970.
+        past: Whether later observations are unknown.
+    """
+
+    seconds: float
+    past: bool
+
+
+class Found(NamedTuple):
+    """Search results, one row each.
+
+    Attributes:
+        observations: The observations.
+        distances: Distances from the position of the search; None without one.
+        confidences: Confidences at the time of the search.
+        ages: Ages in seconds.
+    """
+
+    observations: list[Observation]
+    distances: np.ndarray | None
+    confidences: np.ndarray
+    ages: np.ndarray
+
+    def rows(self, rows: Sequence[int] | np.ndarray) -> Found:
+        """Return some rows."""
+        apart = None if self.distances is None else self.distances[rows]
+        observations = [self.observations[row] for row in rows]
+        return Found(observations, apart, self.confidences[rows], self.ages[rows])
+
+    def cut(self, count: int, column: np.ndarray) -> Found:
+        """Return the rows of `first`, unordered."""
+        return self if len(self.ages) <= count else self.rows(self.first(count, column))
+
+    def first(self, count: int, *columns: np.ndarray) -> list[int]:
+        """Return the rows with the lowest values, lowest first; ties go to the newest."""
+        rows = np.arange(len(self.ages))
+        if count < len(rows):
+            rows = np.flatnonzero(columns[0] <= _least(columns[0], count))
+        values = [column[rows].tolist() for column in (*columns, self.ages)]
+        ids = [self.observations[row].id for row in rows]
+        keys = list(zip(*values, ids, strict=True))
+        return [int(rows[at]) for at in sorted(range(len(keys)), key=keys.__getitem__)[:count]]
+
+
+class PlaceIndex:
+    """Observations as rows of a table; a search scans all of them. Immutable."""
+
+    def __init__(
+        self, dimensions: int, fading: Fading, observations: Sequence[Observation] = ()
+    ) -> None:
+        self._dimensions = dimensions
+        self._fading = fading
+        self._observations = list(observations)
+        self._rows = {one.id: row for row, one in enumerate(observations)}
+        self._table = np.array(
+            [(*one.position, one.at.timestamp(), one.confidence) for one in observations], float
+        ).reshape(-1, dimensions + 2)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def get(self, observation_id: str) -> Observation | None:
+        """Return an observation by its id; None if there is none."""
+        row = self._rows.get(observation_id)
+        return None if row is None else detached(self._observations[row])
+
+    def all(self) -> list[Observation]:
+        """Return all observations, oldest first."""
+        return [detached(one) for one in sorted(self._observations, key=lambda o: (o.at, o.id))]
+
+    def changed(self, changes: Mapping[str, Observation | None]) -> PlaceIndex:
+        """Return an index after changes, by id; None for observations that are gone."""
+        new = PlaceIndex(
+            self._dimensions, self._fading, [one for one in changes.values() if one is not None]
+        )
+        index, table = copy(self), self._table
+        index._observations = list(self._observations)
+        if gone := sorted(self._rows.keys() & changes.keys(), key=self._rows.__getitem__):
+            rows = [self._rows[name] for name in gone]
+            for row in reversed(rows):
+                del index._observations[row]
+            table = np.delete(table, rows, axis=0)
+            index._rows = {one.id: row for row, one in enumerate(index._observations)}
+        first = len(index._observations)
+        index._observations += new._observations
+        index._rows = index._rows | {one: first + row for one, row in new._rows.items()}
+        index._table = np.concatenate([table, new._table])
+        return index
+
+    def nearest(self, position: Position, count: int, moment: Moment, radius: float = inf) -> Found:
+        """Return the nearest observations above the minimum confidence, unordered.
+
+        Ties go to the newest. The radius is inclusive.
+        """
+        rows = self._sure(np.arange(len(self)), moment)
+        apart = distances(self._table[rows, :-2], position)
+        if len(rows) > count:
+            radius = min(radius, _least(apart, count))
+        close = apart <= radius
+        return self._found(rows[close], moment, position).cut(count, apart[close])
+
+    def within(self, low: Position, high: Position, moment: Moment) -> Found:
+        """Return the observations in a box above the minimum confidence, unordered. Its faces
+        belong to it.
+        """
+        places = self._table[:, :-2]
+        inside = ((places >= low) & (places <= high)).all(axis=1)
+        return self._found(self._sure(np.flatnonzero(inside), moment), moment)
+
+    def newest(self, count: int, moment: Moment, position: Position | None = None) -> Found:
+        """Return the newest observations above the minimum confidence, unordered."""
+        rows = self._sure(np.arange(len(self)), moment)
+        ages = -self._table[rows, -2]
+        if len(rows) > count:
+            rows = rows[ages <= _least(ages, count)]
+        found = self._found(rows, moment, position)
+        return found.cut(count, found.ages)
+
+    def _sure(self, rows: np.ndarray, moment: Moment) -> np.ndarray:
+        """Return the rows above the minimum confidence and not in the future."""
+        sure = self._confidences(rows, moment) >= self._fading.least
+        if moment.past:
+            sure &= self._table[rows, -2] <= moment.seconds
+        return rows[sure]
+
+    def _confidences(self, rows: np.ndarray, moment: Moment) -> np.ndarray:
+        ages = moment.seconds - self._table[rows, -2]
+        return left(self._table[rows, -1], ages, self._fading.half_life)
+
+    def _found(self, rows: np.ndarray, moment: Moment, position: Position | None = None) -> Found:
+        apart = None if position is None else distances(self._table[rows, :-2], position)
+        return Found(
+            observations=[self._observations[row] for row in rows.tolist()],
+            distances=apart,
+            confidences=self._confidences(rows, moment),
+            ages=moment.seconds - self._table[rows, -2],
+        )
+
+
+def _least(values: np.ndarray, count: int) -> float:
+    """Return the upper bound of the `count` lowest values."""
+    return float(np.partition(values, count - 1)[count - 1])
+
+
+def distances(positions: np.ndarray, position: Sequence[float]) -> np.ndarray:
+    """(n,) Euclidean distances of positions from one, exact however small they are."""
+    return np.asarray(reduce(np.hypot, (positions - np.array(position)).T))
+
+
+def left(confidences: np.ndarray, ages: np.ndarray, half_life: float | None) -> np.ndarray:
+    """(n,) confidences after fading: half after a half-life, a quarter after two.
+
+    Args:
+        confidences: The original confidences.
+        ages: In seconds; negative ages count as 0.
+        half_life: In seconds; None for no fading.
+    """
+    if half_life is None:
+        return confidences
+    return np.asarray(confidences * 0.5 ** (np.maximum(ages, 0) / half_life))
+
+
+def proximity(apart: np.ndarray) -> np.ndarray:
+    """(n,) proximity: 1 at distance 0, 1/2 at the median distance, 1/3 at twice that.
+
+    It does not depend on the unit of distance.
+    """
+    near = np.ones(len(apart))
+    if len(apart):
+        middle = np.sort(apart)[(len(apart) - 1) // 2]
+        np.divide(middle, middle + apart, out=near, where=apart > 0)
+    return near
+
+
+def scored(found: Found, relevance: np.ndarray | None = None) -> np.ndarray:
+    """(n,) scores from 0 to 1: proximity x confidence, or with a query the mean of that and the
+    relevance.
+
+    Args:
+        found: The results. Without a position, all have proximity 1.
+        relevance: The texts' relevance to the query; None without one.
+    """
+    near = 1.0 if found.distances is None else proximity(found.distances)
+    sure = near * found.confidences
+    return np.asarray(sure if relevance is None else (sure + relevance) / 2)
+
+
+def ranked(found: Found, count: int, relevance: np.ndarray | None = None) -> list[SpatialMatch]:
+    """Return the best results. Ties go to the nearest, then to the newest."""
+    scores = scored(found, relevance)
+    apart = np.zeros(len(scores)) if found.distances is None else found.distances
+    return [
+        SpatialMatch(
+            observation=detached(found.observations[row]),
+            distance=None if found.distances is None else float(apart[row]),
+            confidence=float(found.confidences[row]),
+            relevance=None if relevance is None else float(relevance[row]),
+            score=float(scores[row]),
+        )
+        for row in found.first(count, -scores, apart)
+    ]
+
+
+def joined(found: Found, others: Found) -> Found:
+    """Merge two results from one position, each observation once."""
+    assert found.distances is not None
+    known = {one.id for one in found.observations}
+    more = others.rows([row for row, one in enumerate(others.observations) if one.id not in known])
+    assert more.distances is not None
+    return Found(
+        [*found.observations, *more.observations],
+        np.concatenate([found.distances, more.distances]),
+        np.concatenate([found.confidences, more.confidences]),
+        np.concatenate([found.ages, more.ages]),
+    )
