@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 import typer
 
 from agent_memory.cli.config_files import read_config
-from agent_memory.core.masked import without_password as without_password
+from agent_memory.core.limits import without_password as without_password
 from agent_memory.errors import (
     AgentMemoryError,
     ConfigError,

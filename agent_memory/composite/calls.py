@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from agent_memory.composite.members import Asked, Members
-from agent_memory.core.memory_spans import operation, tell_search
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Absorbed, Recall, Scope
 from agent_memory.core.tools import READ_MESSAGE, Tool
+from agent_memory.core.tracing import operation, tell_search
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.recall.contexts import existing
 from agent_memory.engine.recall.fan_out import FanOut, ask_block, concerns

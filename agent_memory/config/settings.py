@@ -17,12 +17,14 @@ from pydantic import (
 )
 
 from agent_memory.config.sources import Sourced, read_settings, settings
-from agent_memory.core.addresses import Address
 from agent_memory.core.ids import Access, check_id, check_share
 from agent_memory.core.limits import MOST, quoted
 from agent_memory.core.plugins import Offering, find_kind
-from agent_memory.core.ranges import (
+from agent_memory.core.redaction import Redactor
+from agent_memory.core.rendering import MemoryRole
+from agent_memory.core.settings_model import (
     YEAR_SECONDS,
+    Address,
     Amount,
     Duration,
     Pause,
@@ -31,10 +33,8 @@ from agent_memory.core.ranges import (
     Seconds,
     Threads,
 )
-from agent_memory.core.redaction import Redactor
-from agent_memory.core.rendering import MemoryRole
-from agent_memory.core.spending import SpendingLimits
 from agent_memory.core.timestamps import Timezone, zone_of
+from agent_memory.core.usage import SpendingLimits
 from agent_memory.errors import ConfigError, InvalidBudget, InvalidId, InvalidShares
 from agent_memory.ltm_blocks.base import Block, NoteBlock
 from agent_memory.ltm_blocks.duck_typed import BlockField

@@ -1,4 +1,4 @@
-"""Validation of numbers and texts, and values as error messages show them. Pure."""
+"""Validation of numbers and texts, and values as messages show them. Pure, and loads nothing."""
 
 from __future__ import annotations
 
@@ -99,3 +99,14 @@ def _whole(value: object) -> int | None:
         return index(value)  # type: ignore[arg-type]
     except TypeError:
         return None
+
+
+def without_password(url: str) -> str:
+    """A URL fit to be printed: with neither password nor options, which may hold one too."""
+    scheme, mark, rest = url.partition("://")
+    user, at, place = rest.rpartition("@")
+    name, colon, _ = user.partition(":")
+    # over HTTP a token may stand alone in the user's place
+    alone = "***" if at and scheme in ("http", "https") else name
+    hidden = f"{name}:***" if colon else alone
+    return f"{scheme}{mark}{hidden}{at}{place.partition('?')[0]}"

@@ -1,4 +1,4 @@
-"""The query text of a message: the part of a long message that asks. Pure."""
+"""The query text of a message: the part that asks, without small talk. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import re
 
 from agent_memory.core.messages import Message
 from agent_memory.core.shapes import role_of
-from agent_memory.core.small_talk import is_courtesy
-from agent_memory.core.text import SENTENCE
+from agent_memory.core.text import LIST_KINDS, SENTENCE, STOP_WORDS, WORD, unaccented, word_lists
 
 MOST = 2_000
 """The most characters of a query text."""
@@ -111,3 +110,61 @@ def _sentences(text: str) -> list[str]:
     ends = [begin[: breaks[-1]] if breaks else begin, end[first:]]
     sentences = [sentence for end in ends for sentence in _SENTENCES.split(end)]
     return [sentence for sentence in sentences if asks(sentence)] or ends
+
+
+_LONGEST = 120  # characters
+
+_WORDS = frozenset(word_lists()["small talk words"])
+_FILLERS = frozenset(word_lists()["small talk fillers"])
+
+_PHRASES = re.compile(
+    r"\b(?:never ?mind|no (?:problem|worries|rush|need)|go (?:on|ahead)|carry on|got it|i see"
+    r"|sounds good|makes sense|that'?s (?:it|all|right|great|good|fine|true|enough)"
+    r"|(?:please )?try again|(?:one|just a|wait a) (?:moment|second|sec|minute)|hold on"
+    r"|(?:see|talk to|speak to|catch) (?:you|ya|u)|that (?:was|is) (?:very |really |so )?helpful"
+    r"|how are (?:you|things)|how(?:'s| is) it going|what'?s up|take care|of course|my pleasure"
+    r"|wie geht'?s|alles klar|mach weiter|bis (?:bald|spater|morgen|dann)|kein problem"
+    r"|auf wiedersehen|ca va|a (?:bientot|demain|plus)|d'accord|s'il (?:te|vous) plait|de rien"
+    r"|que tal|como estas|hasta (?:luego|manana|pronto)|de nada|por favor|no hay problema"
+    r"|tudo bem|ate (?:logo|amanha)|di niente|va bene|come stai|tot (?:ziens|morgen)"
+    r"|do widzenia|до свидания|не за что|как дела|مع السلامة)\b"
+)
+
+_SAY_NOTHING = STOP_WORDS.union(
+    unaccented(word)
+    for section, words in word_lists().items()
+    if section.endswith(LIST_KINDS)
+    for word in words
+)
+
+_QUESTION_WORDS = {"what", "what's", "when", "where", "which", "who", "whom", "whose", "how", "why"}
+
+_UNSPACED = re.compile(
+    "(?:谢谢|多谢|感谢|不客气|你好|您好|早上好|晚上好|晚安|再见|拜拜|好的?|是的?|对|嗯+|哈+|可以|没事|没问题|继续|明白了?|知道了?"
+    "|你|您|了|啊|呢|吧|呀|们|大家"
+    "|ありがとう|ございま(?:す|した)|どうも|こんにちは|こんばんは|おはよう|おやすみ(?:なさい)?"
+    "|さようなら|またね|また明日|はい|いいえ|うん|了解(?:です|しました)?|わかりました"
+    "|すみません|お願いします|大丈夫(?:です)?|です|ね|よ|笑|w+"
+    "|감사합니다|고마워요?|고맙습니다|안녕(?:하세요|히 ?가세요)?"
+    "|네+|예|아니요|응|좋아요?|알겠습니다|괜찮아요?|ㅋ+|ㅎ+)+"
+)
+
+
+def is_courtesy(text: str) -> bool:
+    """Return whether a text is only thanks, greetings, nods and symbols."""
+    if len(text) > _LONGEST:
+        return False
+    folded = unaccented(text.casefold().replace("\u2019", "'"))
+    words = WORD.findall(folded)
+    if not words:
+        return True
+    if len(words) == 1 and words[0] in _SAY_NOTHING:  # "What?": the window holds the reference
+        return True
+    if all(map(_UNSPACED.fullmatch, words)):
+        return True
+    rest = WORD.findall(_PHRASES.sub(" ", folded))
+    if len(rest) == len(words) and _WORDS.isdisjoint(words):
+        return False
+    if not _QUESTION_WORDS.isdisjoint(rest):  # "Thanks! What have I to do today?"
+        return False
+    return all(word in _WORDS or word in _FILLERS or word in STOP_WORDS for word in rest)

@@ -16,8 +16,7 @@ from agent_memory.core.formats.exact import read
 from agent_memory.core.formats.parts import calls_of, is_text, text_of, text_part
 from agent_memory.core.formats.registry import CHAT, Format, format_of
 from agent_memory.core.messages import SYSTEM_ROLES, Message, copied
-from agent_memory.core.order import Arranging, Shown
-from agent_memory.core.shapes import Shape, View, are_known, shape_of, shapes_of
+from agent_memory.core.shapes import Arranging, Shape, Shown, View, are_known, shape_of, shapes_of
 
 MemoryRole = Literal["system", "user", "leading"]
 """The place of recalls and the summary.

@@ -1,14 +1,27 @@
-"""The base of models with settings: a sentence for invalid values, not pydantic's error."""
+"""The base of models with settings, and the types of their fields."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SecretStr,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+)
+from pydantic import WrapSerializer as Serializer
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
+from pydantic_core.core_schema import no_info_after_validator_function
 
+from agent_memory.core.limits import MOST, without_password
 from agent_memory.errors import InvalidSetting
 
 _WANTED = {
@@ -140,3 +153,88 @@ def _parts(error: ErrorDetails, fields: Mapping[str, Any]) -> Iterator[str]:
 
 def _shown(model: type[BaseModel]) -> str:
     return model.__name__.removesuffix("Config")
+
+
+YEAR_SECONDS = 31_536_000
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Refuses values outside a range, including infinities and NaN. The error names the range.
+
+    Attributes:
+        least: The least value.
+        most: The greatest value.
+        above: Whether the least value itself is refused.
+    """
+
+    least: Any
+    most: Any
+    above: bool = False
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: Any) -> dict[str, Any]:
+        json_schema: dict[str, Any] = handler(schema)
+        if isinstance(self.most, int):
+            json_schema["exclusiveMinimum" if self.above else "minimum"] = self.least
+            json_schema["maximum"] = self.most
+        return json_schema
+
+    def _check(self, value: Any) -> Any:
+        if not self.least <= value <= self.most or (self.above and value == self.least):
+            begins = f"above {self.least} and at most" if self.above else f"from {self.least} to"
+            allowed_range = f"{begins} {self.most}"
+            raise PydanticCustomError(
+                "out_of_range", "Give a value {allowed}", {"allowed": allowed_range}
+            )
+        return value
+
+
+Positive = Annotated[int, Range(1, MOST)]
+"""A count of 1 or more."""
+
+Amount = Annotated[int, Range(0, MOST)]
+"""A count of 0 or more."""
+
+Threads = Annotated[int, Range(1, 256)]
+"""A number of threads or cores."""
+
+_InSeconds = BeforeValidator(lambda one: one.total_seconds() if isinstance(one, timedelta) else one)
+
+Seconds = Annotated[float, _InSeconds, Range(0, YEAR_SECONDS, above=True)]
+"""A time limit of up to a year, in seconds or as a timedelta."""
+
+Pause = Annotated[float, _InSeconds, Range(0, YEAR_SECONDS)]
+"""A pause of up to a year, in seconds or as a timedelta; 0 for none."""
+
+Weight = Annotated[float, Range(0, 1_000_000)]
+"""A relative weight."""
+
+Duration = Annotated[timedelta, Range(timedelta(), timedelta(days=36_500), above=True)]
+"""A duration of up to a hundred years."""
+
+
+T = TypeVar("T")
+
+
+def _unwrapped(value: Any) -> Any:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+def _serialized(value: Any, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+    if not isinstance(value, str):
+        return handler(value)
+    shown = without_password(value)
+    if shown == value:
+        return value
+    return shown if info.mode == "json" else SecretStr(value)
+
+
+Address = Annotated[T, BeforeValidator(_unwrapped), Serializer(_serialized)]
+"""A field that may hold an address.
+
+A Python dump returns an address with a password as a `SecretStr`, which the field accepts. JSON
+masks the password.
+"""

@@ -1,13 +1,13 @@
-"""The shape of a message for a model: its chat views, calls and results. Pure."""
+"""Shapes of messages for a model, pairs of calls and results, and the order that is shown. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent_memory.core.formats.chat import says_something
 from agent_memory.core.formats.parts import calls_of, mapping
-from agent_memory.core.formats.registry import compacts, is_known
+from agent_memory.core.formats.registry import Ids, compacts, is_known
 from agent_memory.core.messages import SHAPE, Message
 
 View = dict[str, Any]
@@ -131,3 +131,260 @@ def _says(view: View) -> bool:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+Place = tuple[int, int]
+"""The place of a message, and the number of its call or result."""
+
+
+class Shown(NamedTuple):
+    """A chat message as it is shown.
+
+    Attributes:
+        view: The message. An unchanged view is shared.
+        place: The place of the original message; -1 for none.
+        number: The number of the view in that message.
+        is_same: Whether the view is unchanged.
+    """
+
+    view: View
+    place: int
+    number: int = 0
+    is_same: bool = True
+
+
+def pairs(shapes: Sequence[Shape]) -> dict[Place, Place]:
+    """Map each result to the call that it answers.
+
+    They are paired by id, or by the name of the tool if the result or the call has no id. If an id
+    is reused, the newest pending message with it is answered, in the order of its calls. A result
+    that came before its call or with it, in the same turn, is paired last.
+    """
+    paired: dict[Place, Place] = {}
+    pending: dict[str | None, list[Place]] = {}
+    early: list[tuple[Place, int]] = []
+    turns = 0
+    turn_of: dict[int, int] = {}
+    for place, shape in enumerate(shapes):
+        if shape.is_plain:
+            turns += shape.role == "user"
+            continue
+        turn_of[place] = turns
+        for number, answer in enumerate(shape.answers):
+            candidates = pending.get(answer.id) if answer.id is not None else None
+            if candidates and len(candidates) == 1 and answer.name is None:  # the usual case
+                paired[place, number] = candidates.pop()
+                continue
+            call = _take_call(answer, pending, shapes)
+            if call is None:
+                early.append(((place, number), turns))
+            else:
+                paired[place, number] = call
+        for number, asked_call in enumerate(shape.calls):
+            candidates = pending.get(asked_call.id)
+            if candidates is None:
+                pending[asked_call.id] = [(place, number)]
+            else:
+                candidates.append((place, number))
+        turns += shape.speaks and shape.role in ("user", "tool")
+    for at, turn in early if any(pending.values()) else ():
+        same_turn = {
+            key: [call for call in places if call[0] >= at[0] and turn_of[call[0]] == turn]
+            for key, places in pending.items()
+        }
+        call = _take_call(shapes[at[0]].answers[at[1]], same_turn, shapes, early=True)
+        if call is not None:
+            paired[at] = call
+            pending[shapes[call[0]].calls[call[1]].id].remove(call)
+    return paired
+
+
+def _take_call(
+    answer: Call,
+    pending: dict[str | None, list[Place]],
+    shapes: Sequence[Shape],
+    *,
+    early: bool = False,
+) -> Place | None:
+    """Return the call that a result answers, and remove it from the pending calls.
+
+    Among calls with the result's id, those of its tool come first. An early result is paired only
+    with these.
+    """
+    candidates = pending.get(answer.id, []) if answer.id is not None else []
+    if candidates and answer.name is not None:
+        names = [(place, shapes[place[0]].calls[place[1]].name) for place in candidates]
+        same = [place for place, name in names if name == answer.name or (early and name is None)]
+        candidates = same if same or early else candidates
+    if not candidates and answer.name is not None:
+        keys = pending if answer.id is None else [None]
+        candidates = sorted(
+            (place, number)
+            for key in keys
+            for place, number in pending.get(key, ())
+            if shapes[place].calls[number].name == answer.name
+        )
+    if not candidates:
+        return None
+    newest = candidates[-1][0]
+    chosen = next(place for place in candidates if place[0] == newest)
+    pending[shapes[chosen[0]].calls[chosen[1]].id].remove(chosen)
+    return chosen
+
+
+def arranged(shapes: Sequence[Shape], ids: Ids) -> list[Shown]:
+    """Return messages in the order in which a model is shown them; see `Arranging`."""
+    return Arranging(ids).shown(shapes) or []
+
+
+class Arranging:
+    """Puts messages into the order in which a model is shown them.
+
+    Results follow right after their calls, and messages that came between follow the results.
+    Calls without a result, results without a call, and empty messages are left out.
+
+    Args:
+        ids: The call ids that the provider accepts.
+        in_runs: Whether the results of several calls in a row stay after the last call, as in the
+            log.
+    """
+
+    def __init__(self, ids: Ids, *, in_runs: bool = False) -> None:
+        self._ids, self._in_runs = ids, in_runs
+        self._used: set[str] = set()
+        self._count = 0
+        self._has_pending = False
+
+    def copy(self) -> Arranging:
+        """Return a copy that can continue from here independently."""
+        copy = Arranging(self._ids, in_runs=self._in_runs)
+        copy._used, copy._count, copy._has_pending = set(self._used), self._count, self._has_pending
+        return copy
+
+    def shown(self, shapes: Sequence[Shape], since: int = 0) -> list[Shown] | None:
+        """Return the next messages, in order; None if they hold results of earlier calls.
+
+        Args:
+            shapes: The messages, in the order of the log.
+            since: The number of earlier messages.
+        """
+        if all(shape.is_plain for shape in shapes):
+            return [Shown(shape.views[0], at) for at, shape in enumerate(shapes, since)]
+        results: dict[Place, list[Place]] = {}
+        answered = pairs(shapes)
+        if self._has_pending and len(answered) < sum(len(shape.answers) for shape in shapes):
+            return None
+        for answer, call in sorted(answered.items()):
+            results.setdefault(call, []).append(answer)
+        self._has_pending = self._has_pending or len(results) < sum(
+            len(shape.calls) for shape in shapes
+        )
+        arranged_messages: list[Shown] = []
+        pending: list[Shown] = []
+        for place, shape in enumerate(shapes):
+            if shape.is_plain:
+                arranged_messages += pending
+                pending = []
+                arranged_messages.append(Shown(shape.views[0], place + since))
+                continue
+            answers = {answer.view for answer in shape.answers}
+            for number, view in enumerate(shape.views):
+                if number in answers:
+                    continue
+                calls = [at for at, call in enumerate(shape.calls) if call.view == number]
+                answered_calls = [at for at in calls if (place, at) in results]
+                if not (answered_calls or shape.says[number]):
+                    continue
+                later = all(message.place > place + since for message in pending)
+                if pending and not (answered_calls and self._in_runs and later):
+                    arranged_messages += pending
+                    pending = []
+                if not calls:
+                    arranged_messages.append(Shown(view, place + since, number))
+                    continue
+                is_whole = len(answered_calls) == len(calls)
+                if not is_whole:
+                    view = _with_calls(view, [shape.calls[at].number for at in answered_calls])
+                message = self._with_valid_ids(view, place + since, number)
+                arranged_messages.append(message if is_whole else message._replace(is_same=False))
+                call_of_answer = {
+                    answer: call
+                    for at, call in zip(answered_calls, calls_of(message.view), strict=True)
+                    for answer in results[place, at]
+                }
+                for answer in sorted(call_of_answer):
+                    number_of_view = shapes[answer[0]].answers[answer[1]].view
+                    answer_view = shapes[answer[0]].views[number_of_view]
+                    pending.append(
+                        self._answer(
+                            answer_view, call_of_answer[answer], answer[0] + since, number_of_view
+                        )
+                    )
+        return arranged_messages + pending
+
+    def _with_valid_ids(self, view: View, place: int, number: int) -> Shown:
+        """Return a message with calls, with ids that the provider accepts."""
+        if not self._ids.unique:
+            self._used = set()
+        calls = calls_of(view)
+        old = view.get("function_call")
+        is_old = not view.get("tool_calls") and self._ids.functions
+        if self._ids.pattern is None or is_old:
+            return Shown(view, place, number)
+        valid_calls = [self._with_valid_id(call) for call in calls]
+        if all(a is b for a, b in zip(valid_calls, calls, strict=True)) and old is None:
+            return Shown(view, place, number)
+        rest = {key: value for key, value in view.items() if key != "function_call"}
+        return Shown(
+            {**rest, "tool_calls": valid_calls} if valid_calls else view,
+            place,
+            number,
+            not valid_calls,
+        )
+
+    def _with_valid_id(self, call: View) -> View:
+        call_id = call.get("id")
+        pattern = self._ids.pattern
+        is_hidden = not ("function" in call or "custom" in call)
+        fits = isinstance(call_id, str) and pattern is not None and pattern.fullmatch(call_id)
+        if is_hidden or (fits and call_id not in self._used):
+            self._used.add(str(call_id))
+            return call
+        new = call_id
+        while new == call_id or new in self._used:
+            self._count += 1
+            new = f"call_{self._count}"  # counted with no more tokens than any id
+        self._used.add(str(new))
+        function = call.get("function")
+        if isinstance(function, Mapping) and "arguments" not in function:
+            call = {**call, "function": {**function, "arguments": "{}"}}
+        return {**call, "id": new}
+
+    def _answer(self, view: View, call: View, place: int, number: int) -> Shown:
+        """Return the result of a call."""
+        function = mapping(call.get("function") or call.get("custom"))
+        name = function.get("name")
+        if self._ids.pattern is None:
+            fields = {"role": "tool", "name": name}
+        elif call.get("id") is None:
+            fields = {"role": "function", "name": name}
+        else:
+            fields = {"role": "tool", "tool_call_id": call.get("id")}
+        if all(view.get(key) == value for key, value in fields.items()):
+            return Shown(view, place, number)
+        rest = dict(view)
+        if fields["role"] == "function":
+            rest.pop("tool_call_id", None)
+        return Shown({**rest, **fields}, place, number, is_same=False)
+
+
+def _with_calls(view: View, numbers: Sequence[int]) -> View:
+    """Return a view with only the calls of these numbers."""
+    calls = calls_of(view)
+    kept_calls = [calls[number] for number in numbers]
+    rest = {key: value for key, value in view.items() if key not in ("tool_calls", "function_call")}
+    old = view.get("function_call")
+    tools = [call for call in kept_calls if old is None or call.get("function") is not old]
+    if len(tools) < len(kept_calls):
+        rest["function_call"] = old
+    return {**rest, "tool_calls": tools} if tools else rest

@@ -28,9 +28,8 @@ from agent_memory.core.excerpts import (
 )
 from agent_memory.core.formats.registry import Ids
 from agent_memory.core.messages import Message, content_text
-from agent_memory.core.order import arranged
 from agent_memory.core.records import Entry
-from agent_memory.core.shapes import shape_of
+from agent_memory.core.shapes import arranged, shape_of
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE
 

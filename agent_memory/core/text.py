@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
@@ -59,6 +60,19 @@ _STOP_WORDS = (
     "your yours"
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split())
+
+LIST_KINDS = (" common", " first", " second")
+"""The ends of the names of each language's sections in words.txt."""
+
+
+@cache
+def word_lists() -> dict[str, list[str]]:
+    """Return the words of each section of words.txt."""
+    from pathlib import Path  # imported late, because hooks must start fast
+
+    text = Path(__file__).with_name("words.txt").read_text("utf-8")
+    sections = (part.partition("]\n") for part in text.split("\n[")[1:])
+    return {name: words.split() for name, _, words in sections}
 
 
 def sentences(text: str) -> list[str]:

@@ -13,9 +13,8 @@ from typing import Any
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
-from agent_memory.core.order import pairs
 from agent_memory.core.records import Span
-from agent_memory.core.shapes import role_of, shape_of
+from agent_memory.core.shapes import pairs, role_of, shape_of
 from agent_memory.errors import InvalidInput, InvalidMessage
 
 EARLIER = "earlier_rounds"

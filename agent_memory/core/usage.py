@@ -1,9 +1,13 @@
-"""The cost of model calls: requests, tokens, money."""
+"""The cost of model calls, and the limits of a day on them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+from agent_memory.core.limits import MOST
+from agent_memory.core.settings_model import Amount, Range, SettingsModel
 
 Purpose = Literal["summary", "extraction", "comparison", "embedding", "completion", "other"]
 """The purpose of a model call. "other" is a call of your own block or strategy out of turn."""
@@ -42,3 +46,85 @@ class Usage:
         }
         known = self.cost is not None and other.cost is not None
         return Usage(cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None, **added)
+
+
+class SpendingLimit(SettingsModel):
+    """The limits of a day (UTC), retries included. None limits nothing, 0 allows nothing.
+
+    Attributes:
+        calls: Requests to language models and to embedding models over the network.
+        tokens: Tokens sent to them and answered by them.
+        cost: US dollars. The price of each model must be known: see the setting `prices`.
+    """
+
+    calls: Amount | None = None
+    tokens: Amount | None = None
+    cost: Annotated[float, Range(0, MOST)] | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Return whether any limit is set."""
+        return self.measures or self.calls is not None
+
+    @property
+    def measures(self) -> bool:
+        """Return whether a limit depends on values that are known only after a call."""
+        return self.tokens is not None or self.cost is not None
+
+
+class SpendingLimits(SettingsModel):
+    """The limits by day on model calls that the memory makes on its own.
+
+    Attributes:
+        total: The limit over all users and processes.
+        per_user: The limit for each user. A session without an owner counts only in `total`.
+    """
+
+    total: SpendingLimit = SpendingLimit()
+    per_user: SpendingLimit = SpendingLimit()
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The spending of a day, including calls under way with their estimated cost.
+
+    Attributes:
+        calls: Requests.
+        tokens: Tokens sent and answered.
+        cost: US dollars, for calls with a known price.
+    """
+
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.calls + other.calls, self.tokens + other.tokens, self.cost + other.cost)
+
+    def __sub__(self, other: Spent) -> Spent:
+        return self + Spent(-other.calls, -other.tokens, -other.cost)
+
+
+def passed(limit: SpendingLimit, spent: Spent, more: Spent) -> str | None:
+    """Describe the limit that a call would exceed; None if it may be made."""
+    after = spent + more
+    if limit.calls is not None and after.calls > limit.calls:
+        return f"{spent.calls:,} of {limit.calls:,} calls"
+    if limit.tokens is not None and after.tokens > limit.tokens:
+        next_call = f", and the next call may take {more.tokens:,}"
+        return f"{spent.tokens:,} of {limit.tokens:,} tokens{next_call}"
+    if limit.cost is not None and after.cost > limit.cost:
+        next_call = f", and the next call may cost ${more.cost:.4f}"
+        return f"${spent.cost:.4f} of ${limit.cost:.4f}{next_call}"
+    return None
+
+
+def day_of(now: datetime) -> str:
+    """Return the day (UTC) of a time."""
+    return now.astimezone(UTC).date().isoformat()
+
+
+def seconds_left(now: datetime) -> float:
+    """Return the seconds until the next day (UTC) begins."""
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return (midnight + timedelta(days=1) - now).total_seconds()

@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from agent_memory.core.cache import Cache, continues
 from agent_memory.core.messages import SYSTEM_ROLES
-from agent_memory.core.order import pairs
 from agent_memory.core.records import Draft, Entry, Head
-from agent_memory.core.shapes import Shape, are_known, shape_of, shapes_of
+from agent_memory.core.shapes import Shape, are_known, pairs, shape_of, shapes_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from agent_memory.core.explanation import Explanation
 from agent_memory.core.idempotency import check_end
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import at_most, check_callable, how_many, place_in_log, text_of
-from agent_memory.core.memory_spans import of_many, of_messages, of_nothing, traced
 from agent_memory.core.messages import Message
 from agent_memory.core.prompt_log import SentContext
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.recognition import check_pair
 from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope, empty_head
+from agent_memory.core.tracing import of_many, of_messages, of_nothing, traced
 from agent_memory.core.turns import Turn
 from agent_memory.engine.append import drafts_of
 from agent_memory.engine.loop.turns import TurnHooks, Turns

@@ -16,7 +16,8 @@ from typing import Any
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.records import Record
-from agent_memory.core.spending import (
+from agent_memory.core.system_collections import SPENDING
+from agent_memory.core.usage import (
     SpendingLimit,
     SpendingLimits,
     Spent,
@@ -24,7 +25,6 @@ from agent_memory.core.spending import (
     passed,
     seconds_left,
 )
-from agent_memory.core.system_collections import SPENDING
 from agent_memory.errors import SpendingLimitReached, StoreError, StoreUnavailable
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.models.usage import Account, Prices

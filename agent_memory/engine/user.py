@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from agent_memory.core.call_errors import with_call_errors
 from agent_memory.core.ids import marker
 from agent_memory.core.limits import how_many, quoted, text_of
-from agent_memory.core.memory_spans import of_id, traced
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Entry, Head, Recall, Scope, Span, Surplus
 from agent_memory.core.timestamps import check_moment, duration_of
+from agent_memory.core.tracing import of_id, traced
 from agent_memory.core.window import units
 from agent_memory.engine.stale_report import recalls_in, surplus
 from agent_memory.errors import ConfigError, InvalidInput

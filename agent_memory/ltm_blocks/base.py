@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import BaseModel, Field, PrivateAttr
 
-from agent_memory.core.addresses import Address
 from agent_memory.core.lazy import made_once
 from agent_memory.core.messages import Message
-from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
-from agent_memory.core.settings_model import SettingsModel
+from agent_memory.core.settings_model import Address, Positive, SettingsModel
 from agent_memory.core.timestamps import IN_UTC, Zones
 from agent_memory.core.tools import Tool, tools_of
 from agent_memory.errors import ConfigError

@@ -11,9 +11,8 @@ from functools import partial
 from pydantic import BaseModel, Field
 
 from agent_memory.core import threads
-from agent_memory.core.ranges import Positive, Seconds
 from agent_memory.core.records import Recall
-from agent_memory.core.settings_model import SettingsModel
+from agent_memory.core.settings_model import Positive, Seconds, SettingsModel
 from agent_memory.core.text import escape
 from agent_memory.errors import ModelError
 from agent_memory.ltm_blocks.base import Resources

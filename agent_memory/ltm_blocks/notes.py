@@ -13,11 +13,11 @@ from agent_memory.core.forms import Form, Name, Plain
 from agent_memory.core.fusion import with_pinned
 from agent_memory.core.idempotency import check_version, version_of
 from agent_memory.core.limits import quoted, text_of
-from agent_memory.core.memory_spans import of_id, of_record, traced
 from agent_memory.core.messages import Message
-from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Recall, Record, Scope, Span
+from agent_memory.core.settings_model import Positive
 from agent_memory.core.timestamps import check_moment
+from agent_memory.core.tracing import of_id, of_record, traced
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import NoteBlock, Resources, by_owner
 from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock, id_of_key

@@ -13,8 +13,8 @@ from pydantic import PrivateAttr, field_validator
 
 from agent_memory.core.fusion import folded
 from agent_memory.core.messages import Message
-from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Entry, Hit, LeftOut, Recall, Record, Scope
+from agent_memory.core.settings_model import Positive
 from agent_memory.core.threads import given_up
 from agent_memory.errors import Damaged, DimensionMismatch, ModelError, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, Resources, by_owner, message_id

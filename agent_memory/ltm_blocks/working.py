@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field
 from agent_memory.core.forms import Form
 from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.messages import Message, compact_json
-from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.core.redaction import within
+from agent_memory.core.settings_model import Positive
 from agent_memory.core.tools import tool
 from agent_memory.errors import InvalidInput, ToolRefused
 from agent_memory.ltm_blocks.keyed_records import (

@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeVar
 
 from agent_memory.core.processes import fork_safe_lock
-from agent_memory.core.ranges import Weight
-from agent_memory.core.settings_model import SettingsModel
+from agent_memory.core.settings_model import SettingsModel, Weight
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.usage import Purpose, Usage
 from agent_memory.errors import SpendingLimitReached

@@ -13,8 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from agent_memory.core import common_words
-from agent_memory.core.text import STOP_WORDS, WORD, unaccented
+from agent_memory.core.text import LIST_KINDS, STOP_WORDS, WORD, unaccented, word_lists
 
 ENGLISH = frozenset(["english"])
 
@@ -42,17 +41,6 @@ class Persons(NamedTuple):
     second: bool
 
 
-_TABLES = {**common_words.LATIN, **common_words.OTHERS}
-
-COMMON_WORDS = {name: frozenset(" ".join(kinds).split()) for name, kinds in _TABLES.items()}
-"""The commonest words of each language but English, which carry no information."""
-
-LATIN = ("english", *common_words.LATIN)
-"""The languages in Latin letters."""
-
-ALL_LATIN = frozenset(LATIN)
-
-
 def script_of(word: str) -> str | None:
     """Return the language that a word's script stands for; None for Latin and unknown scripts."""
     first = word[0]
@@ -62,6 +50,20 @@ def script_of(word: str) -> str | None:
 def is_latin(word: str) -> bool:
     """Return whether a word begins with a Latin letter or a digit."""
     return word[0] <= _LATIN_ENDS or _MORE_LATIN[0] <= word[0] <= _MORE_LATIN[1]
+
+
+_LISTS = word_lists()
+_NAMES = [name.removesuffix(" common") for name in _LISTS if name.endswith(" common")]
+
+COMMON_WORDS = {
+    name: frozenset(word for kind in LIST_KINDS for word in _LISTS[name + kind]) for name in _NAMES
+}
+"""The commonest words of each language but English, which carry no information."""
+
+LATIN = ("english", *(name for name in _NAMES if is_latin(_LISTS[f"{name} common"][0])))
+"""The languages in Latin letters."""
+
+ALL_LATIN = frozenset(LATIN)
 
 
 def languages_of(text: str) -> frozenset[str]:
@@ -84,19 +86,22 @@ def persons(text: str) -> Persons:
     """Return whether a text says "I" or "you" in one of its languages other than English."""
     folded = text.casefold().replace("\u2019", "'")
     said = {part for word in WORD.findall(folded) for part in word.split("'")}
-    names = [*languages_of(text).intersection(common_words.LATIN), *common_words.OTHERS]
-    return Persons(*(any(_says(folded, said, name, kind) for name in names) for kind in (1, 2)))
+    here = languages_of(text)
+    names = [name for name in _NAMES if name in here or name not in ALL_LATIN]
+    return Persons(
+        *(any(_says(folded, said, name, kind) for name in names) for kind in ("first", "second"))
+    )
 
 
-def _says(text: str, said: set[str], name: str, kind: int) -> bool:
-    known = _TABLES[name][kind].split()
+def _says(text: str, said: set[str], name: str, kind: str) -> bool:
+    known = _LISTS[f"{name} {kind}"]
     return any(word in text for word in known) if name in _UNSPACED else not said.isdisjoint(known)
 
 
 @lru_cache(1)
 def _votes() -> dict[str, int]:
     """Return each common word's votes. All languages share one integer, so counting is addition."""
-    known = {**COMMON_WORDS, "english": STOP_WORDS | frozenset(common_words.ENGLISH_TOO.split())}
+    known = {**COMMON_WORDS, "english": STOP_WORDS | frozenset(_LISTS["english voters"])}
     votes: dict[str, int] = {}
     for place, name in enumerate(LATIN):
         written = {form for word in known[name] for form in (word, unaccented(word))}

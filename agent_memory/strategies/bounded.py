@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import field_validator, model_validator
 
 from agent_memory.core.limits import MOST
-from agent_memory.core.ranges import Positive, Range
+from agent_memory.core.settings_model import Positive, Range
 from agent_memory.core.shapes import role_of
 from agent_memory.core.summaries import most_important
 from agent_memory.core.window import Cut, apply, choose_cut

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from agent_memory.core.clearing import Clearing
 from agent_memory.core.limits import MOST
-from agent_memory.core.ranges import Positive, Range
+from agent_memory.core.settings_model import Positive, Range
 from agent_memory.core.window import Cut
 from agent_memory.strategies.base import Strategy, Window
 

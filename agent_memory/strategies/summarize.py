@@ -8,13 +8,20 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from agent_memory.core import user_words
 from agent_memory.core.clearing import with_stubs
 from agent_memory.core.excerpts import LONGEST_TOKEN
 from agent_memory.core.limits import MOST, quoted
-from agent_memory.core.ranges import Positive, Range
 from agent_memory.core.records import Entry, Summary
-from agent_memory.core.summaries import extract, is_no_summary, keep_codes, shorten
+from agent_memory.core.settings_model import Positive, Range
+from agent_memory.core.summaries import (
+    extract,
+    is_no_summary,
+    keep_codes,
+    shorten,
+    split_words,
+    with_words,
+    words_section,
+)
 from agent_memory.core.text import escape
 from agent_memory.core.transcript import Count, chunks, clip, line, told
 from agent_memory.core.window import is_user
@@ -100,7 +107,7 @@ class Summarize(Bounded):
 
     def summarize(self, departure: Departure, resources: Resources) -> Summary | None:
         before, count = departure.previous, _counting(resources)
-        text, words = user_words.split(before.text) if before else ("", {})
+        text, words = split_words(before.text) if before else ("", {})
         limit = min(self.summary_tokens, departure.max_tokens)
         wanted = self.max_summary_tokens // 3
         if self.keep_user_tokens is not None:
@@ -118,7 +125,7 @@ class Summarize(Bounded):
             entries = departure.history(max(0, departure.upto - _RECENT), departure.upto)
         words |= _users_of(entries)
         left = {seq: message for seq, message in words.items() if message not in summary.text}
-        whole = user_words.joined(summary.text, user_words.section_of(left, count, room))
+        whole = with_words(summary.text, words_section(left, count, room))
         return replace(summary, text=whole, tokens=count(whole))
 
     def _summary(self, departure: Departure, resources: Resources) -> Summary | None:

@@ -30,7 +30,7 @@ from agent_memory import (
     WorkingMemory,
 )
 from agent_memory.cli.app import app
-from agent_memory.core.spending import SpendingLimit
+from agent_memory.core.usage import SpendingLimit
 from agent_memory.errors import AgentMemoryError, ConfigError, MessageTooLarge
 from agent_memory.ltm_blocks.extractive.history.fact import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.likeness import StalenessDetector

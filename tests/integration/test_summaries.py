@@ -6,8 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from agent_memory import AgentMemory, Summarize
-from agent_memory.core.summaries import is_no_summary
-from agent_memory.core.user_words import HEADING, split
+from agent_memory.core.summaries import HEADING, is_no_summary, split
 from agent_memory.testing import FakeLLM
 
 GOOD = "Open:\n- Sarah pays order QX-0 on 6 May.\nPeople:\n- Sarah lives in Boston."

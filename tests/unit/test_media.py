@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.tokens.estimates import LOW_DETAIL, UNKNOWN_FILE, media_tokens
+from agent_memory.core.tokens.counter import LOW_DETAIL, UNKNOWN_FILE, media_tokens
 
 
 def url(kind: str, data: bytes) -> str:

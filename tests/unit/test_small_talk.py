@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message
+from agent_memory.core.query_text import is_courtesy
 from agent_memory.core.records import Entry
-from agent_memory.core.small_talk import is_courtesy
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate, is_chatter
 from agent_memory.ltm_blocks.extractive.history.sources import sources
 from agent_memory.retrieval.informativeness import repeats, tells_nothing

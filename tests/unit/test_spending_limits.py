@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.spending import SpendingLimit, Spent, day_of, passed, seconds_left
-from agent_memory.core.usage import Usage
+from agent_memory.core.usage import SpendingLimit, Spent, Usage, day_of, passed, seconds_left
 from agent_memory.engine.processing.session_work import quiet_seq
 
 NUMBERS = st.integers(0, 50)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.core.tokens.counter import WORST, Estimate
 from agent_memory.core.tokens.encodings import encoding
-from agent_memory.core.tokens.estimates import WORST, Estimate
 
 ENCODINGS = ["o200k_base", "cl100k_base", "p50k_base"]
 estimate = Estimate.count

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent_memory.core.tokens.encodings import encoding
-from agent_memory.core.tokens.merges import MergeCounter, NotForMerging
+from agent_memory.core.tokens.encodings import MergeCounter, NotForMerging, encoding
 from agent_memory.core.tokens.vocabularies import VOCABULARIES, Vocabulary
 from agent_memory.testing.histories import texts
 from tests.kit import at_length

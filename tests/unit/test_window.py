@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from agent_memory import AgentMemory
 from agent_memory.core import window
-from agent_memory.core.order import pairs
 from agent_memory.core.records import Entry
-from agent_memory.core.shapes import role_of, shape_of
+from agent_memory.core.shapes import pairs, role_of, shape_of
 from agent_memory.core.window import (
     Cut,
     apply,

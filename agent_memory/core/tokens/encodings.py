@@ -1,14 +1,18 @@
 """Encodings that count immediately: a slow exact counter first, tiktoken's tokenizer later.
 
 To build tiktoken's tokenizer takes a few hundred milliseconds, most of which block all threads. A
-process's first texts are therefore counted by a `MergeCounter`, with the same result. After many
-texts, the tokenizer is built in a thread and replaces it.
+process's first texts are therefore counted by a `MergeCounter`, with the same result. It builds no
+index: a token's rank is its place in the vocabulary's file, and only tokens of the counted text are
+searched there. After many searches, the file is read into a table. After many texts, the tokenizer
+is built in a thread and replaces the counter.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import threading
+import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -17,11 +21,170 @@ from typing import TYPE_CHECKING
 
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.threads import apart
-from agent_memory.core.tokens.merges import MergeCounter, NotForMerging
 from agent_memory.core.tokens.vocabularies import VOCABULARIES, Vocabulary
 
 if TYPE_CHECKING:
     import tiktoken
+
+
+# Work is measured in searched bytes; a megabyte takes about half a millisecond.
+_WORK_PER_CHARACTER = 500
+_WORK_PER_PAIR = 200
+_TABLE_WORK = 32_000_000
+_MOST_WORK = 400_000_000
+
+_LONGEST_SEARCHED = 20
+_LONGEST_PIECE = 512  # the work grows with its square
+
+_NO_TOKEN = sys.maxsize
+
+# The pattern is applied to one character for each of the classes that it distinguishes.
+_CASELESS, _MARK = "\u00aa", "\u0300"
+_CLASSES = {
+    "upper": f"A-Z{_CASELESS}{_MARK}",
+    "lower": f"a-z{_CASELESS}{_MARK}",
+    "letter": f"A-Za-z{_CASELESS}",
+    "digit": "0-9",
+    "space": r" \t-\r",
+}
+_SHAPES = {"Lu": "A", "Lt": "A", "Ll": "a", "Lm": _CASELESS, "Lo": _CASELESS}
+_SHAPES_BY_GROUP = {"M": _MARK, "N": "0", "Z": "\t", "P": "!", "S": "!", "C": "!"}
+_NEXT_LINE = "\u0085"  # white space, although its category is that of controls
+_LONG_S = "\u017f"  # an s, if the pattern ignores case
+_PICTURES = range(0x1F300, 0x1FB00)  # symbols, or code points reserved for them: one class
+
+
+class NotForMerging(Exception):
+    """Raised if the tokenizer must be built: an uncertain character, a very long piece, or too
+    much work.
+    """
+
+
+class MergeCounter:
+    """Counts tokens as the built tokenizer does. Safe to share between threads.
+
+    Args:
+        vocabulary: The encoding.
+        table: Returns the vocabulary's ranks.
+
+    Attributes:
+        work: The work done so far.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, table: Callable[[], dict[bytes, int]]) -> None:
+        self.work = 0
+        self._normal = vocabulary.normal
+        self._entry = vocabulary.entry
+        self._listing = vocabulary.listing()
+        self._places: dict[bytes, int] = {}
+        self._read_table = table
+        self._table: dict[bytes, int] | None = None
+        self._split = re.compile(vocabulary.pattern.format(**_CLASSES)).findall
+        self._shapes = _Shapes((code, chr(code)) for code in range(128))
+        self._counts = _Counts(self._count_piece)
+
+    def __call__(self, text: str) -> int:
+        """Return the tokens of a text.
+
+        Raises:
+            NotForMerging: The text cannot be counted.
+        """
+        self._spend(_WORK_PER_CHARACTER * len(text))
+        if self._normal is not None:
+            text = self._normal(text)
+        pieces = self._split(text) if text.isascii() else self._split_by_shape(text)
+        return sum(map(self._counts.__getitem__, pieces))
+
+    def _split_by_shape(self, text: str) -> list[str]:
+        pieces, start = [], 0
+        for shape in self._split(text.translate(self._shapes)):
+            end = start + len(shape)
+            pieces.append(text[start:end])
+            start = end
+        return pieces
+
+    def _count_piece(self, piece: str) -> int:
+        token = piece.encode()
+        if len(token) > _LONGEST_PIECE:
+            raise NotForMerging
+        searching = self._table is None
+        rank = self._search if searching else self._look_up
+        if rank(token) != _NO_TOKEN:
+            return 1
+        if searching and (len(token) > _LONGEST_SEARCHED or self.work > _TABLE_WORK):
+            self._table = self._read_table()
+            rank = self._look_up
+        # A piece needs one function throughout: the two agree in the order of ranks, but not in
+        # values.
+        return self._merge(token, rank)
+
+    def _merge(self, token: bytes, rank: Callable[[bytes], int]) -> int:
+        parts = [token[i : i + 1] for i in range(len(token))]
+        ranks = [rank(left + right) for left, right in pairwise(parts)]
+        while ranks and (best := min(ranks)) != _NO_TOKEN:
+            self._spend(_WORK_PER_PAIR * len(ranks))
+            at = ranks.index(best)
+            parts[at : at + 2] = [parts[at] + parts[at + 1]]
+            del ranks[at]
+            if at > 0:
+                ranks[at - 1] = rank(parts[at - 1] + parts[at])
+            if at < len(ranks):
+                ranks[at] = rank(parts[at] + parts[at + 1])
+        return len(parts)
+
+    def _look_up(self, token: bytes) -> int:
+        assert self._table is not None, "it was read"
+        return self._table.get(token, _NO_TOKEN)
+
+    def _search(self, token: bytes) -> int:
+        place = self._places.get(token)
+        if place is None:
+            offset = self._listing.find(self._entry(token))
+            self._spend(offset if offset >= 0 else len(self._listing))
+            place = self._places[token] = offset if offset >= 0 else _NO_TOKEN
+        return place
+
+    def _spend(self, work: int) -> None:
+        self.work += work
+        if self.work > _MOST_WORK:
+            raise NotForMerging
+
+
+class _Counts(dict[str, int]):
+    """The cached token count of each piece."""
+
+    def __init__(self, count: Callable[[str], int]) -> None:
+        self._count = count
+
+    def __missing__(self, piece: str) -> int:
+        count = self[piece] = self._count(piece)
+        return count
+
+
+class _Shapes(dict[int, str]):
+    """The cached class character of each character."""
+
+    def __missing__(self, code: int) -> str:
+        shape = self[code] = _shape(chr(code))
+        return shape
+
+
+def _shape(character: str) -> str:
+    """Return a character of the same class.
+
+    Raises:
+        NotForMerging: The class may differ in another release of Unicode.
+    """
+    if ord(character) in _PICTURES:
+        return "!"
+    category = unicodedata.category(character)
+    old_category = unicodedata.ucd_3_2_0.category(character)
+    if category != old_category or category in ("Cn", "Cs") or character == _LONG_S:
+        raise NotForMerging
+    if character == _NEXT_LINE:
+        return "\t"
+    return _SHAPES.get(category) or _SHAPES_BY_GROUP[category[0]]
+
 
 _BUILD_AFTER = 20_000_000  # work of a MergeCounter: about ten short messages
 
@@ -31,7 +194,7 @@ _MOST_KEPT, _LONG = 4_096, 2_000
 _BLANKS = 200_000
 _MANY_BLANKS = re.compile(r"\s{200000}")
 
-_CLASSES = {
+_PROPERTIES = {
     "upper": r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}",
     "lower": r"\p{Ll}\p{Lm}\p{Lo}\p{M}",
     "letter": r"\p{L}",
@@ -73,7 +236,7 @@ class Encoding:
                 owned = dict(ranks)
                 encoding = tiktoken.Encoding(
                     self.name,
-                    pat_str=self._vocabulary.pattern.format(**_CLASSES),
+                    pat_str=self._vocabulary.pattern.format(**_PROPERTIES),
                     mergeable_ranks=owned,
                     special_tokens={},
                 )

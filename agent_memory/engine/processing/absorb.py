@@ -14,10 +14,10 @@ from time import monotonic
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.limits import quoted
-from agent_memory.core.memory_spans import operation, tell_absorbed
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease, Scope
 from agent_memory.core.text import error_text
 from agent_memory.core.threads import unwanted
+from agent_memory.core.tracing import operation, tell_absorbed
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.processing.failures import DeadLetters, Failures, is_passing

@@ -12,9 +12,9 @@ from agent_memory.core.cache import Cache
 from agent_memory.core.clearing import Cleared
 from agent_memory.core.fitting import SUMMARY_FRAME, Budget
 from agent_memory.core.records import Entry, Head, Summary
-from agent_memory.core.spending import seconds_left
 from agent_memory.core.text import escape
 from agent_memory.core.transcript import clip
+from agent_memory.core.usage import seconds_left
 from agent_memory.core.window import Cut, apply, guarded, passes, snap, turns, visible
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.paging import head_now, read_of

@@ -18,11 +18,10 @@ from agent_memory.core.messages import Message
 from agent_memory.core.packing import Packer, Shown
 from agent_memory.core.prompt_log import SentContext, kept_of
 from agent_memory.core.provider_formats import native
-from agent_memory.core.query_text import asked_for
+from agent_memory.core.query_text import asked_for, is_courtesy
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope, empty_head
 from agent_memory.core.rendering import OPENING
 from agent_memory.core.shapes import role_of
-from agent_memory.core.small_talk import is_courtesy
 from agent_memory.core.threads import apart
 from agent_memory.core.usage import Usage
 from agent_memory.core.window import ruled

@@ -12,13 +12,13 @@ from typing import TypeVar
 
 from agent_memory.core import threads
 from agent_memory.core.fusion import marked
-from agent_memory.core.memory_spans import operation, tell_search
 from agent_memory.core.messages import Message
 from agent_memory.core.notices import noticed
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.core.query_text import asked_for
 from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.text import error_text
+from agent_memory.core.tracing import operation, tell_search
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.recall.runner import TimeLimited, resolve
 from agent_memory.errors import SpendingLimitReached

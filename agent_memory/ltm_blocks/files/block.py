@@ -12,9 +12,9 @@ from pydantic import AfterValidator, ImportString
 from agent_memory.core.forms import Form, Name
 from agent_memory.core.idempotency import check_version, version_of
 from agent_memory.core.messages import Message
-from agent_memory.core.ranges import Duration, Positive
 from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.core.redaction import Redactor
+from agent_memory.core.settings_model import Duration, Positive
 from agent_memory.core.tools import Tool
 from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.files.commands import (

@@ -15,8 +15,8 @@ from pydantic import Field, PrivateAttr, field_validator
 
 from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.messages import Message, compact_json
-from agent_memory.core.ranges import Positive
 from agent_memory.core.records import Recall, Scope, Span
+from agent_memory.core.settings_model import Positive
 from agent_memory.core.text import last_break
 from agent_memory.core.tools import tool
 from agent_memory.errors import ConfigError, InvalidInput, ToolRefused

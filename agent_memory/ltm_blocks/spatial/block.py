@@ -11,8 +11,8 @@ from pydantic import Field, PrivateAttr
 
 from agent_memory.core.forms import Form, Plain, Share
 from agent_memory.core.messages import Message
-from agent_memory.core.ranges import Duration, Positive
 from agent_memory.core.records import Recall, Record, Scope, Span
+from agent_memory.core.settings_model import Duration, Positive
 from agent_memory.core.tools import Tool, tool, tools_of
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import Resources, by_owner

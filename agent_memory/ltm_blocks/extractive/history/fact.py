@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from agent_memory.core.ranges import Range, Weight
 from agent_memory.core.records import Source
-from agent_memory.core.settings_model import SettingsModel
+from agent_memory.core.settings_model import Range, SettingsModel, Weight
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Kind
 from agent_memory.ltm_blocks.extractive.history.periods import Period, written
 

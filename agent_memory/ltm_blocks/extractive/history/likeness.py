@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from agent_memory.core.ranges import Duration
-from agent_memory.core.settings_model import SettingsModel
+from agent_memory.core.settings_model import Duration, SettingsModel
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.retrieval.words import words
 
