@@ -166,8 +166,8 @@ def holdings(block: Block, scope: Scope) -> list[Recall]:
 
 
 def _absorbed(block: VectorMemory, scope: Scope) -> list[Recall]:
-    from agent_memory.core.passages import marked
     from agent_memory.core.records import Recall
+    from agent_memory.core.transcript import marked
     from agent_memory.retrieval.turns import spoken
 
     store = block.resources.store

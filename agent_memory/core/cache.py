@@ -21,13 +21,9 @@ class Cache(OrderedDict[K, V]):
     `lock` for several. Change it with `put`, `drop` and `clear` only.
 
     Args:
-        most: The maximum size of all values.
         size: Returns the size of a value; 1 each by default.
         least: The number of values that stay, however large.
         own_lock: Whether other locks are taken under `lock`; see `fork_safe_lock`.
-
-    Attributes:
-        total: The size of all values.
     """
 
     def __init__(

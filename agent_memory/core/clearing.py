@@ -152,7 +152,6 @@ class Cleared:
         return places
 
     def _stubs(self, old: Sequence[int]) -> dict[int, Entry | None]:
-        """Return the stubs that are shorter than the results they replace."""
         whole = [place for place in old if self._shown[place] is self._window[place]]
         new = [place for place in whole if place not in self._cache]
         self._cache = {
@@ -183,7 +182,6 @@ class Cleared:
         return {**changes, last: _note(self._window, results, last, self._counter)}
 
     def _words(self, place: int) -> Entry | None:
-        """Return the text beside a call, without the call."""
         call = self._window[place]
         text = call.message.text() if shape_of(call.message).speaks else ""
         return _standing_for(call, text, self._counter) if text else None

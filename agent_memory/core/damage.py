@@ -20,15 +20,10 @@ class Damage:
     """One stored record that differs from what was written.
 
     Attributes:
-        kind: The kind of record. A "session" is the head of a session.
-        session_id: The session, if it can be determined.
         seq: The seq of the message. For a record, the seq of its first source message.
-        block: The block of the record.
-        record_id: The id of the record.
         owner: The owner of a damaged vector catalog. Messages do not show it.
         broken: The unreadable fields of a head.
         head: The readable fields of a head. The others have the values of a new session.
-        path: The path of a damaged file.
         owners: The owners of the data in the file, if readable, as `Scope.owner` names them.
     """
 

@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_memory.core.cache import TEXTS
 from agent_memory.core.records import Entry
 from agent_memory.core.text import SENTENCE, last_break, terms
-from agent_memory.core.tokens.counter import TokenCounter
 
 Count = Callable[[str], int]
 Mark = Callable[[int, int], str]
@@ -57,11 +56,9 @@ class _Frame:
     """The parts of an excerpt that are the same for every question.
 
     Attributes:
-        plain: The excerpt if no passage is relevant to the question.
         begin: The end of the beginning, if a passage is relevant.
         last: The start of the end.
         passages: Tokens that passages may take.
-        gap: Tokens of a mark.
     """
 
     plain: str
@@ -132,7 +129,6 @@ def _gap(mark: str) -> str:
 
 
 def _rendered(text: str, spans: Sequence[Span], mark: Mark) -> str:
-    """Join the spans in order, with marks for the gaps."""
     parts: list[str] = []
     at = 0
     for start, end in spans:
@@ -250,35 +246,39 @@ def _hits(text: str, within: Span, wanted: frozenset[str], size: int) -> dict[Sp
 View = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A part of a message that may be shortened: its content, another text, or a call's arguments.
 
     Attributes:
         value: The text, or the list of parts.
-        put: Returns a view with another value in its place.
-        is_arguments: Whether the value is the JSON arguments of a call.
-        priced: Counts the tokens of one part of a list.
+        path: The keys and indexes that lead to it in the message.
     """
 
     value: Any
-    put: Callable[[View, Any], View]
-    is_arguments: bool
-    priced: Callable[[Any], int]
+    path: tuple[Any, ...]
 
-    def cost(self, counter: TokenCounter) -> int:
-        """Return the tokens of the whole piece."""
-        if isinstance(self.value, list):
-            return sum(map(self.priced, self.value))
-        return counter.text(self.value)
+    @property
+    def is_arguments(self) -> bool:
+        """Return whether the value is the JSON arguments of a call."""
+        return len(self.path) > 1
+
+    def put(self, view: View, value: Any) -> View:
+        """Return a view with another value in its place."""
+        return _with_value(view, self.path, value)
+
+
+def _with_value(holder: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    copy = holder.copy()
+    copy[path[0]] = _with_value(holder[path[0]], path[1:], value) if path[1:] else value
+    return copy
 
 
 def frame_of(view: View, keys: Collection[str]) -> View:
-    """Return a view without the parts that may be shortened, but with all fields of its calls.
+    """Return a view without the parts that may be shortened, but with other fields of its calls.
 
-    Args:
-        view: The message.
-        keys: Further fields to copy, unless they are texts.
+    Fields in `keys` that are not texts are copied too.
     """
     frame = least_view(view)
     for key in filter(keys.__contains__, view):
@@ -323,48 +323,23 @@ def bare_call(call: Any) -> Any:
     return {**identity, "function": {"name": function.get("name"), "arguments": "{}"}}
 
 
-def pieces_of(view: View, priced: Callable[[Any], int]) -> list[Piece]:
-    """Return the parts of a message that may be shortened, in order.
-
-    Args:
-        view: The message.
-        priced: Counts the tokens of one part of a list.
-    """
+def pieces_of(view: View) -> list[Piece]:
+    """Return the parts of a message that may be shortened, in order."""
     pieces: list[Piece] = []
     for key, value in view.items():
         is_text = isinstance(value, str) and key not in ("role", "name", "tool_call_id")
         if value and (is_text or (key == "content" and isinstance(value, list))):
-            pieces.append(Piece(value, _at(key), False, priced))
-    for place, call in enumerate(view.get("tool_calls") or ()):
-        function = call.get("function") if isinstance(call, dict) else None
+            pieces.append(Piece(value, (key,)))
+    functions = [
+        (("tool_calls", place, "function"), call.get("function"))
+        for place, call in enumerate(view.get("tool_calls") or ())
+        if isinstance(call, dict)
+    ]
+    for path, function in (*functions, (("function_call",), view.get("function_call"))):
         arguments = function.get("arguments") if isinstance(function, dict) else None
         if isinstance(arguments, str) and arguments:
-            pieces.append(Piece(arguments, _at_call(place), True, priced))
-    function = view.get("function_call")
-    if isinstance(function, dict) and isinstance(arguments := function.get("arguments"), str):
-        pieces.append(Piece(arguments, _at_function, True, priced))
+            pieces.append(Piece(arguments, (*path, "arguments")))
     return pieces
-
-
-def _at(key: str) -> Callable[[View, Any], View]:
-    return lambda view, value: {**view, key: value}
-
-
-def _at_call(place: int) -> Callable[[View, Any], View]:
-    def put(view: View, value: Any) -> View:
-        calls = list(view["tool_calls"])
-        calls[place] = _with_arguments(calls[place], value)
-        return {**view, "tool_calls": calls}
-
-    return put
-
-
-def _with_arguments(call: View, arguments: Any) -> View:
-    return {**call, "function": {**call["function"], "arguments": arguments}}
-
-
-def _at_function(view: View, value: Any) -> View:
-    return {**view, "function_call": {**view["function_call"], "arguments": value}}
 
 
 def calls_of(entry: Entry) -> list[Any]:

@@ -36,11 +36,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def check_where(where: object) -> Where:
-    """Return conditions as `matches` takes them.
-
-    Raises:
-        InvalidInput: The conditions are not a dict of fields, or a comparison is unknown.
-    """
+    """Return conditions as `matches` takes them."""
     if where is None:
         return {}
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):

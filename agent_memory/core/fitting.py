@@ -8,12 +8,12 @@ from typing import Any
 
 from agent_memory.core.context import BlockInfo, render_line, render_memory
 from agent_memory.core.fusion import select
-from agent_memory.core.passages import excerpt, joined
 from agent_memory.core.records import Entry, Recall
 from agent_memory.core.rendering import MemoryRole, led, with_memory
 from agent_memory.core.shortening import Shortener
 from agent_memory.core.text import listed_text
 from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.transcript import excerpt, joined
 from agent_memory.core.window import apply, choose_cut, is_user, passes, turns, units, visible
 
 _SPARE = 8
@@ -31,9 +31,7 @@ class Budget:
     """The tokens of a context, by purpose.
 
     Attributes:
-        max_tokens: Tokens of a context.
         overhead: Tokens of a context beside its messages.
-        recall_tokens: The most tokens of recalls; 0 if nothing is recalled.
         share: Share of `max_tokens` that short-term memory may fill.
         summary_tokens: Tokens of the strategy's summary; 0 for a strategy without one.
     """
@@ -97,7 +95,6 @@ class Fitted:
     """The entries that are shown.
 
     Attributes:
-        entries: The entries, in order, some of them shortened.
         cut: Seqs of the shortened entries.
         shortened: The number of messages of the newest turn that are shortened.
         missing: The number of messages of the newest turn that are left out.
@@ -116,11 +113,8 @@ class Fitting:
     """Fits entries into a room.
 
     Attributes:
-        shortener: Shortens messages.
-        room: Tokens that the entries may take.
         free: Tokens of the room that are reserved for recalls when entries have to be cut.
         message: Tokens that a message of an older turn may take when entries have to be cut.
-        max_messages: The most messages that may be shown; None for any number.
     """
 
     shortener: Shortener
@@ -145,7 +139,6 @@ class Fitting:
         return self._with_older(entries, newest)
 
     def _with_older(self, entries: Sequence[Entry], newest: Sequence[Entry]) -> Fitted:
-        """Return the newest turn whole, and the earlier turns that fit."""
         first = newest[0].seq
         keep = max(cost_of(newest), self.room - self.free)
         priced = [self._priced(entry) if entry.seq < first else entry for entry in entries]
@@ -172,7 +165,6 @@ class Fitting:
         return replace(entry, tokens=min(entry.tokens, most))
 
     def _in_part(self, turn: Sequence[Entry], earlier: int) -> Fitted | None:
-        """Return the newest turn, shortened."""
         steps = [list(unit) for unit in units(turn)]
         newest = next(unit for unit in steps if turn[-1] is unit[-1])
         question = self._question_of(turn, newest)
@@ -311,9 +303,6 @@ class Placed:
     """Recalls at their place in a chat.
 
     Attributes:
-        counter: The configured token counter.
-        role: The place of the recalls.
-        blocks: The blocks, in order.
         leading: The number of messages before the turns.
     """
 
@@ -329,12 +318,6 @@ class Placed:
 
         A recall above 1/12 of the room, or 1/4 of a small room, is cut to its most relevant part.
         Neighbouring messages become one passage.
-
-        Args:
-            recalls: The merged recalls, best first.
-            room: Tokens that they may take.
-            chat: The chat that holds them.
-            question: The query text.
         """
         most = min(room // _LEAST_RECALLS, max(room // _USUAL_RECALLS, _USUAL_TOKENS))
         priced = [self._cut(self._priced(recall), question, most) for recall in recalls]

@@ -19,11 +19,7 @@ class Form(BaseModel):
 
 
 def kept_by_all(text: str) -> str:
-    """Check that every database can store a text in a column.
-
-    Raises:
-        ValueError: The text holds a NUL or a lone surrogate.
-    """
+    """Check that every database can store a text in a column."""
     if "\x00" in text or any("\ud800" <= char <= "\udfff" for char in text):
         raise ValueError("it holds a NUL or a lone surrogate")
     return text

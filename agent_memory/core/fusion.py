@@ -23,11 +23,7 @@ _NO_PAIRS: _Pairs = frozenset([""])
 
 
 def doubles(texts: Sequence[str]) -> dict[int, int]:
-    """Map the place of each near-duplicate to the place of the text it repeats.
-
-    Args:
-        texts: The texts. The first of several near-duplicates is not in the map.
-    """
+    """Map the place of each near-duplicate to the place of the first text that it repeats."""
     pairs = [_pairs(text) for text in texts]
     named = cache(partial(_named, texts))
     shared = _shared(pairs)
@@ -99,8 +95,6 @@ def merge(
     Near-duplicates share four of five pairs of words, and all names and numbers.
 
     Args:
-        found: The recalls of each block, best first.
-        shown: Sources that the window shows.
         among: The blocks whose sources are of the window's own store; None for all of them. In
             another store, the same session id names another session.
         floors: For each block, the share of its best score below which its recalls are left out.
@@ -134,8 +128,6 @@ def marked(
     """Mark the recalls that another block reports as outdated with the date. Pure.
 
     Args:
-        name: The block that recalls.
-        recalls: Its recalls.
         outdated: For each reporting block, the messages without any valid content.
     """
     since = {
@@ -166,11 +158,6 @@ def select(
     all. Recalls are ordered by their rank over the square root of their cost. Long recalls
     therefore have to be more relevant than short ones, but a short recall that says little
     displaces nothing. Pinned recalls always come first.
-
-    Args:
-        recalls: Merged recalls with their `tokens`.
-        room: Tokens that they may take together.
-        limits: For each block, the most tokens of its recalls.
     """
     limits = limits or {}
     blocks = {recall.block for recall in recalls}
@@ -201,11 +188,8 @@ def _by_worth(recalls: Sequence[Recall]) -> list[int]:
 
 
 def _weights(recalls: Sequence[Recall], every: Iterable[Recall]) -> list[float]:
-    """Return each recall's share of its block's best score, plus the support of other blocks.
-
-    Args:
-        recalls: The recalls of all blocks.
-        every: The recalls that define the best score of each block.
+    """Return each recall's share of its block's best score in `every`, plus the support of other
+    blocks.
     """
     best: dict[str, float] = {}
     for recall in every:
@@ -246,9 +230,7 @@ def with_pinned(
 def folded(ranked: Iterable[Recall], limit: int) -> list[Recall]:
     """Return the first `limit` recalls, without near-duplicates.
 
-    Args:
-        ranked: Recalls, best first. No more are read than are needed.
-        limit: The most recalls to return.
+    No more of `ranked` is read than is needed.
     """
     rest, first, size = iter(ranked), dict[str, Recall](), limit + _SPARE
     while True:
@@ -263,6 +245,5 @@ def folded(ranked: Iterable[Recall], limit: int) -> list[Recall]:
 
 
 def _folded(ranked: Sequence[Recall]) -> list[Recall]:
-    """Return the recalls without near-duplicates of earlier ones."""
     duplicates = doubles([recall.text for recall in ranked])
     return [recall for place, recall in enumerate(ranked) if place not in duplicates]

@@ -24,15 +24,7 @@ def version_of(*parts: object) -> str:
 
 
 def check_version(expected: str | None, version: str | None) -> None:
-    """Refuse a write that is based on another version than the stored one.
-
-    Args:
-        expected: The version that the writer has read; None to skip the check.
-        version: The stored version; None if nothing is stored.
-
-    Raises:
-        VersionConflict: The versions differ.
-    """
+    """Refuse a write that is based on another version than the stored one."""
     if expected is not None and expected != version:
         raise VersionConflict(
             "It was changed, or deleted, since it was read. Nothing was changed; read it again, "
@@ -52,7 +44,6 @@ class WriteKey:
     """An idempotency key of a write.
 
     Attributes:
-        name: A digest of the key.
         digest: A digest of the content written under the key, as it is to be stored.
         told: The name of the key in error messages.
         matches: Returns whether a stored digest is of the same content. It is needed with
@@ -95,10 +86,7 @@ class Once:
     """The idempotency keys and conditions of an append.
 
     Attributes:
-        key: The key of the whole append.
         ids: The key of each draft, None for a draft without one; empty if no draft has one.
-        expected_end: The seq at which the log must end.
-        at: The time to store with the keys.
         since: Keys that were stored before this time are ignored; None for no limit.
     """
 
@@ -127,11 +115,7 @@ class Once:
         return replace(self, key=key, ids=ids)
 
     def chosen(self, count: int, end: int, known: Mapping[str, KeptKey]) -> Chosen:
-        """Return the drafts to append to a log that ends at `end`.
-
-        Raises:
-            Conflict: A key was used for other content, or the log has another end.
-        """
+        """Return the drafts to append to a log that ends at `end`."""
         stored = [known[name] for name in self.names if name in known]
         valid = {key.name: key for key in stored if self.since is None or key.at >= self.since}
         for key in self.keys:
@@ -166,13 +150,7 @@ class Once:
         return Chosen(tuple(places), None if places else newest)
 
     def kept(self, places: Sequence[int], entries: Sequence[Entry], head: Head) -> list[KeptKey]:
-        """Return the keys to store for appended entries, in order of their seqs.
-
-        Args:
-            places: The places of the drafts that were appended.
-            entries: The entries.
-            head: The head after the append.
-        """
+        """Return the keys to store for the entries of the drafts at `places`, in order of seqs."""
         if not entries:
             return []
         keys: list[tuple[WriteKey, int]] = []
@@ -191,10 +169,6 @@ class Append(NamedTuple):
     """One append to a session; see `SessionStore.append`.
 
     Attributes:
-        session_id: The session.
-        drafts: The messages to append.
-        user_id: The owner.
-        once: The idempotency keys and conditions; None for none.
         own: Whether to refuse an existing session without an owner, instead of assigning it to the
             user.
         within: The seconds until the session is due, at the latest.
@@ -212,7 +186,6 @@ class Chosen(NamedTuple):
     """The part of an append that remains to be done.
 
     Attributes:
-        places: The places of the drafts to append.
         before: The newest stored key, if all drafts were appended before.
     """
 
@@ -235,11 +208,7 @@ class Appended(NamedTuple):
 
 
 def key_of(key: WriteKey | str, messages: Sequence[Message]) -> WriteKey:
-    """Return the key of a whole append.
-
-    Raises:
-        InvalidInput: The key is not a text, or is blank.
-    """
+    """Return the key of a whole append."""
     if isinstance(key, WriteKey):
         return key
     if not isinstance(key, str) or not key.strip():
@@ -269,16 +238,7 @@ def key_of_import(source_id: str, message: Message) -> WriteKey:
 
 
 def check_end(expected_end: object, end: int | None = None) -> None:
-    """Validate `expected_end`, and compare it with the log's end.
-
-    Args:
-        expected_end: The expected end of the log.
-        end: The actual end; None to skip the comparison.
-
-    Raises:
-        InvalidInput: `expected_end` is not a whole number from 0 on.
-        Conflict: The log has another end.
-    """
+    """Validate `expected_end`, and compare it with the log's end."""
     if type(expected_end) is not int or not 0 <= expected_end <= MOST:
         raise InvalidInput(
             f"expected_end is {quoted(expected_end)}. Give the `end` of your head, or 0 "

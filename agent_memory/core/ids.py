@@ -33,11 +33,7 @@ class OwnId(str):
 
 
 def check_id(name: str, value: object) -> None:
-    """Refuse an id that is not 1 to 255 characters that every database can store.
-
-    Raises:
-        InvalidId: The id is invalid, or begins with the prefix of shared namespaces.
-    """
+    """Refuse an id that is not 1 to 255 characters that every database can store."""
     if not isinstance(value, str):
         raise InvalidId(f"{name} must be text, not {type(value).__name__}. {_converted(value)}")
     if not value.strip():
@@ -65,11 +61,7 @@ def is_storable(text: str) -> bool:
 
 
 def marker(value: object) -> str | None:
-    """Return the session id after which a page begins; None for the first page.
-
-    Raises:
-        InvalidId: The value is not a valid session id.
-    """
+    """Return the session id after which a page begins; None for the first page."""
     if value is None or value == "":
         return None
     check_id("after", value)
@@ -78,11 +70,7 @@ def marker(value: object) -> str | None:
 
 
 def check_share(name: object) -> None:
-    """Refuse a name of a shared namespace that is not 1 to 64 such characters, without U+001E.
-
-    Raises:
-        InvalidId: The name is invalid.
-    """
+    """Refuse a name of a shared namespace that is not 1 to 64 such characters, without U+001E."""
     check_id("The name of a shared namespace", name)
     assert isinstance(name, str)
     if len(name) > MAX_SHARE:
@@ -101,11 +89,7 @@ def shared_user(share: str) -> OwnId:
 
 
 def shared_session(share: str, session_id: str) -> OwnId:
-    """Return the id of a namespace's session in the store.
-
-    Raises:
-        InvalidId: The id is invalid, or too long together with the namespace's name.
-    """
+    """Return the id of a namespace's session in the store."""
     check_id("session_id", session_id)
     physical = OwnId(f"{_MARK}{share}{_MARK}{session_id}")
     if len(physical) > MAX_ID:

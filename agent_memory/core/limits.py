@@ -27,11 +27,7 @@ def quoted(value: object) -> str:
 
 
 def how_many(name: str, value: object, least: int = 0) -> int:
-    """Validate a count, and lower it to `MOST`.
-
-    Raises:
-        InvalidInput: The value is not a whole number, or below the least.
-    """
+    """Validate a count, and lower it to `MOST`."""
     number = _whole(value)
     if number is None or number < least:
         raise InvalidInput(f"{name} is {quoted(value)}. Give a whole number of at least {least}.")
@@ -44,11 +40,7 @@ def at_most(name: str, value: object) -> int | None:
 
 
 def score_of(name: str, value: object) -> float | None:
-    """Validate a score; None for no score.
-
-    Raises:
-        InvalidInput: The value is not a number.
-    """
+    """Validate a score; None for no score."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST < value < MOST:
@@ -57,11 +49,7 @@ def score_of(name: str, value: object) -> float | None:
 
 
 def place_in_log(name: str, value: object) -> int:
-    """Validate the number of a message, or 0 for the beginning of the log.
-
-    Raises:
-        InvalidInput: The value is not one of these.
-    """
+    """Validate the number of a message, or 0 for the beginning of the log."""
     number = _whole(value)
     if number is None or not 0 <= number <= MOST:
         raise InvalidInput(
@@ -71,22 +59,14 @@ def place_in_log(name: str, value: object) -> int:
 
 
 def text_of(name: str, value: object) -> str:
-    """Validate a text.
-
-    Raises:
-        InvalidInput: The value is not a text.
-    """
+    """Validate a text."""
     if not isinstance(value, str):
         raise InvalidInput(f"{name} is {quoted(value)}. Give a text.")
     return value
 
 
 def check_callable(name: str, value: object) -> None:
-    """Validate a function.
-
-    Raises:
-        InvalidInput: The value is not callable.
-    """
+    """Validate a function."""
     if not callable(value):
         raise InvalidInput(f"{name} is {quoted(value)}. Give a function.")
 

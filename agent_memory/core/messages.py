@@ -346,7 +346,6 @@ def _simple_message(fields: Mapping[str, Any]) -> Message | None:
 
 
 def _refusal(error: ValidationError) -> InvalidMessage:
-    """Return the error for a message's invalid fields."""
     first = error.errors()[0]
     raised = first.get("ctx", {}).get("error")
     if isinstance(raised, InvalidMessage):

@@ -1,11 +1,15 @@
-"""Notices: a call reports what it left out, and why, to its caller."""
+"""Reports to the caller of a call: notices, and sentences for wrong arguments."""
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TypeVar
+from difflib import get_close_matches
+from functools import wraps
+from types import FunctionType
+from typing import Any, TypeVar
 
 logger = logging.getLogger(__name__)
 
@@ -31,3 +35,62 @@ def noticed(call: Callable[[], T]) -> tuple[T, list[str]]:
         return call(), notices
     finally:
         _collector.reset(before)
+
+
+_MISSING = "missing a required"
+
+Class = TypeVar("Class", bound=type)
+
+
+def with_call_errors(cls: Class) -> Class:
+    """Decorate a class: wrong arguments of its public methods raise a `TypeError` that says what
+    to pass.
+    """
+    for name, method in list(vars(cls).items()):
+        if isinstance(method, FunctionType) and not name.startswith("_"):
+            setattr(cls, name, _explained(method))
+    return cls
+
+
+def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(*args: Any, **named: Any) -> Any:
+        try:
+            return method(*args, **named)
+        except TypeError:
+            sentence = _sentence(method, args, named)
+            if sentence is None:  # it was raised within the method
+                raise
+        raise TypeError(sentence)
+
+    return call
+
+
+def _sentence(
+    method: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
+) -> str | None:
+    """Return what is wrong with arguments and what to pass; None if the method takes them."""
+    signature = inspect.signature(method)
+    try:
+        signature.bind(*args, **named)
+    except TypeError as error:
+        reason = str(error)  # "missing a required argument: 'message'"
+    else:
+        return None
+    call = f"{method.__name__}()"
+    parameters = list(signature.parameters.values())[1:]
+    by_name = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+    by_position = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        unknown = []
+    else:
+        unknown = [name for name in named if name not in signature.parameters]
+    if unknown:
+        near = get_close_matches(unknown[0], [*by_position, *by_name], n=1)
+        hint = f"Did you mean `{near[0]}`?" if near else "Remove it."
+        return f"{call} has no argument `{unknown[0]}`. {hint}"
+    if len(args) - 1 > len(by_position):
+        taken = " and ".join(f"`{name}`" for name in by_position) or "nothing"
+        hint = f" Pass the rest by name, such as {by_name[0]}=..." if by_name else ""
+        return f"{call} takes {taken} by position.{hint}"
+    return f"{call} needs `{reason.split(chr(39))[1]}`." if reason.startswith(_MISSING) else None

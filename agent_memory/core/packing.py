@@ -48,12 +48,8 @@ class Shown:
 
     Attributes:
         leading: The system message and the summary, if there are any.
-        leading_tokens: Tokens of each of them.
-        turns: Entries of the window, in order, some of them shortened.
         drafts: The current turn, at the end.
-        tokens: Tokens of the context without recalls.
         cut: Seqs of the shortened entries.
-        warnings: Messages that were shortened or left out.
         unpaired: Calls without results, and results without calls, which are not shown.
         unpaired_seqs: The seqs of the messages with these calls.
         held: Sources that another part of the context shows.
@@ -85,8 +81,6 @@ class Shown:
 
 
 class _Leading(NamedTuple):
-    """The messages before the turns."""
-
     messages: list[Message]
     costs: list[int]
     warnings: tuple[str, ...] = ()
@@ -101,11 +95,6 @@ class Packer:
     """Packs contexts. Pure, except for the token counter's tables.
 
     Attributes:
-        counter: The configured token counter.
-        max_tokens: The budget.
-        max_recall_tokens: The most tokens of recalls.
-        role: The place of recalls and of the summary.
-        blocks: The blocks, in order.
         max_messages: The most messages of turns in a context; None for any number.
         share: Share of the budget that short-term memory may fill.
         summary_tokens: Tokens of the strategy's summary; 0 for a strategy without one.
@@ -161,8 +150,6 @@ class Packer:
         the budget.
 
         Args:
-            head: The session's head; None for a session that does not exist yet.
-            entries: The session's window.
             asked: The current turn. A system message in it replaces the session's.
             once: Whether to leave out the current turn if the window already ends with it.
         """
@@ -375,16 +362,11 @@ class Packer:
     def _drafts(
         self, head: Head | None, own: Sequence[Entry], messages: Sequence[Message]
     ) -> list[Entry]:
-        """Return the current turn as entries that follow the log."""
         end = max(head.end if head is not None else 0, own[-1].seq if own else 0)
         return self._entries(messages, end)
 
     def entries(self, messages: Sequence[Any]) -> list[Entry]:
-        """Convert messages in any form to entries without a log.
-
-        Raises:
-            InvalidMessage: The value is not a list, or one of its items is not a message.
-        """
+        """Convert messages in any form to entries without a log."""
         if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
             raise InvalidMessage(f"window is {quoted(messages)}. Give a list of messages.")
         return self._entries(
@@ -408,7 +390,6 @@ class Packer:
         return self.counter.overhead + self.reserve
 
     def _counted(self, entry: Entry) -> Entry:
-        """Return the entry with its tokens counted by the configured tokenizer."""
         return replace(entry, tokens=self.counter.message(entry.message))
 
 
@@ -417,7 +398,6 @@ def _time_of(recall: Recall) -> datetime:
 
 
 def _split(shown: list[Entry], drafts: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """Split entries into those of the log and those of the current turn."""
     if not drafts:
         return shown, []
     first = drafts[0].seq
@@ -426,7 +406,6 @@ def _split(shown: list[Entry], drafts: Sequence[Entry]) -> tuple[list[Entry], li
 
 
 def _ends_with_question(shown: Sequence[Entry], drafts: Sequence[Entry]) -> bool:
-    """Return whether the window ends with the question."""
     first = drafts[0].seq
     newest = next((entry for entry in reversed(shown) if entry.seq < first), None)
     if newest is None or not is_user(newest):

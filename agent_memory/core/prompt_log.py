@@ -39,11 +39,6 @@ def pieces(
     """Return a context as the pieces of its prompt.
 
     Args:
-        leading: The messages before the turns, each with its tokens.
-        turns: The stored turns. Their pieces are computed once.
-        current: The current turn.
-        recalls: The recalls, which stand before the newest message of the user.
-        recall_tokens: Tokens of the recalls.
         leads: Whether recalls stand at the end of the first message instead.
     """
     above: list[Piece] = [
@@ -104,8 +99,6 @@ def new_of(
     before.
 
     Args:
-        messages: The messages to store.
-        context: The last context of the session in this process.
         asked: The question of the context, if it is not stored yet.
 
     Raises:
@@ -185,12 +178,9 @@ class Kept:
     """The stored form of a context.
 
     Attributes:
-        turn: See `SentContext`.
         step: The number of messages that the turn had. A model is called once for each round of
             tools.
         upto: The last seq of the log that the context depends on.
-        question: The query text of the recalls.
-        fields: All other fields.
         texts: Texts that are not in the log, by their names in `fields`. Texts of records that can
             be deleted separately are not included.
     """
@@ -208,7 +198,6 @@ class Text:
     """A text of a context, and the message that it depends on.
 
     Attributes:
-        text: The text.
         session_id: The session that the text depends on; empty for the context's own.
         upto: The last message of that session that the text derives from.
     """
@@ -225,15 +214,7 @@ def kept_of(
     question: str,
     left_out: Sequence[LeftOut],
 ) -> Kept:
-    """Return the stored form of a context.
-
-    Args:
-        context: The context.
-        shown: The messages of the window and the turn that it shows.
-        logged: The window, as it is in the log.
-        question: The query text of the recalls.
-        left_out: Records that are not in the context, each with the reason.
-    """
+    """Return the stored form of a context; `logged` is the window as it is in the log."""
     said = {one.seq: one.message for one in logged if one.session_id}
     newest = next((one.seq for one in reversed(shown.turns) if is_user(one)), 0)
     turn = shown.drafts[0].seq if shown.drafts else newest
@@ -276,12 +257,6 @@ def sent_of(
     """Restore a context from its stored form.
 
     Args:
-        session_id: The session.
-        turn: See `SentContext`.
-        question: The query text of the recalls.
-        at: The time of the context.
-        fields: The stored fields.
-        entries: The log's entries of the messages that the context shows.
         text_of: Returns the text that is stored under a name of `name_of`; None if there is none.
         said: Returns the text of the source messages of a recall, if they still exist.
     """

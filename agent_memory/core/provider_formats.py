@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from agent_memory.core.cache import Cache, continues
@@ -19,8 +19,7 @@ _INPUT_ROLES = ("user", "system", "developer", "tool")
 """Roles of a model's input. The model's reasoning does not belong to these messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Native:
+class Native(NamedTuple):
     """A window for a provider.
 
     Attributes:
@@ -36,13 +35,7 @@ class Native:
 
 
 class _Settled(NamedTuple):
-    """The entries before the newest question, as they are shown.
-
-    Attributes:
-        entries: The entries.
-        shown: The shown entries from the newest compaction on.
-        compaction: Seq of that compaction.
-    """
+    """The entries before the newest question, and how they are shown."""
 
     entries: list[Entry]
     shown: list[Entry]
@@ -63,10 +56,6 @@ def native(
     """Return a session's window for the provider of a format.
 
     Args:
-        head: The session's head.
-        entries: The session's window.
-        form: The format.
-        counter: The configured token counter.
         cut: Whether a compaction may replace the entries before it.
     """
     newest = next(

@@ -39,11 +39,7 @@ _WANTED = (
 
 
 def fields_in(value: object) -> list[Fields]:
-    """Return the fields of the messages in a value; several for a whole response.
-
-    Raises:
-        InvalidMessage: The shape is unknown.
-    """
+    """Return the fields of the messages in a value; several for a whole response."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     given = _mapping(value)
@@ -53,11 +49,7 @@ def fields_in(value: object) -> list[Fields]:
 
 
 def check_pair(value: object) -> None:
-    """Refuse a pair such as ("user", "Hello"), which would be stored as two messages.
-
-    Raises:
-        InvalidMessage: It is a pair of a role and a text.
-    """
+    """Refuse a pair such as ("user", "Hello"), which would be stored as two messages."""
     if isinstance(value, tuple) and len(value) == 2 and value[0] in ROLES:
         raise InvalidMessage(
             "A pair of a role and a text is not a message. "
@@ -110,7 +102,6 @@ def _of_raw(fields: Fields, raw: Any) -> Fields:
 
 
 def _stored(fields: Fields, form: Format) -> Fields:
-    """Return an item with its caller's fields."""
     is_callers = form.name in _WITH_IDS and fields.get("type") != "message"
     ours = (*_OWN, "id") if is_callers else _OWN
     callers_fields = {
@@ -182,11 +173,7 @@ def dated(fields: Fields, zone: tzinfo) -> Fields:
 
 
 def check_count(messages: Sequence[object]) -> None:
-    """Refuse a response of several messages if one message is required.
-
-    Raises:
-        InvalidMessage: There are several messages.
-    """
+    """Refuse a response of several messages if one message is required."""
     if len(messages) != 1:
         raise InvalidMessage(
             f"This response of the Responses API holds {len(messages)} messages, but one is "

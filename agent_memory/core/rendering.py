@@ -38,7 +38,6 @@ class Rendered(NamedTuple):
 
     Attributes:
         system: The system texts, if the provider takes them separately.
-        messages: The messages.
     """
 
     system: list[Any]
@@ -98,11 +97,8 @@ class _Settled(NamedTuple):
     """The cached turns before the newest one, in a format.
 
     Attributes:
-        messages: The messages.
-        shapes: Their shapes.
         items: The merged items of the messages. They are shared: do not change them.
         arranging: The state from which the next messages are arranged.
-        is_counted: Whether `Format.limited` may have to change an item.
         packed: The pickled items without the first and the last one, in chunks, for copying.
         packed_count: Count of the items up to the last pickled one.
     """
@@ -249,7 +245,6 @@ def _placed(shown: list[Shown], memory: str, role: MemoryRole) -> list[Shown]:
 
 
 def _asks(message: Message) -> bool:
-    """Return whether a message is a user's, without calls and results."""
     shape = shape_of(message)
     return shape.is_plain and shape.role == "user"
 

@@ -78,13 +78,7 @@ class SettingsModel(BaseModel):
 
 
 def sentence_of(error: ValidationError, model: type[BaseModel], fields: Mapping[str, Any]) -> str:
-    """Describe invalid fields of a model, without their values.
-
-    Args:
-        error: The error.
-        model: The model.
-        fields: The values that were validated; a path in them is shown without pydantic's own tags.
-    """
+    """Describe invalid fields of a model, without their values and pydantic's own tags."""
     by_path: dict[str, list[ErrorDetails]] = {}
     for one in error.errors(include_url=False):
         by_path.setdefault(_path(one, fields), []).append(one)
@@ -163,8 +157,6 @@ class Range:
     """Refuses values outside a range, including infinities and NaN. The error names the range.
 
     Attributes:
-        least: The least value.
-        most: The greatest value.
         above: Whether the least value itself is refused.
     """
 

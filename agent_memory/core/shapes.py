@@ -20,8 +20,6 @@ class Call(NamedTuple):
     """The id and name by which a call and its result are paired.
 
     Attributes:
-        id: The id, if there is one.
-        name: The tool, if it is named.
         view: The number of the view in the message.
         number: Its place among the calls of that view.
     """
@@ -38,8 +36,6 @@ class Shape(NamedTuple):
     Attributes:
         views: The message as OpenAI chat dicts. They are shared: do not change them.
         role: The role of the first view that is not empty, or of the first view.
-        calls: The calls in it.
-        answers: The results in it.
         says: For each view, whether it has content beside calls and results.
         speaks: Whether any view has such content.
         is_plain: Whether it is one view with content and without calls and results.
@@ -141,10 +137,8 @@ class Shown(NamedTuple):
     """A chat message as it is shown.
 
     Attributes:
-        view: The message. An unchanged view is shared.
         place: The place of the original message; -1 for none.
         number: The number of the view in that message.
-        is_same: Whether the view is unchanged.
     """
 
     view: View
@@ -244,7 +238,6 @@ class Arranging:
     Calls without a result, results without a call, and empty messages are left out.
 
     Args:
-        ids: The call ids that the provider accepts.
         in_runs: Whether the results of several calls in a row stay after the last call, as in the
             log.
     """
@@ -264,9 +257,7 @@ class Arranging:
     def shown(self, shapes: Sequence[Shape], since: int = 0) -> list[Shown] | None:
         """Return the next messages, in order; None if they hold results of earlier calls.
 
-        Args:
-            shapes: The messages, in the order of the log.
-            since: The number of earlier messages.
+        `since` is the number of earlier messages.
         """
         if all(shape.is_plain for shape in shapes):
             return [Shown(shape.views[0], at) for at, shape in enumerate(shapes, since)]
@@ -323,7 +314,6 @@ class Arranging:
         return arranged_messages + pending
 
     def _with_valid_ids(self, view: View, place: int, number: int) -> Shown:
-        """Return a message with calls, with ids that the provider accepts."""
         if not self._ids.unique:
             self._used = set()
         calls = calls_of(view)
@@ -361,7 +351,6 @@ class Arranging:
         return {**call, "id": new}
 
     def _answer(self, view: View, call: View, place: int, number: int) -> Shown:
-        """Return the result of a call."""
         function = mapping(call.get("function") or call.get("custom"))
         name = function.get("name")
         if self._ids.pattern is None:
@@ -379,7 +368,6 @@ class Arranging:
 
 
 def _with_calls(view: View, numbers: Sequence[int]) -> View:
-    """Return a view with only the calls of these numbers."""
     calls = calls_of(view)
     kept_calls = [calls[number] for number in numbers]
     rest = {key: value for key, value in view.items() if key not in ("tool_calls", "function_call")}

@@ -44,8 +44,7 @@ _NOTE = f"[{ELLIPSIS} {{}} calls and their results left out]"
 def mark_of(seq: int | None) -> Mark:
     """Return the function that renders the gaps of a message.
 
-    Args:
-        seq: The message's place in the log, if a tool can read the rest; None if it cannot.
+    `seq` is None if no tool can read the rest of the message.
     """
 
     def mark(missing: int, offset: int) -> str:
@@ -65,8 +64,6 @@ class Shortener:
     """Shortens messages.
 
     Attributes:
-        counter: The configured token counter.
-        question: The query text that excerpts are made for.
         readable: Seq of the newest message that a tool can read in full.
     """
 
@@ -196,7 +193,7 @@ class Shortener:
         least = least_view(view)
         if self.counter.chat(least) > room:
             return None
-        mark, pieces = mark_of(seq), pieces_of(view, self._part)
+        mark, pieces = mark_of(seq), pieces_of(view)
         for frame in (frame_of(view, view.keys()), frame_of(view, ("name",)), least):
             cost = self.counter.chat(frame)
             if frame is not least and cost > room // 2:
@@ -216,7 +213,7 @@ class Shortener:
         """Return the frame with each piece within its share of the room."""
         rooms = [room]  # a single piece is too long in any case
         if len(pieces) > 1:
-            rooms = shares([piece.cost(self.counter) for piece in pieces], room)
+            rooms = shares([self._cost_of(piece.value) for piece in pieces], room)
         shown = frame
         for piece, most in zip(pieces, rooms, strict=False):
             shown = piece.put(shown, self._shown(piece, most, mark))
@@ -287,6 +284,9 @@ class Shortener:
         rest = room - sum(map(self._part, others)) - self.counter.text(note) - 2
         cut_text = self._text(content_text(parts), max(1, rest), mark)
         return [{"type": "text", "text": f"{cut_text}\n{note}" if note else cut_text}, *others]
+
+    def _cost_of(self, value: Any) -> int:
+        return sum(map(self._part, value)) if isinstance(value, list) else self.counter.text(value)
 
     def _part(self, part: Any) -> int:
         bare = self.counter.chat({"role": "user", "content": []})

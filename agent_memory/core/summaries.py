@@ -254,13 +254,7 @@ def with_words(summary: str, section: str) -> str:
 
 
 def words_section(words: Mapping[int, str], count: Count, room: int) -> str:
-    """Return the section with the messages that fit: standing instructions, then the newest.
-
-    Args:
-        words: The user's messages by seq.
-        count: Counts tokens.
-        room: Tokens of the section; 0 for none.
-    """
+    """Return the section with the messages that fit: standing instructions, then the newest."""
     left = room - count(WORDS_HEADING) - 1
     chosen: dict[int, str] = {}
     order = sorted(words, key=lambda seq: (_STANDING_WORDS.search(words[seq]) is None, -seq))

@@ -13,7 +13,6 @@ class Reserved:
 
     Attributes:
         name: The name; for an open number of collections, the prefix of their names.
-        holds: The content.
         goes_with_session: Whether each record names its session, and is erased with it.
         goes_with_user: Whether a user's records are erased with the user, independently of
             sessions.

@@ -193,14 +193,10 @@ def escape(text: str) -> str:
 
 
 def listed_text(text: str, turns: Sequence[int] = ()) -> str:
-    """Return a text as an escaped list item.
+    """Return a text as an escaped list item, with further turns at `turns`.
 
     Continued lines are indented deeper than the beginning of another speaker's turn, whatever
     their text is.
-
-    Args:
-        text: The text.
-        turns: The places at which further turns begin, each right after a line break.
     """
     starts = (0, *turns)
     ends = (*(start - 1 for start in turns), len(text))

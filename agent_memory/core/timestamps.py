@@ -27,11 +27,7 @@ _FIRST = datetime(1973, 3, 3, tzinfo=UTC)
 
 
 def check_moment(name: str, value: datetime | date | None) -> datetime | None:
-    """Validate a time with a time zone. A date becomes its beginning (UTC).
-
-    Raises:
-        InvalidInput: The value has no time zone, or is neither a datetime nor a date.
-    """
+    """Validate a time with a time zone. A date becomes its beginning (UTC)."""
     if value is None or (isinstance(value, datetime) and value.tzinfo is not None):
         return value
     if isinstance(value, date) and not isinstance(value, datetime):
@@ -59,11 +55,7 @@ def moment_said(value: object) -> datetime | None:
 
 
 def duration_of(name: str, value: float | timedelta) -> timedelta:
-    """Convert seconds or a timedelta to a duration.
-
-    Raises:
-        InvalidInput: The value is neither, or not above 0.
-    """
+    """Convert seconds or a timedelta to a duration."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < inf:
         return timedelta(seconds=min(value, _MOST_SECONDS))
     if not isinstance(value, timedelta) or value <= timedelta():

@@ -140,15 +140,10 @@ _MARK = "__tool__"
 
 
 def tool(name: str, description: str, effects: tuple[Effect, ...] = EFFECTS) -> Callable[[M], M]:
-    """Mark a method as a tool; see `tools_of`.
+    """Mark a method as a tool; see `tools_of`. "{name}" stands for the owner's `name`.
 
     The method takes the bound scope and the arguments, and returns the text for the model. The
     schema comes from its signature, whose defaults are pydantic's `Field(...)`.
-
-    Args:
-        name: The name. "{name}" stands for the owner's `name`.
-        description: See `Tool.description`.
-        effects: See `Tool.effects`.
     """
 
     def mark(method: M) -> M:
@@ -159,11 +154,9 @@ def tool(name: str, description: str, effects: tuple[Effect, ...] = EFFECTS) -> 
 
 
 def tools_of(owner: Any, **words: object) -> list[Tool]:
-    """Return the tools of an object, in the order of its class.
+    """Return the tools of an object, whose methods `tool` marked, in the order of its class.
 
-    Args:
-        owner: An object with methods marked by `tool`.
-        **words: Values for names in braces in the descriptions.
+    `words` are values for names in braces in the descriptions.
     """
     words = {"name": getattr(owner, "name", ""), **words}
     methods = {name: one for home in type(owner).__mro__[::-1] for name, one in vars(home).items()}

@@ -88,12 +88,6 @@ def under_way(
 
     Spans that begin in the block are not its children; see `Span.current`. A generator may
     therefore hold it.
-
-    Args:
-        name: The name of the span.
-        attributes: The attributes that are known at the start.
-        kind: The kind of the span.
-        within: The parent; None for the current span.
     """
     provider = _provider()
     if provider is None:
@@ -200,7 +194,6 @@ def _api() -> Any:
 
 
 def _provider() -> Any:
-    """Return the provider that the application has set, or None."""
     api = sys.modules.get(_API)
     provider_of = getattr(api, "get_tracer_provider", None)  # the module may be half imported
     if api is None or provider_of is None:

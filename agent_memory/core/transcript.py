@@ -1,15 +1,18 @@
-"""Messages as text for a model, and in pieces that fit it. Pure."""
+"""Messages as text: transcripts, passages of long texts, relevant parts of recalls. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import ceil
+from typing import Any, NamedTuple
 
 from agent_memory.core.formats.registry import compacts
 from agent_memory.core.messages import Message, content_text
-from agent_memory.core.records import Entry
-from agent_memory.core.text import last_break
+from agent_memory.core.records import Entry, Recall
+from agent_memory.core.text import last_break, overlap_scores, sentence_spans
 
 Count = Callable[[str], int]
 
@@ -125,3 +128,223 @@ def clip(text: str, count: Count, limit: int) -> str:
     while beginning and count(beginning) > limit:  # shorter text can cost a token more
         beginning = beginning[:-1].rstrip()
     return beginning
+
+
+LONG = 4_000
+"""Bytes above which a text is stored in passages; about a thousand tokens.
+
+For shorter texts, such as long answers of assistants, search over passages finds less than search
+over whole texts.
+"""
+
+PASSAGE = 1_000
+"""The approximate bytes of a passage; about 250 tokens."""
+
+MOST_PASSAGES = 2_000
+"""The most passages of one text. Passages of a very long text are longer."""
+
+_OVERLAP = 200  # bytes of the sentence that two passages share
+
+PART = "part"
+"""The metadata key of a record that holds its passage; only for long messages."""
+
+GAP = "\u2026"
+"""Marks where a text was cut."""
+
+Place = tuple[int, int]
+
+
+class Part(NamedTuple):
+    """The place of a passage in its message.
+
+    Attributes:
+        number: The number of the passage, from 0.
+        of: The number of passages in the message.
+        offset: The character of the message at which the passage begins.
+    """
+
+    number: int
+    of: int
+    offset: int
+
+    @property
+    def is_last(self) -> bool:
+        """Return whether the message ends with this passage."""
+        return self.number == self.of - 1
+
+
+WHOLE = Part(0, 1, 0)
+"""The place of a text that is not split."""
+
+
+def passages(text: str) -> list[Place]:
+    """Return the start and end of each passage of a text; one passage for a short text.
+
+    Passages are cut between sentences or lines and have similar lengths. Each begins with the last
+    sentence of the one before, unless that sentence is long.
+    """
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size <= LONG:
+        return [(0, len(text))]
+    count = min(MOST_PASSAGES, ceil(size / PASSAGE))
+    goal = len(text) / count
+    overlap = _OVERLAP * len(text) / size
+    places: list[Place] = []
+    reached = -1
+    last: Place = (0, 0)
+    for place in _units(text, max(1, int(goal / 2))):
+        start, end = place
+        number = int((start + end) / 2 / goal)
+        if number > reached:
+            shares = bool(places) and last[1] - last[0] <= overlap
+            places.append((last[0] if shares else start, end))
+        else:
+            places[-1] = (places[-1][0], end)
+        reached, last = number, place
+    return places or [(0, len(text))]
+
+
+def part_of(metadata: Mapping[str, Any]) -> Part:
+    """Return the passage of a record or a recall, from its metadata."""
+    value = metadata.get(PART)
+    if isinstance(value, list) and [type(item) for item in value] == [int] * len(WHOLE):
+        return Part(*value)
+    return WHOLE
+
+
+def marked(text: str, part: Part) -> str:
+    """Return a passage's text with an ellipsis at each cut."""
+    before = f"{GAP} " if part.number > 0 else ""
+    return f"{before}{text}" if part.is_last else f"{before}{text} {GAP}"
+
+
+def _units(text: str, most: int) -> Iterator[Place]:
+    """Yield the units that are not cut: sentences and lines, or parts of long ones."""
+    for start, end in sentence_spans(text):
+        while end - start > most:
+            at = _last_space(text, start, start + most)
+            yield start, at
+            start = at
+            while start < end and text[start].isspace():
+                start += 1
+        if start < end:
+            yield start, end
+
+
+def _last_space(text: str, start: int, end: int) -> int:
+    """Return the place to split a line: after the last word in its second half, or at its end.
+
+    A word that stops exactly at the end is not split.
+    """
+    if text[end : end + 1].isspace():
+        return end
+    at = max(text.rfind(space, start, end) for space in (" ", "\t"))
+    return at if at - start > (end - start) // 2 else end
+
+
+def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -> str:
+    """Return the part of a text that is most relevant to a question, at most `limit` tokens.
+
+    It starts with the sentence that shares the most words with the question, and grows by the
+    better neighbour. A single sentence that is too long is cut. An ellipsis marks omitted text.
+    """
+    if count(text) <= limit:
+        return text
+    spans = sentence_spans(text) or [(0, len(text))]
+    scores = overlap_scores(question, [text[start:end] for start, end in spans])
+    first = last = max(range(len(spans)), key=lambda place: scores[place], default=0)
+    best = _between(text, spans, first, last)
+    if count(best) > limit:
+        return clip(best, count, limit)
+    while True:
+        sides = [(scores[at], at) for at in (last + 1, first - 1) if 0 <= at < len(spans)]
+        for _, at in sorted(sides, key=lambda side: -side[0]):
+            longer = _between(text, spans, min(first, at), max(last, at))
+            if count(longer) <= limit:
+                first, last, best = min(first, at), max(last, at), longer
+                break
+        else:
+            return best
+
+
+def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
+    """Join neighbouring messages of the blocks, and passages of one message, into one recall each.
+
+    The joined recall has the place, id and score of its best part, and the time of its first.
+    """
+    best: dict[int, Recall] = {}
+    runs: list[list[int]] = []
+    for place, recall in enumerate(recalls):
+        if recall.block in blocks and len(recall.sources) == 1:
+            runs.append([place])
+        else:
+            best[place] = recall
+    runs.sort(key=lambda run: _at(recalls[run[0]]))
+    for before, run in reversed(list(pairwise(runs))):
+        if _follows(recalls[before[0]], recalls[run[0]]):
+            before += run
+            run.clear()
+    for run in runs:
+        if run:
+            place = min(run)
+            best[place] = _passage([recalls[at] for at in run], recalls[place])
+    return [best[place] for place in sorted(best)]
+
+
+def _at(recall: Recall) -> tuple[str, str, int, int]:
+    """Return the place of a message or passage in the order of the log."""
+    return (recall.block, *recall.sources[0], part_of(recall.metadata).number)
+
+
+def _follows(first: Recall, second: Recall) -> bool:
+    """Return whether one message or passage directly follows another, with the same time.
+
+    An outdated recall has another time, and is not joined.
+    """
+    (session_id, seq), (other_session, other_seq) = first.sources[0], second.sources[0]
+    if (first.block, session_id, first.time) != (second.block, other_session, second.time):
+        return False
+    here, there = part_of(first.metadata), part_of(second.metadata)
+    if seq == other_seq:
+        return there.number == here.number + 1
+    return other_seq == seq + 1 and here.is_last and there.number == 0
+
+
+def _between(text: str, spans: Sequence[tuple[int, int]], first: int, last: int) -> str:
+    before = f"{GAP} " if first > 0 else ""
+    after = f" {GAP}" if last + 1 < len(spans) else ""
+    return f"{before}{text[spans[first][0] : spans[last][1]]}{after}"
+
+
+def _passage(run: Sequence[Recall], best: Recall) -> Recall:
+    if len(run) == 1:
+        return best
+    text, turns = run[0].text, list[int]()
+    for first, second in pairwise(run):
+        if first.sources == second.sources:
+            text = _spliced(text, first, second)
+        else:
+            turns.append(len(text) + 1)
+            text = f"{text}\n{second.text}"
+    return replace(
+        best,
+        text=text,
+        turns=tuple(turns),
+        created_at=run[0].created_at,
+        sources=tuple(dict.fromkeys(source for recall in run for source in recall.sources)),
+    )
+
+
+def _spliced(text: str, first: Recall, second: Recall) -> str:
+    """Append a passage to a text that ends with the one before, without repeating their overlap."""
+    before, rest = _body(first), _body(second)
+    whole = before.removeprefix(f"{GAP} ").removesuffix(f" {GAP}")
+    shared = part_of(first.metadata).offset + len(whole) - part_of(second.metadata).offset
+    after = rest.removeprefix(f"{GAP} ")
+    if shared > 0 and whole.endswith(after[:shared]):
+        return text.removesuffix(f" {GAP}") + after[shared:]
+    return f"{text}\n{rest}"  # without an overlap, or one of them was cut
+
+
+def _body(recall: Recall) -> str:
+    return recall.text.removeprefix(f"{recall.metadata.get('speaker')}: ")

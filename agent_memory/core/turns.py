@@ -62,11 +62,7 @@ def turn_of(
 
 
 def check_turn(given: object) -> None:
-    """Refuse a value that is not a turn.
-
-    Raises:
-        InvalidInput: The value is not a turn.
-    """
+    """Refuse a value that is not a turn."""
     if not isinstance(given, Turn):
         raise InvalidInput(
             f"The turn is {quoted(given)}. Pass a result of before_turn() or regenerate()."
@@ -77,9 +73,6 @@ def messages_of(given: object, role: str) -> list[Message]:
     """Convert a caller's value to messages: a text, a message in any form, or a list of messages.
 
     A response that was returned so that the caller runs tools includes the messages before it.
-
-    Raises:
-        InvalidMessage: The value is none of these.
     """
     if isinstance(given, str):
         return [Message(role=role, content=given)]
@@ -109,9 +102,6 @@ def question_of(asked: Sequence[Message]) -> Sequence[Message]:
 def answer_in(response: object) -> Message:
     """Return the message of a response without empty provider fields, which other providers
     refuse.
-
-    Raises:
-        InvalidMessage: The response has no message.
     """
     fields = Message.of(response).to_dict()
     return Message.of(
@@ -143,11 +133,7 @@ def open_calls(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def check_so_far(said: Sequence[Message], soon: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Validate that a model can continue a turn: every call has its result in the turn.
-
-    Raises:
-        InvalidMessage: There is no question, a call has no result, or a result has no call.
-    """
+    """Validate that a model can continue a turn: every call has its result in the turn."""
     if all(message.is_system for message in said):
         raise InvalidMessage("The turn has no question. Pass it as text or as a message.")
     said = [*said, *(Message(role="tool", tool_call_id=str(call.get("id"))) for call in soon)]
@@ -172,11 +158,7 @@ def check_so_far(said: Sequence[Message], soon: Sequence[Mapping[str, Any]] = ()
 
 
 def check_whole(said: Sequence[Message]) -> None:
-    """Refuse an incomplete turn.
-
-    Raises:
-        InvalidMessage: It does not end with the assistant's message, or see `check_so_far`.
-    """
+    """Refuse a turn that `check_so_far` refuses, or that the assistant has not answered."""
     check_so_far(said)
     last = role_of(said[-1])
     if last != "assistant":

@@ -65,8 +65,6 @@ class _Known(NamedTuple):
     """A cached layout.
 
     Attributes:
-        entries: The entries.
-        layout: Their layout.
         settled: The entries before the newest question.
         before: The layout of these entries.
     """
@@ -97,7 +95,6 @@ def visible(entries: Sequence[Entry], *, was_cut: bool) -> list[Entry]:
     the log. Text beside such a call or result is shown.
 
     Args:
-        entries: A window, pinned entries first.
         was_cut: Whether earlier entries have left the window. Entries before the first user
             message are then left out too.
     """
@@ -117,11 +114,6 @@ def choose_cut(
     It prefers the boundary between two turns. If a very long turn would leave more than half of
     `keep_tokens` unused, the cut falls inside that turn, between tool groups. The turn's user
     message then stays pinned. A pending call in the newest turn is never cut away.
-
-    Args:
-        entries: The window, pinned entries first.
-        keep_tokens: Tokens that may stay.
-        keep_messages: Messages that may stay; None for any number.
 
     Returns:
         The cut; None if no legal cut removes anything. If even the newest group exceeds the
@@ -146,12 +138,7 @@ def choose_cut(
 
 
 def guarded(entries: Sequence[Entry], cut: Cut) -> Cut:
-    """Limit a cut so that the newest group stays, with the user message that opened its turn.
-
-    Args:
-        entries: The window, pinned entries first.
-        cut: The cut of a strategy.
-    """
+    """Limit a cut so that the newest group stays, with the user message that opened its turn."""
     layout = _layout(entries)
     newest = max((i for i, ok in enumerate(layout.shown) if ok), default=None)
     if newest is None:
@@ -170,12 +157,7 @@ def passes(entries: Sequence[Entry], max_messages: int | None) -> bool:
 
 
 def begun_anew(head: Head, first: Entry | None) -> Head:
-    """Return the head of a window that begins with its log, without a summary.
-
-    Args:
-        head: The head.
-        first: The first entry of the log; None for an empty log.
-    """
+    """Return the head of a window that begins with the log's first entry, without a summary."""
     return replace(
         head,
         start=head.expired,
@@ -291,7 +273,6 @@ def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candida
 
 
 def _anchors(entries: Sequence[Entry]) -> list[Entry | None]:
-    """Return for each entry the newest user message up to and including it."""
     anchors: list[Entry | None] = []
     newest: Entry | None = None
     for entry in entries:

@@ -9,13 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from agent_memory.config.settings import NOTES
-from agent_memory.core.call_errors import with_call_errors
-from agent_memory.core.context import MemoryContext
-from agent_memory.core.explanation import Explanation
+from agent_memory.core.context import Explanation, MemoryContext
 from agent_memory.core.idempotency import check_end
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import at_most, check_callable, how_many, place_in_log, text_of
 from agent_memory.core.messages import Message
+from agent_memory.core.notices import with_call_errors
 from agent_memory.core.prompt_log import SentContext
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.recognition import check_pair

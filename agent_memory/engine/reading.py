@@ -13,12 +13,11 @@ from pydantic import Field
 
 from agent_memory.core.ids import check_id
 from agent_memory.core.messages import Message, compact_json
-from agent_memory.core.passages import PART, part_of
 from agent_memory.core.records import Entry, Head, Recall, Scope
 from agent_memory.core.text import last_break
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE, Arguments, Tool, tool, tools_of
-from agent_memory.core.transcript import clip, speaker, told
+from agent_memory.core.transcript import PART, clip, part_of, speaker, told
 from agent_memory.engine.guard import Guard
 from agent_memory.engine.paging import read_of
 from agent_memory.engine.recall.merged_search import Filter, Search

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO, cast
 
-from agent_memory.core.call_errors import with_call_errors
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.messages import Message
+from agent_memory.core.notices import with_call_errors
 from agent_memory.core.prompt_log import SentContext
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Absorbed, Entry, Head, Recall

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from agent_memory.core.passages import WHOLE, Part
+from agent_memory.core.transcript import WHOLE, Part
 from agent_memory.retrieval.bm25 import TURN_LENGTH
 from agent_memory.retrieval.dates import MONTHS
 from agent_memory.retrieval.informativeness import asking

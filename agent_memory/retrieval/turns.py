@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
 from typing import Any
 
-from agent_memory.core.passages import PART, Part, marked, passages
 from agent_memory.core.records import Entry, Hit, Recall, Record, Scope, Source
 from agent_memory.core.redaction import DELETED
 from agent_memory.core.shapes import role_of
-from agent_memory.core.transcript import speaker
+from agent_memory.core.transcript import PART, Part, marked, passages, speaker
 from agent_memory.retrieval.features import Turn
 from agent_memory.retrieval.score import PARTS, fitted
 

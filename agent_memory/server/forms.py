@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-from agent_memory.core.context import MemoryContext
-from agent_memory.core.explanation import Explanation
+from agent_memory.core.context import Explanation, MemoryContext
 from agent_memory.core.formats.exact import as_json
 from agent_memory.core.idempotency import version_of
 from agent_memory.core.prompt_log import SentContext

@@ -15,8 +15,7 @@ from typing import Any
 from agent_memory.client.calls import CALLS, HANDLES, MESSAGES, MOST, Call, Whose
 from agent_memory.client.values import checked, message_of
 from agent_memory.client.values import plain as exactly
-from agent_memory.core.context import MemoryContext
-from agent_memory.core.explanation import Explanation
+from agent_memory.core.context import Explanation, MemoryContext
 from agent_memory.core.records import Head, Recall
 from agent_memory.core.turns import Turn, messages_of
 from agent_memory.engine.append import Update

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from agent_memory import AgentMemory, Chain, ClearTools, Summarize, Trim
-from agent_memory.core.explanation import Explanation
+from agent_memory.core.context import Explanation
 from agent_memory.errors import InvalidInput
 from tests.kit import user
 

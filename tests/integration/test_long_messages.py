@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, Recall, VectorMemory, operations
-from agent_memory.core.passages import passages
 from agent_memory.core.records import Record, Scope
+from agent_memory.core.transcript import passages
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store

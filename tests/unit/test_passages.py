@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.passages import (
+from agent_memory.core.records import Recall
+from agent_memory.core.transcript import (
     LONG,
     MOST_PASSAGES,
     PASSAGE,
@@ -20,7 +21,6 @@ from agent_memory.core.passages import (
     marked,
     passages,
 )
-from agent_memory.core.records import Recall
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
 

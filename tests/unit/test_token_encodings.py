@@ -16,8 +16,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from agent_memory.core.tokens.encodings import Encoding, encoding
-from agent_memory.core.tokens.vocabularies import CLAUDE, VOCABULARIES, OpenAI, joined
+from agent_memory.core.tokens.encodings import (
+    CLAUDE,
+    VOCABULARIES,
+    Encoding,
+    OpenAI,
+    encoding,
+    joined,
+)
 from agent_memory.errors import ConfigError
 from agent_memory.testing.histories import texts
 from tests.kit import at_length

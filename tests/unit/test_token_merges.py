@@ -9,8 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent_memory.core.tokens.encodings import MergeCounter, NotForMerging, encoding
-from agent_memory.core.tokens.vocabularies import VOCABULARIES, Vocabulary
+from agent_memory.core.tokens.encodings import (
+    VOCABULARIES,
+    MergeCounter,
+    NotForMerging,
+    Vocabulary,
+    encoding,
+)
 from agent_memory.testing.histories import texts
 from tests.kit import at_length
 

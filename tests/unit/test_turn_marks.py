@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from agent_memory import AgentMemory, VectorMemory
 from agent_memory.core.context import MemoryRole, render_memory
-from agent_memory.core.passages import joined
 from agent_memory.core.records import Recall
 from agent_memory.core.text import listed_text
+from agent_memory.core.transcript import joined
 from agent_memory.integrations.transcripts.own import told
 
 BREAKS = ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]

@@ -305,7 +305,6 @@ def _use(call: Json) -> Json:
 
 
 def _text_block(part: object) -> Any:
-    """Return a part of an assistant's or system message, as text."""
     return part if is_text(part) else text_part(mark_of(part))
 
 

@@ -162,7 +162,6 @@ def _has_document(block: Any) -> bool:
 
 
 def _documented(message: Json, used: set[str]) -> Json:
-    """Return a message whose documents have names that no earlier document has."""
     blocks = [_titled(block, used) for block in message["content"]]
     if any("document" in mapping(block) for block in blocks):
         if not any("text" in mapping(block) for block in blocks):

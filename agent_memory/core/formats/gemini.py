@@ -155,7 +155,6 @@ def _is_blank(part: Any) -> bool:
 
 
 def _shows(part: Any) -> bool:
-    """Return whether a part is more than a thought."""
     return isinstance(part, dict) and not part.get("thought")
 
 
@@ -191,7 +190,6 @@ def _call_part(call: Mapping[str, Any]) -> Json:
 
 
 def _part(part: Any) -> Json:
-    """Return a part of a chat message as a part of Gemini."""
     data = data_in(link_of(part)) if isinstance(part, dict) else None
     if data is not None:
         return {"inlineData": {"mimeType": data[0], "data": data[1]}}

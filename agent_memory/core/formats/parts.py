@@ -149,9 +149,7 @@ def link_of(part: Mapping[str, Any]) -> str:
 def openai_takes(part: Mapping[str, Any], *, links: bool = False) -> bool:
     """Return whether OpenAI accepts a picture, a file or a sound from a user.
 
-    Args:
-        part: The part of a chat message.
-        links: Whether a file may be a link.
+    With `links`, a file may be a link.
     """
     url, kind = link_of(part), part.get("type")
     data = data_in(url)
@@ -166,12 +164,7 @@ def openai_takes(part: Mapping[str, Any], *, links: bool = False) -> bool:
 
 
 def tool_name(name: object, other: re.Pattern[str] = _NO_NAME) -> str:
-    """Return a tool name that every provider accepts.
-
-    Args:
-        name: The original name.
-        other: Matches characters that the name must not have.
-    """
+    """Return a tool name that every provider accepts; `other` matches invalid characters."""
     return other.sub("_", name)[:_MOST_NAME] if isinstance(name, str) and name else "tool"
 
 
@@ -192,13 +185,9 @@ def calls_of(view: Mapping[str, Any]) -> list[Json]:
 
 
 def asked_of(call: Mapping[str, Any], other: re.Pattern[str] = _NO_NAME) -> tuple[Any, str, Json]:
-    """Return id, tool and arguments of a call.
+    """Return id, tool and arguments of a call; see `tool_name`.
 
     Arguments that are not a JSON object become one with a single field.
-
-    Args:
-        call: The call.
-        other: Matches characters that the tool name must not have.
     """
     function = mapping(call.get("function"))
     arguments = function.get("arguments")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_memory.core.formats import (
@@ -40,38 +40,18 @@ __all__ = [
     "register",
 ]
 
+# The names of the formats of the providers' APIs, and of messages of frameworks.
 CHAT = "openai.chat"
-"""The format of OpenAI's Chat Completions API."""
-
 RESPONSES = "openai.responses"
-"""The format of the items of OpenAI's Responses API."""
-
 ANTHROPIC = "anthropic.messages"
-"""The format of Anthropic's Messages API."""
-
 GOOGLE = "google.contents"
-"""The format of Google's Gemini API."""
-
-LANGCHAIN = "langchain"
-"""The format of LangChain's messages."""
-
-ADK = "google.adk"
-"""The format of events of Google's ADK."""
-
 CONVERSE = "bedrock.converse"
-"""The format of Bedrock's Converse API, which Strands uses."""
-
-LLAMA_INDEX = "llama_index"
-"""The format of LlamaIndex's messages."""
-
+ADK = "google.adk"
 AGENT_FRAMEWORK = "agent_framework"
-"""The format of messages of Microsoft's Agent Framework."""
-
 AI_SDK = "ai_sdk"
-"""The format of messages of the AI SDK (Vercel)."""
-
+LANGCHAIN = "langchain"
+LLAMA_INDEX = "llama_index"
 PYDANTIC_AI = "pydantic_ai"
-"""The format of pydantic-ai's messages."""
 
 Raw = Mapping[str, Any]
 Chat = Sequence[dict[str, Any]]
@@ -82,16 +62,8 @@ def _never(raw: Raw) -> bool:
     return False
 
 
-def _sent_whole(raw: Raw) -> None:
+def _none(raw: Raw) -> None:
     return None
-
-
-def _no_pair(raw: Raw) -> str | None:
-    return None
-
-
-def _itself(raw: Raw) -> Sequence[Any]:
-    return [raw]
 
 
 def _unchanged(messages: Messages) -> Messages:
@@ -167,36 +139,34 @@ class Format:
     recognises: Callable[[Raw], bool] = _never
     to_message: Callable[[Raw], dict[str, Any]] = dict
     compacts: Callable[[Raw], bool] = _never
-    items: Callable[[Raw], Sequence[Any]] = _itself
+    items: Callable[[Raw], Sequence[Any]] = lambda raw: [raw]
     leads: Callable[[Raw], bool] = _never
-    pair: Callable[[Raw], str | None] = _no_pair
+    pair: Callable[[Raw], str | None] = _none
     merged: Callable[[Messages], Messages] = _unchanged
     is_counted: Callable[[Any], bool] = _never
     limited: Callable[[Messages], Messages] = _unchanged
     ids: Ids = Ids()
     arguments: Arguments = Arguments()
     in_runs: bool = False
-    unseen: Callable[[Raw], object | None] = _sent_whole
+    unseen: Callable[[Raw], object | None] = _none
     is_exact: bool = False
 
 
-def _of_responses(name: str, recognises: Callable[[Raw], bool] = _never) -> Format:
-    own = responses
-    return Format(
-        name,
-        own.to_chat,
-        own.from_chat,
-        recognises,
-        compacts=own.compacts,
-        items=own.items,
-        leads=own.leads,
-        pair=own.pair,
-        is_counted=own.is_counted,
-        limited=own.limited,
-        ids=Ids(re.compile(r".{1,64}", re.DOTALL), unique=True),
-        arguments=Arguments("input"),
-        in_runs=True,
-    )
+_RESPONSES = Format(
+    RESPONSES,
+    responses.to_chat,
+    responses.from_chat,
+    responses.recognises,
+    compacts=responses.compacts,
+    items=responses.items,
+    leads=responses.leads,
+    pair=responses.pair,
+    is_counted=responses.is_counted,
+    limited=responses.limited,
+    ids=Ids(re.compile(r".{1,64}", re.DOTALL), unique=True),
+    arguments=Arguments("input"),
+    in_runs=True,
+)
 
 
 def _is_of_pydantic_ai(value: Raw) -> bool:
@@ -235,8 +205,9 @@ _ALL = [
         ids=Ids(re.compile(r"[a-zA-Z0-9_-]+"), unique=True),
         arguments=Arguments(system=("system",), user_first=True),
     ),
-    _of_responses(RESPONSES, responses.recognises),
-    _of_responses("xai.responses"),  # a provider cannot read another provider's items
+    _RESPONSES,
+    # A provider cannot read another provider's items.
+    replace(_RESPONSES, name="xai.responses", recognises=_never),
     Format(
         GOOGLE,
         gemini.to_chat,
@@ -280,6 +251,8 @@ _ALL = [
     Format(LLAMA_INDEX, llama_index.to_chat, llama_index.from_chat, unseen=llama_index.unseen),
 ]
 _FORMATS = {form.name: form for form in _ALL}
+_UNKNOWN = Format("", responses.messages_of)
+"""An unknown format: an item is shown if it has a chat role and content."""
 
 
 def register(form: Format) -> None:
@@ -291,11 +264,7 @@ def register(form: Format) -> None:
 
 
 def format_of(name: str) -> Format:
-    """Return the format with this name, if contexts can be expressed in it.
-
-    Raises:
-        InvalidInput: Contexts cannot be expressed in it.
-    """
+    """Return the format with this name, if contexts can be expressed in it."""
     form = _FORMATS.get(name) if isinstance(name, str) else None
     if form is None or form.from_chat is None:
         known = ", ".join(sorted(key for key, form in _FORMATS.items() if form.from_chat))
@@ -313,36 +282,30 @@ def recognised(value: Raw) -> Format | None:
     return next((form for form in _FORMATS.values() if form.recognises(value)), None)
 
 
-def is_exact(name: str | None) -> bool:
-    """Return whether items of a format may hold bytes, which are stored as text."""
-    form = _FORMATS.get(name or "")
-    return form is not None and form.is_exact
-
-
 def is_known(name: str | None) -> bool:
     """Return whether a format is registered."""
     return name in _FORMATS
 
 
+def _form(name: str | None) -> Format:
+    return _FORMATS.get(name or "", _UNKNOWN)
+
+
+def is_exact(name: str | None) -> bool:
+    """Return whether items of a format may hold bytes, which are stored as text."""
+    return _form(name).is_exact
+
+
 def compacts(raw: Raw, name: str | None) -> bool:
     """Return whether an item replaces all items before it, for the provider of its format."""
-    form = _FORMATS.get(name or "")
-    return form is not None and form.compacts(raw)
+    return _form(name).compacts(raw)
 
 
 def unseen(raw: Raw, name: str | None) -> object | None:
     """Return what reaches the model beside an item's chat messages; None if all of it does."""
-    form = _FORMATS.get(name or "")
-    return None if form is None else form.unseen(raw)
+    return _form(name).unseen(raw)
 
 
 def views_of(raw: Raw, name: str | None) -> Chat:
-    """Return the chat messages of a raw item.
-
-    In an unknown format, an item is shown if it has a chat role and content.
-    """
-    form = _FORMATS.get(name or "")
-    if form is not None:
-        return form.to_chat(raw)
-    view = responses.said(raw)
-    return [view] if view is not None else []
+    """Return the chat messages of a raw item."""
+    return _form(name).to_chat(raw)

@@ -77,21 +77,20 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     if kind == "compaction":
         text = "\n".join(_texts(raw.get("content"))) or "\n".join(_texts(raw.get("summary")))
         return [{"role": "assistant", "content": summary_element(text)}] if text else []
-    view = said(raw)
-    return [view] if view is not None else []
+    return messages_of(raw)
 
 
-def said(raw: Mapping[str, Any]) -> Json | None:
-    """Return the chat message of any item that has a chat role and content; None for others."""
+def messages_of(raw: Mapping[str, Any]) -> list[Json]:
+    """Return the chat message of any item that has a chat role and content; none for others."""
     role, content = raw.get("role"), raw.get("content")
     if not isinstance(role, str) or role not in _CHAT_ROLES or not isinstance(content, str | list):
-        return None
+        return []
     view: Json = {key: raw[key] for key in _CHAT_FIELDS if isinstance(raw.get(key), str)}
     shown = content
     if isinstance(content, list):
         shown = list(parts_of([_chat_part(part) for part in content]))
     is_empty = not (says(shown) if isinstance(shown, str) else shown)
-    return None if is_empty and role != "tool" else {"role": role, "content": shown, **view}
+    return [] if is_empty and role != "tool" else [{"role": role, "content": shown, **view}]
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
@@ -154,7 +153,6 @@ def limited(context: list[Any]) -> list[Any]:
 
 
 def _without_repeats(context: list[Any]) -> list[Any]:
-    """Remove duplicate ids."""
     items, ids = list[Any](), set[object]()
     for item in context:
         item_id = item.get("id")
@@ -169,7 +167,6 @@ def _without_repeats(context: list[Any]) -> list[Any]:
 
 
 def _with_kinds(context: list[Any]) -> list[Any]:
-    """Give results the kind of their calls."""
     items, outputs = list[Any](), dict[object, str]()
     for item in context:
         kind = item.get("type")

@@ -20,12 +20,13 @@ from agent_memory.core.formats.chat import ROLES
 from agent_memory.core.formats.registry import is_known, unseen
 from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message
-from agent_memory.core.tokens.encodings import Encoding, encoding
-from agent_memory.core.tokens.vocabularies import (
+from agent_memory.core.tokens.encodings import (
     CLAUDE,
     DEFAULT_ENCODING,
     UNKNOWN_MODEL_ENCODING,
     VOCABULARIES,
+    Encoding,
+    encoding,
 )
 
 WORST = 15 / 4
@@ -317,7 +318,6 @@ class TokenCounter:
         return alone + max(0, more)
 
     def _more(self, before: str, text: str, after: str) -> int:
-        """Return the extra tokens of a text between breaks."""
         if not (before or after):
             return 0
         merged = self.text(f"{before}{text}{after}")

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from agent_memory.core.cache import Cache
-from agent_memory.core.context import MemoryContext
-from agent_memory.core.explanation import left_out_of
+from agent_memory.core.context import MemoryContext, left_out_of
 from agent_memory.core.formats.registry import format_of
 from agent_memory.core.fusion import merge
 from agent_memory.core.limits import quoted

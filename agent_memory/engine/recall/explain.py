@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
-from agent_memory.core.explanation import Explanation, dropped_of
+from agent_memory.core.context import Explanation, dropped_of
 from agent_memory.core.messages import Message
 from agent_memory.core.query_text import asked_for
 from agent_memory.core.records import DeadLetter, LeftOut, Scope

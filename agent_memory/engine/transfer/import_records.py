@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from agent_memory.core.idempotency import KeptKey
-from agent_memory.core.passages import part_of
 from agent_memory.core.records import DeadLetter, Head, Lease, Record, Scope
 from agent_memory.core.system_collections import VALUES
+from agent_memory.core.transcript import part_of
 from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.transfer.snapshots.lines import refused
 from agent_memory.engine.transfer.snapshots.reading import (
