@@ -23,7 +23,6 @@ class Cache(OrderedDict[K, V]):
     Args:
         size: Returns the size of a value; 1 each by default.
         least: The number of values that stay, however large.
-        own_lock: Whether other locks are taken under `lock`; see `fork_safe_lock`.
     """
 
     def __init__(
@@ -31,11 +30,9 @@ class Cache(OrderedDict[K, V]):
         most: int,
         size: Callable[[V], int] = lambda _: 1,
         least: int = 0,
-        *,
-        own_lock: bool = False,
     ) -> None:
         super().__init__()
-        self.lock = fork_safe_lock(own=own_lock)
+        self.lock = fork_safe_lock()
         self.most = most
         self._size = size
         self._least = least
@@ -82,9 +79,9 @@ class Cache(OrderedDict[K, V]):
         return value  # type: ignore[no-any-return]
 
 
-def continues(values: Sequence[object], known: Sequence[object]) -> bool:
+def continues(values: Sequence[object], cached: Sequence[object]) -> bool:
     """Return whether values begin with the same objects as those of a cached value."""
-    return len(known) <= len(values) and all(map(is_, known, values))
+    return len(cached) <= len(values) and all(map(is_, cached, values))
 
 
 TEXTS: Cache[tuple[object, ...], Any] = Cache(256)

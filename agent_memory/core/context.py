@@ -17,7 +17,7 @@ from agent_memory.core.rendering import (
     rendered,
 )
 from agent_memory.core.shapes import role_of
-from agent_memory.core.text import escape, listed_text
+from agent_memory.core.text import escape, listed_text, runs
 from agent_memory.core.usage import Usage
 
 
@@ -316,7 +316,7 @@ def dropped_of(
     left = [seq for seq in range(head.expired + 1, head.start + 1) if seq not in own]
     upto = head.summary.upto if head.summary is not None else 0
     recalled = {
-        seq for one in recalls for session, seq in one.sources if session == head.session_id
+        seq for recall in recalls for session, seq in recall.sources if session == head.session_id
     }
     parts = {
         "left the window": left,
@@ -324,7 +324,7 @@ def dropped_of(
         "of these recalled": [seq for seq in left if seq in recalled],
         "of these in neither": [seq for seq in left if seq > upto and seq not in recalled],
         "in the window, but a stub, shortened or left out": [
-            one.seq for one in window if one.seq not in own and not one.message.is_system
+            entry.seq for entry in window if entry.seq not in own and not entry.message.is_system
         ],
     }
     return [f"{how}: {_numbers(seqs)}" for how, seqs in parts.items() if seqs]
@@ -337,33 +337,29 @@ def left_out_of(
     context: MemoryContext,
 ) -> list[LeftOut]:
     """Return the recalls that are not in a context, each with the reason. Pure."""
-    merged_ids = {(one.block, one.id) for one in merged}
-    relevant_ids = {(one.block, one.id) for one in relevant}
-    chosen = {(one.block, source) for one in context.recalls for source in one.sources}
-    chosen_ids = {(one.block, one.id) for one in context.recalls}
+    merged_ids = {(recall.block, recall.id) for recall in merged}
+    relevant_ids = {(recall.block, recall.id) for recall in relevant}
+    chosen = {(recall.block, source) for recall in context.recalls for source in recall.sources}
+    chosen_ids = {(recall.block, recall.id) for recall in context.recalls}
     out = []
-    for one in recalled:
-        sources = {(one.block, source) for source in one.sources}
-        if (one.block, one.id) in chosen_ids or (sources and sources <= chosen):
+    for recall in recalled:
+        sources = {(recall.block, source) for source in recall.sources}
+        if (recall.block, recall.id) in chosen_ids or (sources and sources <= chosen):
             continue
         why = "there was no room"
-        if (one.block, one.id) not in merged_ids:
+        if (recall.block, recall.id) not in merged_ids:
             why = "the window shows it, or another says the same"
-        elif (one.block, one.id) not in relevant_ids:
+        elif (recall.block, recall.id) not in relevant_ids:
             why = "it has much less to do with the question than the best"
-        out.append(LeftOut(one, why))
+        out.append(LeftOut(recall, why))
     return out
 
 
 def _numbers(seqs: Sequence[int]) -> str:
     """Return ascending numbers as runs: "1 to 3, 7"."""
-    runs: list[list[int]] = []
-    for seq in seqs:
-        if runs and seq == runs[-1][1] + 1:
-            runs[-1][1] = seq
-        else:
-            runs.append([seq, seq])
-    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in runs)
+    return ", ".join(
+        str(first) if first == last else f"{first} to {last}" for first, last in runs(seqs)
+    )
 
 
 def _part(title: str, lines: Iterable[str]) -> list[str]:

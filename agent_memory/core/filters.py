@@ -44,8 +44,8 @@ def check_where(where: object) -> Where:
     for wanted in where.values():
         for name, value in wanted.items() if _compares(wanted) else ():
             if name not in _COMPARISONS:
-                known = ", ".join(_COMPARISONS)
-                raise InvalidInput(f"{quoted(name)} is not a comparison. Use one of {known}.")
+                names = ", ".join(_COMPARISONS)
+                raise InvalidInput(f"{quoted(name)} is not a comparison. Use one of {names}.")
             if name == "$in" and not isinstance(value, list | tuple | set | frozenset):
                 raise InvalidInput(f"$in is {quoted(value)}. Give a list of values.")
     return where
@@ -63,11 +63,11 @@ def matches(value: Any, where: Where) -> bool:
 def _meets(value: Any, wanted: Any) -> bool:
     if _compares(wanted):
         return all(
-            _COMPARISONS[name](None if value is _NONE else value, one)
-            for name, one in wanted.items()
+            _COMPARISONS[name](None if value is _NONE else value, operand)
+            for name, operand in wanted.items()
         )
     if isinstance(wanted, Mapping) and isinstance(value, Mapping):
-        return all(_meets(value.get(name, _NONE), one) for name, one in wanted.items())
+        return all(_meets(value.get(name, _NONE), operand) for name, operand in wanted.items())
     return bool(value == wanted)
 
 

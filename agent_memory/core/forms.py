@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from agent_memory.core.ids import MAX_ID
+from agent_memory.core.ids import MAX_ID, is_storable
 
 _MOST = 2**53  # the largest integer that every database and every JSON reader stores exactly
 _MAX_DEPTH = 110  # the nesting of messages and notes, and of the objects around them
@@ -20,7 +20,7 @@ class Form(BaseModel):
 
 def kept_by_all(text: str) -> str:
     """Check that every database can store a text in a column."""
-    if "\x00" in text or any("\ud800" <= char <= "\udfff" for char in text):
+    if not is_storable(text):
         raise ValueError("it holds a NUL or a lone surrogate")
     return text
 

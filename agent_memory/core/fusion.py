@@ -220,11 +220,11 @@ def _finite(score: float) -> float:
 
 
 def with_pinned(
-    found: Sequence[Recall], every: Sequence[Recall], scope: Scope, limit: int
+    recalls: Sequence[Recall], every: Sequence[Recall], scope: Scope, limit: int
 ) -> list[Recall]:
     """Return the recalls of a block, the pinned ones first."""
     pinned = [recall for recall in every if recall.id in scope.pinned]
-    return [*pinned, *[recall for recall in found if recall.id not in scope.pinned]][:limit]
+    return [*pinned, *[recall for recall in recalls if recall.id not in scope.pinned]][:limit]
 
 
 def folded(ranked: Iterable[Recall], limit: int) -> list[Recall]:

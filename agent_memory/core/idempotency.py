@@ -114,9 +114,9 @@ class Once:
         )
         return replace(self, key=key, ids=ids)
 
-    def chosen(self, count: int, end: int, known: Mapping[str, KeptKey]) -> Chosen:
+    def chosen(self, count: int, end: int, keys_by_name: Mapping[str, KeptKey]) -> Chosen:
         """Return the drafts to append to a log that ends at `end`."""
-        stored = [known[name] for name in self.names if name in known]
+        stored = [keys_by_name[name] for name in self.names if name in keys_by_name]
         valid = {key.name: key for key in stored if self.since is None or key.at >= self.since}
         for key in self.keys:
             if key.name in valid and not key.is_of(valid[key.name].digest):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import PydanticSerializationError, from_json
 
 from agent_memory.core.formats.chat import ROLES, role_in
-from agent_memory.core.formats.exact import MAX_DEPTH
+from agent_memory.core.formats.exact import require_json
 from agent_memory.core.formats.langchain import SYSTEM_TYPES as LANGCHAIN_SYSTEM
 from agent_memory.core.formats.registry import LANGCHAIN, views_of
 from agent_memory.core.limits import UNREADABLE, quoted
@@ -30,9 +28,7 @@ SHAPE = "_shape"
 STANDING = "_standing"
 """The attribute that caches the message shown in its place; see `core.provider_formats`."""
 
-_MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def _now() -> datetime:
@@ -137,7 +133,7 @@ class Message(BaseModel):
                 value is None or (kind is str and value.isascii()) or (kind is dict and not value)
             )
             if not plain and key != "created_at":
-                _require_json(value, key)
+                require_json(value, key)
         return self
 
     def _require_views(self) -> None:
@@ -412,42 +408,6 @@ def content_text(content: object) -> str:
 def _part_text(part: object) -> str:
     text = part.get("text") if isinstance(part, dict) else None
     return text if isinstance(text, str) else ""
-
-
-def _require_json(value: object, where: str, depth: int = 0) -> None:
-    if value is None or (isinstance(value, int) and value.bit_length() <= _MAX_BITS):
-        return
-    if isinstance(value, str):
-        _require_unicode(value, where)
-        return
-    if isinstance(value, float) and math.isfinite(value):
-        return
-    if depth > MAX_DEPTH:
-        raise InvalidMessage(
-            f"The message's `{where}` is nested more than {MAX_DEPTH} deep. Flatten it, or give "
-            "it as JSON text."
-        )
-    if type(value) is list:
-        for item in value:
-            _require_json(item, where, depth + 1)
-        return
-    if type(value) is dict and all(isinstance(key, str) for key in value):
-        for key, item in value.items():
-            _require_unicode(key, where)
-            _require_json(item, where, depth + 1)
-        return
-    raise InvalidMessage(
-        f"The message's `{where}` holds a {type(value).__name__} that JSON cannot represent "
-        "exactly. Use strings, finite numbers, booleans, None, lists and dicts with string keys."
-    )
-
-
-def _require_unicode(text: str, where: str) -> None:
-    if not text.isascii() and _SPLIT_PAIR.search(text):
-        raise InvalidMessage(
-            f"The message's `{where}` holds a character split into two surrogates, which JSON "
-            'would join. Join them first: text.encode("utf-16", "surrogatepass").decode("utf-16").'
-        )
 
 
 # The first dump prepares pydantic. It runs here, because a child forked during it would inherit a

@@ -79,9 +79,9 @@ def _sentence(
         return None
     call = f"{method.__name__}()"
     parameters = list(signature.parameters.values())[1:]
-    by_name = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
-    by_position = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+    by_name = [it.name for it in parameters if it.kind is it.KEYWORD_ONLY]
+    by_position = [it.name for it in parameters if it.kind is it.POSITIONAL_OR_KEYWORD]
+    if any(it.kind is it.VAR_KEYWORD for it in parameters):
         unknown = []
     else:
         unknown = [name for name in named if name not in signature.parameters]

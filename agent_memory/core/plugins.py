@@ -47,11 +47,11 @@ def find_kind(group: str, kind: str) -> type[BaseModel]:
     else:
         plugins = entry_points(group=group)
         if kind not in plugins.names:
-            known = sorted({*built_in, *plugins.names})
-            near = get_close_matches(kind, known, n=1)
+            kinds = sorted({*built_in, *plugins.names})
+            near = get_close_matches(kind, kinds, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise UnknownKind(
-                f"No {quoted(kind)} in {group}.{hint} Known kinds: {', '.join(known)}. To add one, "
+                f"No {quoted(kind)} in {group}.{hint} Known kinds: {', '.join(kinds)}. To add one, "
                 f"register it as an entry point of the group {group!r}."
             )
         kind_class = plugins[kind].load()
@@ -102,8 +102,8 @@ class ByKind:
         table = value if isinstance(value, dict) else {"kind": value}
         kind = table.get("kind")
         if not isinstance(kind, str):
-            known = ", ".join(BUILT_IN[self.group])
-            raise ValueError(f"must be one of {known}, a mapping with a `kind`, or an instance")
+            kinds = ", ".join(BUILT_IN[self.group])
+            raise ValueError(f"must be one of {kinds}, a mapping with a `kind`, or an instance")
         return find_kind(self.group, kind).model_validate(table)  # errors begin at the field
 
 

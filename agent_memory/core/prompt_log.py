@@ -51,8 +51,8 @@ def pieces(
         if leads:
             key, tokens = above[0] if above else (0, 0)
             return [(hash((key, memory[0])), tokens + recall_tokens), *above[1:], *below]
-        said = [*turns, *current]
-        newest = next((at for at in reversed(range(len(said))) if is_user(said[at])), 0)
+        entries = [*turns, *current]
+        newest = next((at for at in reversed(range(len(entries))) if is_user(entries[at])), 0)
         below.insert(newest, memory)
     return [*above, *below]
 
@@ -66,12 +66,12 @@ def _pieces_of_turns(turns: Sequence[Entry]) -> Sequence[Piece]:
     if not turns:
         return []
     key = (id(turns[0]),)
-    known, known_pieces = _PIECES.find(key) or ((), ())
-    if not continues(turns, known):
-        known, known_pieces = (), ()
-    if len(known) == len(turns):
-        return known_pieces
-    return _PIECES.put(key, (turns, [*known_pieces, *map(_piece, turns[len(known) :])]))[1]
+    cached, cached_pieces = _PIECES.find(key) or ((), ())
+    if not continues(turns, cached):
+        cached, cached_pieces = (), ()
+    if len(cached) == len(turns):
+        return cached_pieces
+    return _PIECES.put(key, (turns, [*cached_pieces, *map(_piece, turns[len(cached) :])]))[1]
 
 
 def same(before: Sequence[Piece], now: Sequence[Piece]) -> int:
@@ -215,13 +215,13 @@ def kept_of(
     left_out: Sequence[LeftOut],
 ) -> Kept:
     """Return the stored form of a context; `logged` is the window as it is in the log."""
-    said = {one.seq: one.message for one in logged if one.session_id}
+    messages = {one.seq: one.message for one in logged if one.session_id}
     newest = next((one.seq for one in reversed(shown.turns) if is_user(one)), 0)
     turn = shown.drafts[0].seq if shown.drafts else newest
     above = {_digest(text): Text(text) for text in [one.to_json() for one in shown.leading]}
     fields: Fields = {
         "above": list(above),
-        "turns": [_turn(one, said) for one in shown.turns],
+        "turns": [_turn(one, messages) for one in shown.turns],
         "asked": [one.to_json() for one in context.asked],
         "recalls": [_named(one) for one in context.recalls],
         "left_out": [[_named(one.recall), one.why] for one in left_out[:_MOST]],
@@ -252,7 +252,7 @@ def sent_of(
     fields: Fields,
     entries: Mapping[int, Entry],
     text_of: Callable[[str], str | None],
-    said: Callable[[Recall], str],
+    source_text: Callable[[Recall], str],
 ) -> SentContext:
     """Restore a context from its stored form.
 
@@ -283,7 +283,7 @@ def sent_of(
     recalls = [recall_of(one, text_of(one[0])) for one in fields["recalls"]]
     missing += sum(not one.text for one in recalls)
     left_out = [LeftOut(recall_of(one, None), why) for one, why in fields["left_out"]]
-    left_out = [replace(one, recall=_cut(one.recall, said(one.recall))) for one in left_out]
+    left_out = [replace(one, recall=_cut(one.recall, source_text(one.recall))) for one in left_out]
     context = MemoryContext(
         shown=messages,
         recalls=[one for one in recalls if one.text],
@@ -339,11 +339,11 @@ def _named(recall: Recall) -> list[Any]:
     return [*named, score, recall.tokens, recall.told_time, sources, views, list(recall.turns)]
 
 
-def _turn(shown: Entry, said: Mapping[int, Message]) -> int | list[Any]:
+def _turn(shown: Entry, messages: Mapping[int, Message]) -> int | list[Any]:
     """Return a message of the window: its seq, and its text if it differs from the log."""
-    if shown.seq not in said:
+    if shown.seq not in messages:
         return [_ELSEWHERE, shown.message.to_json()]
-    same = said[shown.seq] == shown.message
+    same = messages[shown.seq] == shown.message
     return shown.seq if same else [shown.seq, shown.message.to_json()]
 
 

@@ -42,10 +42,10 @@ def fields_in(value: object) -> list[Fields]:
     """Return the fields of the messages in a value; several for a whole response."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
-    given = _mapping(value)
-    if is_response(given):
-        return _items(given)
-    return [_fields(_unwrapped(given))]
+    fields = _mapping(value)
+    if is_response(fields):
+        return _items(fields)
+    return [_fields(_unwrapped(fields))]
 
 
 def check_pair(value: object) -> None:
@@ -116,7 +116,7 @@ def _stored(fields: Fields, form: Format) -> Fields:
 
 def _items(response: Fields) -> list[Fields]:
     output = response["output"]
-    if not output or not all(isinstance(one, dict) for one in output):
+    if not output or not all(isinstance(item, dict) for item in output):
         raise InvalidMessage(
             "This response of the Responses API has no output items to store. Pass "
             "a completed response."
@@ -125,7 +125,7 @@ def _items(response: Fields) -> list[Fields]:
     dated: dict[str, Any] = {} if at is None else {"created_at": at}
     if response.get("object") == COMPACTED:  # its items stay together
         output = [dict(response)]
-    return [{"raw": one, "format": RESPONSES, **dated} for one in output]
+    return [{"raw": item, "format": RESPONSES, **dated} for item in output]
 
 
 def _mapping(value: object) -> Fields:

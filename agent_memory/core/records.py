@@ -142,20 +142,20 @@ class Head:
 
     session_id: str
     user_id: str | None
-    end: int
-    total: int
-    expired: int
-    start: int
-    start_total: int
-    pinned: tuple[int, ...]
-    pinned_tokens: int
-    system: Message | None
-    system_tokens: int
-    summary: Summary | None
-    cursors: dict[str, int]
-    version: int
-    deleting: bool
-    created_at: datetime
+    end: int = 0
+    total: int = 0
+    expired: int = 0
+    start: int = 0
+    start_total: int = 0
+    pinned: tuple[int, ...] = ()
+    pinned_tokens: int = 0
+    system: Message | None = None
+    system_tokens: int = 0
+    summary: Summary | None = None
+    cursors: dict[str, int] = field(default_factory=dict)
+    version: int = 0
+    deleting: bool = False
+    created_at: datetime = field(kw_only=True)
     updated_at: datetime | None = field(default=None, compare=False)
     metadata: dict[str, Any] = field(default_factory=dict, compare=False)
 
@@ -193,24 +193,7 @@ class Lag:
 
 def empty_head(session_id: str, user_id: str | None, created_at: datetime) -> Head:
     """Return the head of a session without entries. Version 0 marks a head that is not stored."""
-    return Head(
-        session_id=session_id,
-        user_id=user_id,
-        end=0,
-        total=0,
-        expired=0,
-        start=0,
-        start_total=0,
-        pinned=(),
-        pinned_tokens=0,
-        system=None,
-        system_tokens=0,
-        summary=None,
-        cursors={},
-        version=0,
-        deleting=False,
-        created_at=created_at,
-    )
+    return Head(session_id, user_id, created_at=created_at)
 
 
 @dataclass(frozen=True, slots=True)

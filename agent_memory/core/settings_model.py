@@ -80,8 +80,8 @@ class SettingsModel(BaseModel):
 def sentence_of(error: ValidationError, model: type[BaseModel], fields: Mapping[str, Any]) -> str:
     """Describe invalid fields of a model, without their values and pydantic's own tags."""
     by_path: dict[str, list[ErrorDetails]] = {}
-    for one in error.errors(include_url=False):
-        by_path.setdefault(_path(one, fields), []).append(one)
+    for detail in error.errors(include_url=False):
+        by_path.setdefault(_path(detail, fields), []).append(detail)
     return " ".join(
         _unknown(path, model)
         if errors[0]["type"] == "extra_forbidden"
@@ -108,15 +108,15 @@ def _invalid(path: str, errors: list[ErrorDetails], model: type[BaseModel]) -> s
 def requirement(errors: list[ErrorDetails]) -> str:
     """Describe what a value must be, by the errors of one field, without the value."""
     wanted: list[str] = []
-    for one in errors:
-        kind, says = one["type"], one["msg"].removeprefix("Value error, ").rstrip(".")
+    for detail in errors:
+        kind, says = detail["type"], detail["msg"].removeprefix("Value error, ").rstrip(".")
         begins = next((begin for begin in _BEGINNINGS if says.startswith(begin)), None)
         if kind == "missing":
             return "is missing. Set it"
         if kind in _WANTED:
             wanted.append(_WANTED[kind])
         elif kind == "is_instance_of":
-            expected = one.get("ctx", {})["class"]
+            expected = detail.get("ctx", {})["class"]
             wanted.append("a list" if expected == "Sequence" else f"a {expected}")
         elif begins is not None:
             wanted.append(says.removeprefix(begins))

@@ -15,23 +15,24 @@ _SPACE = re.compile(r"\s+")
 _MARKED = ((0x0483, 0x0E00), (0x0F18, 0x0FC7), (0x1B00, 0x1CD0), (0xA800, 0xAC00))
 
 
-def _ranges(codes: Iterable[int]) -> str:
-    """Return characters as ranges of a regular expression, which compile faster than single
-    ones."""
-    runs: list[list[int]] = []
-    for code in codes:
-        if runs and runs[-1][1] == code - 1:
-            runs[-1][1] = code
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and last number of each run of consecutive ascending numbers."""
+    result: list[tuple[int, int]] = []
+    for number in numbers:
+        if result and result[-1][1] == number - 1:
+            result[-1] = (result[-1][0], number)
         else:
-            runs.append([code, code])
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in runs)
+            result.append((number, number))
+    return result
 
 
-_MARKS = _ranges(
-    code
+# Ranges compile faster than single characters.
+_MARKS = "".join(
+    f"{chr(first)}-{chr(last)}"
     for start, end in _MARKED
-    for code in range(start, end)
-    if unicodedata.category(chr(code))[0] == "M"
+    for first, last in runs(
+        code for code in range(start, end) if unicodedata.category(chr(code))[0] == "M"
+    )
 )
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _LETTERS = f"[^\\W_]+(?:[\u0300-\u036f{_MARKS}][\u0300-\u036f{_MARKS}\u200c\u200d]*[^\\W_]*)*"

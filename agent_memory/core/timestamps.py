@@ -67,23 +67,23 @@ class Zones:
     """The time zone of each user, from the setting `timezone`.
 
     Args:
-        given: The name of a zone for all users, names by user id with "*" for all others, or a
+        setting: The name of a zone for all users, names by user id with "*" for all others, or a
             function from a user id to a name. The id is None for a session without a user. None
             means UTC.
     """
 
-    def __init__(self, given: Timezone = None) -> None:
-        self.by_user = not isinstance(given, str | None)
-        self._given = given
+    def __init__(self, setting: Timezone = None) -> None:
+        self.by_user = not isinstance(setting, str | None)
+        self._setting = setting
 
     def of(self, user_id: str | None) -> ZoneInfo | None:
         """Return the zone of a user; None for UTC."""
-        given = self._given
-        if given is None or isinstance(given, str):
-            return zone_of(given)
-        if isinstance(given, Mapping):
-            return zone_of(given.get(user_id or "", given.get("*")))
-        return zone_of(given(user_id))
+        setting = self._setting
+        if setting is None or isinstance(setting, str):
+            return zone_of(setting)
+        if isinstance(setting, Mapping):
+            return zone_of(setting.get(user_id or "", setting.get("*")))
+        return zone_of(setting(user_id))
 
 
 IN_UTC = Zones()

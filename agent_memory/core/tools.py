@@ -171,8 +171,8 @@ def _tool(bound: Callable[..., str], method: Any, words: Mapping[str, object]) -
     name, description, effects = getattr(method, _MARK)
     arguments, is_given = _arguments(method)
 
-    def run(scope: Scope, given: Arguments) -> str:
-        return bound(scope, given) if is_given else bound(scope, **dict(given))
+    def run(scope: Scope, values: Arguments) -> str:
+        return bound(scope, values) if is_given else bound(scope, **dict(values))
 
     return Tool(name.format(**words), description.format(**words), arguments, run, effects)
 
@@ -185,7 +185,7 @@ def _arguments(method: Callable[..., str]) -> tuple[type[Arguments], bool]:
     first = hints[parameters[0].name] if parameters else None
     if isinstance(first, type) and issubclass(first, Arguments):
         return first, True
-    fields: dict[str, Any] = {one.name: (hints[one.name], one.default) for one in parameters}
+    fields: dict[str, Any] = {it.name: (hints[it.name], it.default) for it in parameters}
     return create_model(method.__name__, __base__=Arguments, **fields), False
 
 

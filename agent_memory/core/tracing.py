@@ -227,7 +227,7 @@ Operation = Literal[
 Arguments = Mapping[str, Any]
 
 
-Told = Callable[[Arguments, Any], Attributes]
+Describe = Callable[[Arguments, Any], Attributes]
 """Returns a span's attributes from the arguments and the result of a call."""
 
 
@@ -248,7 +248,7 @@ def operation(
 
 
 def traced(
-    name: Operation, store_id: Callable[[Any], str], told: Told
+    name: Operation, store_id: Callable[[Any], str], describe: Describe
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Trace each call of a method as a span, if a provider is set."""
 
@@ -266,7 +266,7 @@ def traced(
             with operation(name, store_id(args[0]), _id(arguments.get("session_id"))) as span:
                 result = call(*args, **kwargs)
                 if span is not None:
-                    span.told(told(arguments, result))
+                    span.told(describe(arguments, result))
                 return result
 
         return traced_call
@@ -291,9 +291,9 @@ def tell_absorbed(span: Span | None, block: str, messages: int) -> None:
         span.told({"agent_memory.block": block, "gen_ai.memory.record.count": messages})
 
 
-def of_messages(given: Arguments, result: Any) -> Attributes:
+def of_messages(arguments: Arguments, result: Any) -> Attributes:
     """Return the attributes of messages that were passed."""
-    argument = given["message"]
+    argument = arguments["message"]
     messages = list(argument) if isinstance(argument, list | tuple) else [argument]
     count = {"gen_ai.memory.record.count": len(messages)}
     if not records_content():
@@ -302,7 +302,7 @@ def of_messages(given: Arguments, result: Any) -> Attributes:
     return {**count, **_records({"content": message.to_dict()} for message in passed)}
 
 
-def of_record(given: Arguments, result: Any) -> Attributes:
+def of_record(arguments: Arguments, result: Any) -> Attributes:
     """Return the attributes of a returned record."""
     attributes = {"gen_ai.memory.record.id": result.id, "gen_ai.memory.record.count": 1}
     if not records_content():
@@ -310,21 +310,21 @@ def of_record(given: Arguments, result: Any) -> Attributes:
     return {**attributes, **_records([{"id": result.id, "content": result.text}])}
 
 
-def of_many(given: Arguments, result: Any) -> Attributes:
+def of_many(arguments: Arguments, result: Any) -> Attributes:
     """Return the attributes of a list of returned records."""
     return {"gen_ai.memory.record.count": len(result)}
 
 
-def of_id(given: Arguments, result: Any) -> Attributes:
+def of_id(arguments: Arguments, result: Any) -> Attributes:
     """Return the attributes of a record that was named. The result may be a list of changed
     records.
     """
     count = len(result) if isinstance(result, list) else int(result is not False)
-    record_id = _id(given.get("note_id", given.get("fact_id")))
+    record_id = _id(arguments.get("note_id", arguments.get("fact_id")))
     return {"gen_ai.memory.record.id": record_id, "gen_ai.memory.record.count": count}
 
 
-def of_nothing(given: Arguments, result: Any) -> Attributes:
+def of_nothing(arguments: Arguments, result: Any) -> Attributes:
     """Return no attributes."""
     return {}
 
@@ -338,5 +338,5 @@ def _record(recall: Recall) -> dict[str, Any]:
     return {"id": recall.id, "content": recall.text, "score": recall.score, "metadata": metadata}
 
 
-def _id(given: object) -> str | None:
-    return given if isinstance(given, str) else None
+def _id(value: object) -> str | None:
+    return value if isinstance(value, str) else None

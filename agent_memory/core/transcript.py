@@ -74,10 +74,9 @@ def _call(call: dict[str, Any]) -> str:
     return f"(calls {json.dumps(rest, ensure_ascii=False)})" if rest else ""
 
 
-def line(entry: Entry, *, number: int | None = None) -> str:
-    """Return one line of a transcript: number, day, speaker and text."""
-    place = f"[{number}] " if number is not None else ""
-    return f"{place}{entry.said_at:%Y-%m-%d} {speaker(entry.message)}: {told(entry.message)}"
+def line(entry: Entry) -> str:
+    """Return one line of a transcript: day, speaker and text."""
+    return f"{entry.said_at:%Y-%m-%d} {speaker(entry.message)}: {told(entry.message)}"
 
 
 def chunks(entries: Sequence[Entry], count: Count, limit: int) -> Iterator[str]:

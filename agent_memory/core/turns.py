@@ -61,23 +61,23 @@ def turn_of(
     return Turn(session_id, user_id, asked, context, context.to_messages(), regenerates)
 
 
-def check_turn(given: object) -> None:
+def check_turn(value: object) -> None:
     """Refuse a value that is not a turn."""
-    if not isinstance(given, Turn):
+    if not isinstance(value, Turn):
         raise InvalidInput(
-            f"The turn is {quoted(given)}. Pass a result of before_turn() or regenerate()."
+            f"The turn is {quoted(value)}. Pass a result of before_turn() or regenerate()."
         )
 
 
-def messages_of(given: object, role: str) -> list[Message]:
+def messages_of(value: object, role: str) -> list[Message]:
     """Convert a caller's value to messages: a text, a message in any form, or a list of messages.
 
     A response that was returned so that the caller runs tools includes the messages before it.
     """
-    if isinstance(given, str):
-        return [Message(role=role, content=given)]
+    if isinstance(value, str):
+        return [Message(role=role, content=value)]
     messages: list[Message] = []
-    for item in given if isinstance(given, list | tuple) else [given]:
+    for item in value if isinstance(value, list | tuple) else [value]:
         if isinstance(item, str):
             messages.append(Message(role=role, content=item))
         elif _is_response(item):
@@ -109,10 +109,10 @@ def answer_in(response: object) -> Message:
     )
 
 
-def _is_response(given: object) -> bool:
-    if isinstance(given, Mapping):
-        return "choices" in given and "role" not in given
-    return hasattr(given, "choices")
+def _is_response(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return "choices" in value and "role" not in value
+    return hasattr(value, "choices")
 
 
 def _says(value: object) -> bool:
@@ -132,12 +132,12 @@ def open_calls(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return list(pending.values())
 
 
-def check_so_far(said: Sequence[Message], soon: Sequence[Mapping[str, Any]] = ()) -> None:
+def check_so_far(messages: Sequence[Message], soon: Sequence[Mapping[str, Any]] = ()) -> None:
     """Validate that a model can continue a turn: every call has its result in the turn."""
-    if all(message.is_system for message in said):
+    if all(message.is_system for message in messages):
         raise InvalidMessage("The turn has no question. Pass it as text or as a message.")
-    said = [*said, *(Message(role="tool", tool_call_id=str(call.get("id"))) for call in soon)]
-    shapes = [shape_of(message) for message in said]
+    results = (Message(role="tool", tool_call_id=str(call.get("id"))) for call in soon)
+    shapes = [shape_of(message) for message in (*messages, *results)]
     answered = pairs(shapes)
     answered_calls = set(answered.values())
     for place, shape in enumerate(shapes):
@@ -157,10 +157,10 @@ def check_so_far(said: Sequence[Message], soon: Sequence[Mapping[str, Any]] = ()
                 )
 
 
-def check_whole(said: Sequence[Message]) -> None:
+def check_whole(messages: Sequence[Message]) -> None:
     """Refuse a turn that `check_so_far` refuses, or that the assistant has not answered."""
-    check_so_far(said)
-    last = role_of(said[-1])
+    check_so_far(messages)
+    last = role_of(messages[-1])
     if last != "assistant":
         raise InvalidMessage(
             f"The turn ends with a message of the role {last!r}. Nothing was stored. Store the "

@@ -40,12 +40,12 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         added = {
-            one.name: getattr(self, one.name) + getattr(other, one.name)
-            for one in fields(self)
-            if one.name != "cost"
+            field.name: getattr(self, field.name) + getattr(other, field.name)
+            for field in fields(self)
+            if field.name != "cost"
         }
-        known = self.cost is not None and other.cost is not None
-        return Usage(cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None, **added)
+        is_known = self.cost is not None and other.cost is not None
+        return Usage(cost=(self.cost or 0.0) + (other.cost or 0.0) if is_known else None, **added)
 
 
 class SpendingLimit(SettingsModel):

@@ -168,10 +168,10 @@ def begun_anew(head: Head, first: Entry | None) -> Head:
     )
 
 
-def ruled(head: Head, said: Sequence[Entry | Draft]) -> Head:
+def ruled(head: Head, entries: Sequence[Entry | Draft]) -> Head:
     """Return the head with the last system message of new messages; without one if there is
     none."""
-    last = next((one for one in reversed(said) if one.message.is_system), None)
+    last = next((entry for entry in reversed(entries) if entry.message.is_system), None)
     if last is None:
         return replace(head, system=None, system_tokens=0)
     return replace(head, system=last.message, system_tokens=last.tokens)

@@ -56,7 +56,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
     """Return the contents that no chat message shows, such as reasoning."""
-    return [one for one in dicts(raw.get("contents")) if one.get("type") not in _SHOWN]
+    return [block for block in dicts(raw.get("contents")) if block.get("type") not in _SHOWN]
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:

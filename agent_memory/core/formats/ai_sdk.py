@@ -90,7 +90,7 @@ def _output(tool: Json) -> Any:
         return None if output is None else dumped(output)
     kind, value = mapping(output).get("type"), mapping(output).get("value")
     if kind == "content" and isinstance(value, list):
-        return joined([one for part in dicts(value) for one in _said(part)])
+        return joined([item for part in dicts(value) for item in _said(part)])
     if kind == "execution-denied":
         return str(mapping(output).get("reason") or "[denied]")
     return dumped(value if isinstance(kind, str) and "value" in output else output)

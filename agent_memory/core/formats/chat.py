@@ -77,7 +77,7 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     if isinstance(name, str) and (_NO_NAME.search(name) or len(name) > _MOST_NAME or not name):
         fixed["name"] = _NO_NAME.sub("_", name)[:_MOST_NAME] or "_"
     if view.get("tool_calls") == []:  # the API refuses an empty list
-        view = {key: one for key, one in view.items() if key != "tool_calls"}
+        view = {key: field for key, field in view.items() if key != "tool_calls"}
     return [{**view, **fixed}] if fixed else [view]  # type: ignore[list-item]
 
 

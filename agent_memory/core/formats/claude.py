@@ -31,6 +31,7 @@ from agent_memory.core.formats.parts import (
     mapping,
     mark_of,
     media_part,
+    merged_neighbours,
     parts_of,
     said_by,
     says,
@@ -167,15 +168,11 @@ def compacts(raw: Mapping[str, Any]) -> bool:
 
 def merged(messages: list[Json]) -> list[Json]:
     """Merge the results of a step into the one message after its calls, results first."""
-    merged_messages: list[Json] = []
-    for message in messages:
-        if merged_messages and _is_results(message) and _is_results(merged_messages[-1]):
-            blocks = [*merged_messages[-1]["content"], *message["content"]]
-            blocks.sort(key=lambda block: mapping(block).get("type") != "tool_result")
-            merged_messages[-1] = {**merged_messages[-1], "content": blocks}
-        else:
-            merged_messages.append(message)
-    return merged_messages
+    return merged_neighbours(
+        messages,
+        lambda first, second: _is_results(first) and _is_results(second),
+        lambda block: mapping(block).get("type") == "tool_result",
+    )
 
 
 def is_counted(value: Any) -> bool:

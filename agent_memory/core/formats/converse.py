@@ -28,6 +28,7 @@ from agent_memory.core.formats.parts import (
     mapping,
     mark_of,
     media_part,
+    merged_neighbours,
     parts_of,
     said_by,
     says,
@@ -128,16 +129,11 @@ def items(raw: Mapping[str, Any]) -> list[Json]:
 
 def merged(messages: list[Json]) -> list[Json]:
     """Merge neighbouring messages of the same role. Results come first."""
-    merged_messages: list[Json] = []
-    for message in messages:
-        if merged_messages and merged_messages[-1]["role"] == message["role"]:
-            blocks = [*merged_messages[-1]["content"], *message["content"]]
-            if message["role"] == "user":
-                blocks.sort(key=lambda block: "toolResult" not in block)
-            merged_messages[-1] = {**merged_messages[-1], "content": blocks}
-        else:
-            merged_messages.append(message)
-    return merged_messages
+    return merged_neighbours(
+        messages,
+        lambda first, second: first["role"] == second["role"],
+        lambda block: "toolResult" in block,
+    )
 
 
 def is_counted(message: Any) -> bool:

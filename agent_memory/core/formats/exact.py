@@ -7,16 +7,21 @@ one.
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any
+
+from agent_memory.errors import InvalidMessage
 
 MAX_DEPTH = 100
 """The deepest nesting of a message. The limits of pydantic and JSON are a little above twice
 that."""
 
 _MARK = "\u0001exact"
+_MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
+_SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def written(value: Any) -> Any:
@@ -25,7 +30,7 @@ def written(value: Any) -> Any:
         case None | bool():
             return value
         case int():
-            return value if value.bit_length() <= 4096 else [_MARK, "int", hex(value)]
+            return value if value.bit_length() <= _MAX_BITS else [_MARK, "int", hex(value)]
         case str():
             return value if _is_whole(value) else [_MARK, "text", _bytes(value)]
         case float():
@@ -108,6 +113,43 @@ def is_plain(value: Any, depth: int = 0) -> bool:
         or isinstance(value, str | int)
         or (isinstance(value, float) and isfinite(value))
     )
+
+
+def require_json(value: object, where: str, depth: int = 0) -> None:
+    """Refuse a value that JSON cannot represent; `where` names it in the error."""
+    if value is None or (isinstance(value, int) and value.bit_length() <= _MAX_BITS):
+        return
+    if isinstance(value, str):
+        _require_unicode(value, where)
+        return
+    if isinstance(value, float) and isfinite(value):
+        return
+    if depth > MAX_DEPTH:
+        raise InvalidMessage(
+            f"The message's `{where}` is nested more than {MAX_DEPTH} deep. Flatten it, or give "
+            "it as JSON text."
+        )
+    if type(value) is list:
+        for item in value:
+            require_json(item, where, depth + 1)
+        return
+    if type(value) is dict and all(isinstance(key, str) for key in value):
+        for key, item in value.items():
+            _require_unicode(key, where)
+            require_json(item, where, depth + 1)
+        return
+    raise InvalidMessage(
+        f"The message's `{where}` holds a {type(value).__name__} that JSON cannot represent "
+        "exactly. Use strings, finite numbers, booleans, None, lists and dicts with string keys."
+    )
+
+
+def _require_unicode(text: str, where: str) -> None:
+    if not text.isascii() and _SPLIT_PAIR.search(text):
+        raise InvalidMessage(
+            f"The message's `{where}` holds a character split into two surrogates, which JSON "
+            'would join. Join them first: text.encode("utf-16", "surrogatepass").decode("utf-16").'
+        )
 
 
 def _is_whole(text: str) -> bool:

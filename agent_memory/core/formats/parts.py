@@ -110,6 +110,21 @@ def cleaned(parts: list[Any], clean: Callable[[Any], Any]) -> list[Any]:
     return parts if len(results) == len(parts) and all(map(is_, results, parts)) else results
 
 
+def merged_neighbours(
+    messages: list[Json], belong: Callable[[Json, Json], bool], is_result: Callable[[Any], bool]
+) -> list[Json]:
+    """Merge the contents of neighbouring messages that belong together, with results first."""
+    merged: list[Json] = []
+    for message in messages:
+        if merged and belong(merged[-1], message):
+            blocks = [*merged[-1]["content"], *message["content"]]
+            blocks.sort(key=lambda block: not is_result(block))
+            merged[-1] = {**merged[-1], "content": blocks}
+        else:
+            merged.append(message)
+    return merged
+
+
 def is_text(part: object) -> bool:
     """Return whether a part is a text."""
     return isinstance(part, dict) and part.get("type") == "text"

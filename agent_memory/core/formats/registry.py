@@ -267,10 +267,10 @@ def format_of(name: str) -> Format:
     """Return the format with this name, if contexts can be expressed in it."""
     form = _FORMATS.get(name) if isinstance(name, str) else None
     if form is None or form.from_chat is None:
-        known = ", ".join(sorted(key for key, form in _FORMATS.items() if form.from_chat))
+        names = ", ".join(sorted(key for key, form in _FORMATS.items() if form.from_chat))
         raise InvalidInput(
             f"Contexts cannot be given in the format {quoted(name)}. Formats that they can be "
-            f"given in: {known}. `register` of agent_memory.core.formats.registry adds one."
+            f"given in: {names}. `register` of agent_memory.core.formats.registry adds one."
         )
     return form
 
