@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent_memory.core.redaction import Redactor
 
 _ESCAPED = r"\\[nrt]"
 """An escaped line break or tab in JSON text, whose letter is not part of the next word."""
@@ -111,35 +115,25 @@ _LEAST_DIGITS = 10
 """The least number of digits of a phone number that belongs to no range in use."""
 
 
-def without_keys(text: str) -> str:
-    """Replace keys of providers, tokens and private keys."""
-    return _BEARER.sub(r"\1[key]", _KEYS.sub("[key]", text))
-
-
-def without_passwords(text: str) -> str:
-    """Replace texts that are introduced as a password."""
-    return _PASSWORD.sub(r"\1[password]", text)
-
-
-def without_ibans(text: str) -> str:
-    """Replace numbers of bank accounts."""
-    return _IBAN.sub(_iban, text)
-
-
-def without_emails(text: str) -> str:
-    """Replace e-mail addresses."""
-    return _EMAIL.sub("[email]", text)
-
-
-def without_numbers(text: str, *, cards: bool, phones: bool, region: str | None) -> str:
-    """Replace numbers of payment cards, of phones, or of both."""
+def replaced(text: str, redactor: Redactor) -> str:
+    """Replace the data that a redactor names."""
+    if redactor.keys:
+        text = _BEARER.sub(r"\1[key]", _KEYS.sub("[key]", text))
+    if redactor.passwords:
+        text = _PASSWORD.sub(r"\1[password]", text)
+    if redactor.ibans:
+        text = _IBAN.sub(_iban, text)
+    if redactor.emails:
+        text = _EMAIL.sub("[email]", text)
+    if not (redactor.cards or redactor.phones):
+        return text
     parts = _APART.split(text)
     for place in range(0, len(parts), 2):
-        if cards:
+        if redactor.cards:
             for pattern in _CARDS:
                 parts[place] = pattern.sub(_card, parts[place])
-        if phones:
-            parts[place] = _without_phones(parts[place], region)
+        if redactor.phones:
+            parts[place] = _without_phones(parts[place], redactor.region)
     return "".join(parts)
 
 

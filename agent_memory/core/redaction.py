@@ -79,21 +79,9 @@ class Redactor(SettingsModel):
         return text
 
     def _once(self, text: str) -> str:
-        from agent_memory.core import personal  # its patterns take long to compile
+        from agent_memory.core.personal import replaced  # its patterns take long to compile
 
-        if self.keys:
-            text = personal.without_keys(text)
-        if self.passwords:
-            text = personal.without_passwords(text)
-        if self.ibans:
-            text = personal.without_ibans(text)
-        if self.emails:
-            text = personal.without_emails(text)
-        if self.cards or self.phones:
-            text = personal.without_numbers(
-                text, cards=self.cards, phones=self.phones, region=self.region
-            )
-        return text
+        return replaced(text, self)
 
 
 DELETED = "[deleted]"

@@ -231,16 +231,13 @@ Describe = Callable[[Arguments, Any], Attributes]
 """Returns a span's attributes from the arguments and the result of a call."""
 
 
-PROVIDER = "agent_memory"
-
-
 def operation(
     name: Operation, store_id: str | None, session_id: str | None = None
 ) -> AbstractContextManager[Span | None]:
     """Start a span for an operation, with its parts as children. None without a provider."""
     attributes = {
         OPERATION: name,
-        "gen_ai.provider.name": PROVIDER,
+        "gen_ai.provider.name": "agent_memory",
         "gen_ai.memory.store.id": store_id,
         "gen_ai.conversation.id": session_id,
     }
@@ -248,7 +245,7 @@ def operation(
 
 
 def traced(
-    name: Operation, store_id: Callable[[Any], str], describe: Describe
+    name: Operation, store_id: Callable[[Any], str], describe: Describe | None = None
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Trace each call of a method as a span, if a provider is set."""
 
@@ -265,7 +262,7 @@ def traced(
                 return call(*args, **kwargs)  # raises the TypeError under its own name
             with operation(name, store_id(args[0]), _id(arguments.get("session_id"))) as span:
                 result = call(*args, **kwargs)
-                if span is not None:
+                if span is not None and describe is not None:
                     span.told(describe(arguments, result))
                 return result
 
@@ -310,23 +307,11 @@ def of_record(arguments: Arguments, result: Any) -> Attributes:
     return {**attributes, **_records([{"id": result.id, "content": result.text}])}
 
 
-def of_many(arguments: Arguments, result: Any) -> Attributes:
-    """Return the attributes of a list of returned records."""
-    return {"gen_ai.memory.record.count": len(result)}
-
-
 def of_id(arguments: Arguments, result: Any) -> Attributes:
-    """Return the attributes of a record that was named. The result may be a list of changed
-    records.
-    """
+    """Return the attributes of a named record, or of a list of changed records."""
     count = len(result) if isinstance(result, list) else int(result is not False)
     record_id = _id(arguments.get("note_id", arguments.get("fact_id")))
     return {"gen_ai.memory.record.id": record_id, "gen_ai.memory.record.count": count}
-
-
-def of_nothing(arguments: Arguments, result: Any) -> Attributes:
-    """Return no attributes."""
-    return {}
 
 
 def _records(records: Iterable[Mapping[str, Any]]) -> Attributes:

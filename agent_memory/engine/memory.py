@@ -19,7 +19,7 @@ from agent_memory.core.prompt_log import SentContext
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.recognition import check_pair
 from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope, empty_head
-from agent_memory.core.tracing import of_many, of_messages, of_nothing, traced
+from agent_memory.core.tracing import of_id, of_messages, traced
 from agent_memory.core.turns import Turn
 from agent_memory.engine.append import drafts_of
 from agent_memory.engine.loop.turns import TurnHooks, Turns
@@ -343,7 +343,7 @@ class AgentMemory(OpenMemory):
         after, limit = place_in_log("after", after), at_most("limit", limit)
         return self._contexts.were(session_id, user_id, after, limit)
 
-    @traced("delete_memory", _namespace, of_many)
+    @traced("delete_memory", _namespace, of_id)
     def pop(self, session_id: str, count: int = 1, *, user_id: str | None = None) -> list[Message]:
         """Remove the newest messages and the records derived from them.
 
@@ -405,7 +405,7 @@ class AgentMemory(OpenMemory):
         if head is not None:
             self.components.pins.unpin_message(head, seq)
 
-    @traced("update_memory", _namespace, of_nothing)
+    @traced("update_memory", _namespace)
     def edit(
         self,
         session_id: str,
@@ -647,7 +647,7 @@ class AgentMemory(OpenMemory):
             return self._flush(session_id, user_id)
         return self._flush_all(user_id, progress)
 
-    @traced("delete_memory", _namespace, of_nothing)
+    @traced("delete_memory", _namespace)
     def delete(self, session_id: str, *, user_id: str | None = None) -> Receipt:
         """Delete the session's log and head, and every record that blocks derived from it.
 
@@ -664,7 +664,7 @@ class AgentMemory(OpenMemory):
         done = parts.deletion.session(session_id, user_id)
         return parts.receipts.of_deletion("session", session_id, done)
 
-    @traced("delete_memory", _namespace, of_nothing)
+    @traced("delete_memory", _namespace)
     def delete_user(self, user_id: str) -> Receipt:
         """Delete all sessions and records of a user, as `delete` does for a session."""
         check_id("user_id", user_id)
