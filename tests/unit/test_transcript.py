@@ -1,8 +1,10 @@
-"""Transcripts lose nothing and keep to their limits."""
+"""Messages as text, and passages of long texts."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,15 +12,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message
+from agent_memory.core.records import Recall
 from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.core.transcript import chunks, clip, line, speaker, split, told
+from agent_memory.core.transcript import (
+    LONG,
+    MOST_PASSAGES,
+    PASSAGE,
+    Part,
+    chunks,
+    clip,
+    excerpt,
+    joined,
+    line,
+    marked,
+    passages,
+    speaker,
+    split,
+    told,
+)
 from agent_memory.testing.histories import histories, log_of, texts
 
 COUNT = TokenCounter().text
 CLAUDE = TokenCounter("claude-sonnet-4-5").text
 
 
-def words(text: str) -> str:
+def unspaced(text: str) -> str:
     """The text without the white space at which it may be parted."""
     return "".join(text.split())
 
@@ -31,7 +49,7 @@ def test_chunks_lose_nothing_and_keep_the_limit(
     """Wrong: what does not fit a piece is dropped, or a piece passes the model's context."""
     entries = log_of(messages, lambda message: 1)
     parts = list(chunks(entries, count, limit))
-    assert words("".join(parts)) == words("".join(line(entry) for entry in entries))
+    assert unspaced("".join(parts)) == unspaced("".join(line(entry) for entry in entries))
     assert all(count(part) <= limit for part in parts)
 
 
@@ -108,3 +126,167 @@ def test_a_line_names_day_and_speaker() -> None:
     message = {"role": "user", "name": "Sarah", "content": "hi"}
     entry = log_of([{**message, "created_at": datetime(2026, 1, 5, tzinfo=UTC)}], lambda m: 1)[0]
     assert line(entry) == "2026-01-05 Sarah: hi"
+
+
+DAY = datetime(2023, 5, 8, tzinfo=UTC)
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def test_an_excerpt_is_what_bears_on_the_question() -> None:
+    """Fails if of a long answer its beginning is shown, whatever was asked."""
+    text = "First this.\nThen that.\n\nThe port is 5432. It is open. Then more. At last the end."
+    assert excerpt(text, "Which port?", words, 6) == "… The port is 5432. …"
+    assert excerpt(text, "Which port?", words, 9) == "… The port is 5432. It is open. …"
+    assert excerpt(text, "Which port?", words, 99) is text
+    assert excerpt(text, "First?", words, 5) == "First this.\nThen that. …"
+    assert excerpt("one two three four", "four", words, 2) == "one two"
+
+
+@given(st.text(), st.text(), st.integers(1, 30))
+def test_an_excerpt_fits(text: str, question: str, limit: int) -> None:
+    """Fails if some text passes the limit, or fails."""
+    assert len(excerpt(text, question, len, limit)) <= limit
+    assert words(excerpt(text, question, words, limit)) <= limit
+
+
+def said(seq: int, score: float, session: str = "s", block: str = "b") -> Recall:
+    at = DAY + timedelta(seconds=seq)
+    return Recall(block, f"{session}{seq}", f"#{seq}", score, 1, at, ((session, seq),))
+
+
+def test_neighbours_become_one_passage_in_order() -> None:
+    """Fails if an answer stands above its question, or far from it."""
+    three, nine, four, two = said(3, 0.9), said(9, 0.8), said(4, 0.7), said(2, 0.6)
+    passage, alone = joined([three, nine, four, two], ["b"])
+    assert passage.text == "#2\n#3\n#4"
+    assert (passage.id, passage.score, passage.created_at) == ("s3", 0.9, two.created_at)
+    assert passage.sources == (("s", 2), ("s", 3), ("s", 4))
+    assert alone is nine
+
+
+def test_only_neighbours_are_joined() -> None:
+    """Fails if what different sessions, blocks or facts tell is mixed."""
+    facts = Recall("b", "f", "fact", 0.5, sources=(("s", 1), ("s", 2)))
+    apart = [said(1, 1.0), said(2, 0.9, session="t"), said(2, 0.8, block="c"), facts]
+    apart.append(Recall("b", "g", "no source", 0.4))
+    assert joined(apart, ["b", "c"]) == apart
+    assert joined([], ["b"]) == []
+    assert joined([said(1, 1.0), said(2, 0.9)], ["c"]) == [said(1, 1.0), said(2, 0.9)]
+
+
+@given(st.lists(st.integers(1, 12), unique=True))
+def test_every_message_stays(seqs: list[int]) -> None:
+    """Fails if a message is lost, or said twice."""
+    passages = joined([said(seq, 1.0) for seq in seqs], ["b"])
+    assert sorted(seq for one in passages for _, seq in one.sources) == sorted(seqs)
+    assert all("\n".join(f"#{q}" for _, q in one.sources) == one.text for one in passages)
+
+
+def passage(seq: int, number: int, of: int, offset: int, text: str) -> Recall:
+    about = {"role": "user", "speaker": "Ada", "part": [number, of, offset]}
+    told = f"Ada: {marked(text, Part(number, of, offset))}"
+    return Recall("b", f"{seq}.{number}", told, 1.0, 1, DAY, (("s", seq),), about)
+
+
+def test_passages_of_a_message_become_one() -> None:
+    """Fails if of a long message what two passages share is told twice, they are out of order, or
+    far from each other."""
+    text = "One. Two. Three. Four."
+    first, second = passage(2, 0, 3, 0, text[:9]), passage(2, 1, 3, 5, text[5:16])
+    third = passage(2, 2, 3, 10, text[10:])
+    (whole,) = joined([third, first, second], ["b"])
+    assert (whole.text, whole.id) == (f"Ada: {text}", "2.2")
+    assert whole.sources == (("s", 2),)
+    (part,) = joined([second, first], ["b"])
+    assert part.text == "Ada: One. Two. Three. …"
+    assert joined([third, first], ["b"]) == [third, first]
+    cut = replace(second, text="Ada: … Three. …")
+    (part,) = joined([first, cut], ["b"])
+    assert part.text == "Ada: One. Two. …\n… Three. …"
+
+
+def test_passages_join_the_messages_beside_theirs() -> None:
+    """Fails if the beginning of a long message passes for the neighbour of what follows its end."""
+    before, after = said(1, 1.0), said(3, 1.0)
+    first, last = passage(2, 0, 3, 0, "One."), passage(2, 2, 3, 10, "Three.")
+    ends, begins = joined([last, after, before, first], ["b"])
+    assert ends.text == "Ada: … Three.\n#3"
+    assert begins.text == "#1\nAda: One. …"
+    assert joined([first, after], ["b"]) == [first, after]
+    assert joined([before, last], ["b"]) == [before, last]
+
+
+@pytest.mark.parametrize("part", [None, "x", [], [1], [0, "2", 3], [None] * 3, {}, [True, 1, 0]])
+def test_what_a_snapshot_says_of_a_passage_may_be_wrong(part: object) -> None:
+    """Fails if a record that somebody crafted makes every context fail."""
+    odd = replace(said(2, 1.0), metadata={"part": part})
+    assert [one.text for one in joined([said(1, 1.0), odd], ["b"])] == ["#1\n#2"]
+
+
+SENTENCES = " ".join(f"Sentence {number} tells of item {number * 7}." for number in range(400))
+CHINESE = "".join(f"第{number}句话说的是第{number * 7}件东西。" for number in range(400))
+
+
+def sizes(text: str) -> list[int]:
+    return [len(text[start:end].encode("utf-8", "surrogatepass")) for start, end in passages(text)]
+
+
+@pytest.mark.parametrize("text", ["", "Hello.", "word " * (LONG // 5), "é" * (LONG // 2)])
+def test_a_text_that_is_not_long_is_one_passage(text: str) -> None:
+    """Fails if ordinary messages, long answers of assistants among them, are torn apart."""
+    assert passages(text) == [(0, len(text))]
+
+
+@pytest.mark.parametrize("text", [SENTENCES, CHINESE, SENTENCES.replace(" ", "\n")])
+def test_a_long_text_is_cut_between_sentences(text: str) -> None:
+    """Fails if a passage begins within a sentence, is far longer or shorter than others, or what
+    stands where two meet is in neither as a whole."""
+    found = passages(text)
+    assert len(found) > 5
+    assert all(PASSAGE / 2 < size < PASSAGE * 2 for size in sizes(text))
+    for (start, end), (later, _) in pairwise(found):
+        assert start < later < end + 2
+        assert text[end - 1] in ".。\n" or text[end : end + 1] == "\n"
+    overlaps = [end - start for (_, end), (start, _) in pairwise(found)]
+    assert all(0 < overlap < 60 for overlap in overlaps)
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 30_000, "word " * 6_000, '{"a":1},' * 4_000, "ab\n" * 9_000]
+)
+def test_what_has_no_sentences_is_cut_too(text: str) -> None:
+    """Fails if a long line is one passage whose vector says nothing, or is cut within words."""
+    found = passages(text)
+    assert max(sizes(text)) < PASSAGE * 2
+    assert found[0][0] == 0
+    if text.startswith("word"):
+        assert all(set(text[start:end].split()) == {"word"} for start, end in found)
+
+
+def test_a_huge_text_has_only_so_many() -> None:
+    """Fails if one pasted file of megabytes makes a hundred thousand records."""
+    assert len(passages("word " * 2_000_000)) <= MOST_PASSAGES
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8"), max_size=40)
+        | st.sampled_from(["x" * 700, "One. ", "\n\n", "\ud800", "の。", " " * 90]),
+        max_size=60,
+    )
+)
+def test_nothing_is_in_no_passage(parts: list[str]) -> None:
+    """Fails if something is found in no passage, or passages are out of order or empty."""
+    text = "".join(parts) * 8
+    found = passages(text)
+    at = 0
+    for start, end in found:
+        assert not text[at:start].strip()
+        assert at == 0 or end > at
+        assert start < end or not text
+        at = end
+    assert not text[at:].strip()
+    assert found == sorted(found)
