@@ -141,9 +141,9 @@ def entry_line(entry: Entry, *, dim: bool = False) -> Text:
 
 def said(message: Message) -> str:
     """Return the text of a message, with its tool calls."""
-    from agent_memory.core.transcript import told
+    from agent_memory.core.transcript import full_text
 
-    return told(message)
+    return full_text(message)
 
 
 def seqs(numbers: Sequence[int]) -> str:

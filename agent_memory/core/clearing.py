@@ -20,7 +20,7 @@ from agent_memory.core.shapes import role_of, shape_of
 from agent_memory.core.shortening import format_in
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE
-from agent_memory.core.transcript import told
+from agent_memory.core.transcript import full_text
 from agent_memory.core.window import units
 
 _KEEP, _AT_LEAST = 5, 10
@@ -225,7 +225,7 @@ def _stub_of(entries: Sequence[Entry], place: int, counter: TokenCounter) -> Ent
     """Return the stub of a tool result: tool, arguments, size, first line and `seq`."""
     entry = entries[place]
     tool, arguments = _call_of(entries, place)
-    first = next(filter(None, map(str.strip, told(entry.message).splitlines())), "")
+    first = next(filter(None, map(str.strip, full_text(entry.message).splitlines())), "")
     text = (
         f"[Old result of {tool}{arguments}, {entry.tokens:,} tokens: {_clipped(first)} "
         f"- {READ_MESSAGE}(seq={entry.seq}) returns it in full]"

@@ -31,7 +31,7 @@ from agent_memory.core.shapes import role_of, shape_of
 from agent_memory.core.shortening import Shortener
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.core.transcript import told
+from agent_memory.core.transcript import full_text
 from agent_memory.core.window import is_user, passes, unshown, visible
 from agent_memory.errors import InvalidMessage
 
@@ -344,7 +344,7 @@ class Packer:
         newest = shown[-1] if shown else None  # even an empty context may exceed the budget
         if newest is not None and not (is_user(newest) and remaining):
             role = "user" if is_user(newest) else "assistant"
-            text = Message(role=role, content=told(newest.message))
+            text = Message(role=role, content=full_text(newest.message))
             cut = shortener.entry(
                 replace(newest, message=text, tokens=self.counter.message(text)),
                 room - cost_of(remaining),

@@ -90,7 +90,7 @@ _RECALLS = ("<memory>\n<", "_memory>\n</memory>")
 _SUMMARY = ("<summary>\n", "\n</summary>")
 
 
-def new_of(
+def without_context(
     messages: Sequence[Any], context: MemoryContext | None, asked: Sequence[Message]
 ) -> Sequence[Any]:
     """Return the messages without a leading copy of the context.
@@ -174,7 +174,7 @@ class SentContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredContext:
     """The stored form of a context.
 
     Attributes:
@@ -207,13 +207,13 @@ class Text:
     upto: int = 0
 
 
-def kept_of(
+def encode_context(
     context: MemoryContext,
     shown: Shown,
     logged: Sequence[Entry],
     question: str,
     left_out: Sequence[LeftOut],
-) -> Kept:
+) -> StoredContext:
     """Return the stored form of a context; `logged` is the window as it is in the log."""
     messages = {one.seq: one.message for one in logged if one.session_id}
     newest = next((one.seq for one in reversed(shown.turns) if is_user(one)), 0)
@@ -233,7 +233,7 @@ def kept_of(
         "kept_tokens": context.kept_tokens,
         "warnings": list(context.warnings),
         "cost": context.cost,
-        "print": print_of(context),
+        "print": digest_of_context(context),
         "cut": sorted(shown.cut),
     }
     static = {name for name, info in context.blocks.items() if info.kind == "static"}
@@ -241,10 +241,10 @@ def kept_of(
         name_of(one): _text(one) for one in context.recalls if one.sources or one.block in static
     }
     upto = max([turn, *shows(fields)])
-    return Kept(turn, len(context.asked), upto, question, fields, {**above, **texts})
+    return StoredContext(turn, len(context.asked), upto, question, fields, {**above, **texts})
 
 
-def sent_of(
+def decode_context(
     session_id: str,
     turn: int,
     question: str,
@@ -307,7 +307,7 @@ def sent_of(
         shortened=tuple(fields["cut"]),
         left_out=tuple(left_out),
         cost=fields["cost"],
-        exact=print_of(context) == fields["print"],
+        exact=digest_of_context(context) == fields["print"],
         missing=missing,
     )
 
@@ -323,7 +323,7 @@ def name_of(recall: Recall) -> str:
     return _digest([recall.block, recall.id, recall.text])
 
 
-def print_of(context: MemoryContext) -> str:
+def digest_of_context(context: MemoryContext) -> str:
     """Return a digest of the bytes with which a context is sent."""
     return _digest(as_json(context.to_arguments()))
 

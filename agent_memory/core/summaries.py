@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from agent_memory.core.records import Entry
 from agent_memory.core.shapes import role_of
 from agent_memory.core.text import codes, identifiers, names, pieces, sentences, terms
-from agent_memory.core.transcript import Count, clip, speaker, told
+from agent_memory.core.transcript import Count, clip, full_text, speaker
 from agent_memory.core.window import turns
 
 _LONGEST = 60
@@ -169,7 +169,7 @@ def _lines(entries: Sequence[Entry], count: Count) -> list[str]:
     return [
         f"{speaker(entry.message)}: {piece}"
         for entry in entries
-        for sentence in sentences(told(entry.message))
+        for sentence in sentences(full_text(entry.message))
         for piece in pieces(sentence, _SENTENCE_CHARS)
         if count(piece) >= _LEAST_TOKENS
     ]
@@ -192,7 +192,7 @@ def importance(turn: Sequence[Entry]) -> float:
     """
     score = 0.0
     for entry in turn:
-        text = told(entry.message)
+        text = full_text(entry.message)
         weight = _USER_FACTOR if role_of(entry.message) == "user" else 1.0
         score += weight * (
             3 * len(identifiers(text)) + 2 * len(names(text)) + 0.2 * len(set(terms(text)))

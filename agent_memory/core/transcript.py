@@ -29,7 +29,7 @@ def speaker(message: Message) -> str:
     return str(view.get("name") or view.get("role") or "raw")
 
 
-def told(message: Message) -> str:
+def full_text(message: Message) -> str:
     """Return the whole content of a message as one text, with calls and results.
 
     Pictures, sound and files are named, and so are a provider's additions to a call.
@@ -76,7 +76,7 @@ def _call(call: dict[str, Any]) -> str:
 
 def line(entry: Entry) -> str:
     """Return one line of a transcript: day, speaker and text."""
-    return f"{entry.said_at:%Y-%m-%d} {speaker(entry.message)}: {told(entry.message)}"
+    return f"{entry.said_at:%Y-%m-%d} {speaker(entry.message)}: {full_text(entry.message)}"
 
 
 def chunks(entries: Sequence[Entry], count: Count, limit: int) -> Iterator[str]:

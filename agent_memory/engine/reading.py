@@ -17,7 +17,7 @@ from agent_memory.core.records import Entry, Head, Recall, Scope
 from agent_memory.core.text import last_break
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE, Arguments, Tool, tool, tools_of
-from agent_memory.core.transcript import PART, clip, part_of, speaker, told
+from agent_memory.core.transcript import PART, clip, full_text, part_of, speaker
 from agent_memory.engine.guard import Guard
 from agent_memory.engine.paging import read_of
 from agent_memory.engine.recall.merged_search import Filter, Search
@@ -174,7 +174,7 @@ def _text(message: Message) -> str:
     more = [
         f"({key}: {text})" for key, text in others if key not in _TOLD and isinstance(text, str)
     ]
-    return "\n".join(text for text in (told(message), *more) if text)
+    return "\n".join(text for text in (full_text(message), *more) if text)
 
 
 def page(text: str, offset: int, count: Callable[[str], int], room: int) -> str:
@@ -301,7 +301,7 @@ class Finding:
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
-    text, place = told(entry.message), {"session_id": entry.session_id, "seq": entry.seq}
+    text, place = full_text(entry.message), {"session_id": entry.session_id, "seq": entry.seq}
     shown = text if len(text) <= _SHOWN else text[: last_break(text, _SHOWN)]
     on = {"read_on": {**place, "offset": len(shown)}} if len(shown) < len(text) else {}
     day, line = f"{entry.said_at:%Y-%m-%d}", f"{speaker(entry.message)}: {shown}"

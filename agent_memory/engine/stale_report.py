@@ -9,7 +9,7 @@ from agent_memory.core.fusion import doubles
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Entry, Recall, Scope, Surplus
 from agent_memory.core.timestamps import BEGINNING
-from agent_memory.core.transcript import told
+from agent_memory.core.transcript import full_text
 from agent_memory.engine.paging import all_heads, read_of
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import Block, FactBlock
@@ -103,11 +103,15 @@ def _messages(store: SessionStore, scope: Scope) -> Iterator[Entry]:
         after = head.expired if head is not None and not head.deleting else None
         while head is not None and after is not None:
             page = read_of(store, head, after=after, limit=_PAGE)
-            yield from (one for one in page if one.message.role in _SPOKEN and told(one.message))
+            yield from (
+                one for one in page if one.message.role in _SPOKEN and full_text(one.message)
+            )
             after = page[-1].seq if page else None
 
 
 def _recall(entry: Entry) -> Recall:
     place = (entry.session_id, entry.seq)
     name = f"{entry.session_id}#{entry.seq}"
-    return Recall(LOG, name, told(entry.message), created_at=entry.created_at, sources=(place,))
+    return Recall(
+        LOG, name, full_text(entry.message), created_at=entry.created_at, sources=(place,)
+    )

@@ -23,7 +23,7 @@ from agent_memory.core.summaries import (
     words_section,
 )
 from agent_memory.core.text import escape
-from agent_memory.core.transcript import Count, chunks, clip, line, told
+from agent_memory.core.transcript import Count, chunks, clip, full_text, line
 from agent_memory.core.window import is_user
 from agent_memory.errors import ContextTooLong, ModelError, ModelOutputInvalid
 from agent_memory.ltm_blocks.base import Resources
@@ -185,7 +185,7 @@ class Summarize(Bounded):
         count: Count,
         limit: int,
     ) -> str:
-        sources = [previous, *(told(entry.message) for entry in entries)]
+        sources = [previous, *(full_text(entry.message) for entry in entries)]
         # Our tokenizer may differ from the model's, so that a reserve is needed.
         piece = min(_MAX_CHUNK, int(llm.context_window() * 0.6) - 2 * limit)
         while True:

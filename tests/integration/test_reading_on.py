@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, AsyncAgentMemory, CompositeMemory, Trim
-from agent_memory.core.transcript import told
+from agent_memory.core.transcript import full_text
 from agent_memory.errors import InvalidInput, SessionOfAnotherUser
 from agent_memory.testing import FakeLLM
 
@@ -125,7 +125,7 @@ def test_what_is_no_text_is_read_too(memory: AgentMemory) -> None:
     memory.update("s", {"role": "assistant", "content": "No.", "refusal": "It is a secret."})
     assert page(memory, "s", seq=5)["text"] == "No.\n(refusal: It is a secret.)"
     for entry in memory.history("s", limit=4):
-        assert page(memory, "s", seq=entry.seq)["text"] == told(entry.message)
+        assert page(memory, "s", seq=entry.seq)["text"] == full_text(entry.message)
     assert '"a": "b"' in page(memory, "s", seq=2)["text"]
     assert "canary" in page(memory, "s", seq=4)["text"]
 

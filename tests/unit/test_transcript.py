@@ -22,13 +22,13 @@ from agent_memory.core.transcript import (
     chunks,
     clip,
     excerpt,
+    full_text,
     joined,
     line,
     marked,
     passages,
     speaker,
     split,
-    told,
 )
 from agent_memory.testing.histories import histories, log_of, texts
 
@@ -92,14 +92,14 @@ def test_a_message_tells_its_calls_and_files() -> None:
     custom = {"id": "b", "type": "custom", "custom": {"name": "grep", "input": "x"}}
     odd = {"id": "c", "function": "odd"}
     message = Message.of({"role": "assistant", "content": "ok", "tool_calls": [call, custom, odd]})
-    assert told(message).split("\n") == [
+    assert full_text(message).split("\n") == [
         "ok",
         '(calls f with {"q": 1})',
         '(calls {"custom": {"name": "grep", "input": "x"}})',
         '(calls {"function": "odd"})',
     ]
     old = {"role": "assistant", "content": None, "function_call": {"name": "g", "arguments": "{}"}}
-    assert told(Message.of(old)) == "(calls g with {})"
+    assert full_text(Message.of(old)) == "(calls g with {})"
     parts = [
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
@@ -107,18 +107,18 @@ def test_a_message_tells_its_calls_and_files() -> None:
         "bare",
     ]
     shown = Message.of({"role": "user", "content": parts})
-    assert told(shown).split("\n") == ["look", "bare", "(image)", "(file form.pdf)"]
+    assert full_text(shown).split("\n") == ["look", "bare", "(image)", "(file form.pdf)"]
 
 
 def test_raw_items_tell_their_view_or_their_json() -> None:
     """Wrong: a raw item's speaker is lost, or an item without a view says nothing."""
     raw = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
     message = Message.of({"raw": raw, "format": "openai.responses"})
-    assert (speaker(message), told(message)) == ("user", "hi")
+    assert (speaker(message), full_text(message)) == ("user", "hi")
     thought = Message.of({"raw": {"type": "reasoning", "n": 1}, "format": "openai.responses"})
-    assert (speaker(thought), told(thought)) == ("raw", '{"type": "reasoning", "n": 1}')
+    assert (speaker(thought), full_text(thought)) == ("raw", '{"type": "reasoning", "n": 1}')
     sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA" * 1000}
-    assert told(Message.of({"raw": sealed, "format": "openai.responses"})) == ""
+    assert full_text(Message.of({"raw": sealed, "format": "openai.responses"})) == ""
 
 
 def test_a_line_names_day_and_speaker() -> None:

@@ -15,7 +15,7 @@ from agent_memory.core.fusion import merge
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Packer, Shown
-from agent_memory.core.prompt_log import SentContext, kept_of
+from agent_memory.core.prompt_log import SentContext, encode_context
 from agent_memory.core.provider_formats import native
 from agent_memory.core.query_text import asked_for, is_courtesy
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope, empty_head
@@ -271,7 +271,7 @@ class Contexts:
         seen = view.seen
         question = seen.query.text() if seen.query is not None else ""
         left_out = view.left_out(context, window)
-        kept = kept_of(context, window, seen.entries, question, left_out)
+        kept = encode_context(context, window, seen.entries, question, left_out)
         self._sent.keep(session_id, kept, seen.scope.user_id, seen.head)
 
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:

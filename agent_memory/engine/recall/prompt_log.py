@@ -14,15 +14,15 @@ from agent_memory.core.messages import Message
 from agent_memory.core.packing import Shown
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.prompt_log import (
-    Kept,
     Piece,
     SentContext,
+    StoredContext,
+    decode_context,
     name_of,
-    new_of,
     pieces,
     same,
-    sent_of,
     shows,
+    without_context,
 )
 from agent_memory.core.records import Entry, Head, Lease, Recall, Record, Scope
 from agent_memory.core.system_collections import SENT, SENT_TEXTS, WORDS, Reserved
@@ -77,13 +77,13 @@ class Prompts:
     def without_context(
         self, session_id: str, messages: Sequence[Any], is_stored: Callable[[Head], bool]
     ) -> Sequence[Any]:
-        """Return the messages without those of the session's last context. See `new_of`."""
+        """Return the messages without those of the session's last context."""
         context, asked = self._contexts.get(session_id, (None, ()))
-        new = new_of(messages, context, asked)
+        new = without_context(messages, context, asked)
         head = context.head if context is not None else None
         if new is messages or head is None or is_stored(head):
             return new
-        return new_of(messages, None, ())
+        return without_context(messages, None, ())
 
     def snapshot(self) -> PromptStats:
         """Return the current totals."""
@@ -122,7 +122,7 @@ RecallNow = Callable[[str], Sequence[Recall]]
 
 
 class _Pending(NamedTuple):
-    kept: Kept
+    kept: StoredContext
     at: datetime
 
 
@@ -141,7 +141,9 @@ class SentContexts:
         self._store, self._deleted_since, self.on = store, deleted_since, on
         self._pending: Cache[tuple[str, str | None], _Pending] = Cache(_MOST_PENDING)
 
-    def keep(self, session_id: str, kept: Kept, user_id: str | None, head: Head | None) -> None:
+    def keep(
+        self, session_id: str, kept: StoredContext, user_id: str | None, head: Head | None
+    ) -> None:
         """Store a context, in place of one of the same turn so far. A failure is only logged.
 
         Args:
@@ -222,7 +224,7 @@ class SentContexts:
                 now = {name_of(one): one.text for one in recall_now(record.text)}
             return now.get(name)
 
-        return sent_of(
+        return decode_context(
             record.session_id,
             record.first,
             record.text,
@@ -249,7 +251,7 @@ class SentContexts:
         records = self._store.records(place.name, Scope(None, session_id).owner)
         return sorted(records, key=lambda one: (one.first, one.created_at))
 
-    def _write(self, head: Head, kept: Kept) -> None:
+    def _write(self, head: Head, kept: StoredContext) -> None:
         session_id, begun = head.session_id, to_micros(head.created_at)
         now, owner = datetime.now(UTC), Scope(None, session_id).owner
         name = record_id("sent", session_id, begun, kept.turn, kept.step)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from agent_memory.core.records import Entry
 from agent_memory.core.text import escape
-from agent_memory.core.transcript import speaker, told
+from agent_memory.core.transcript import full_text, speaker
 
 OWN = ("memory", "summary")
 """Elements that contexts add to messages. An application may have stored them again."""
@@ -69,7 +69,7 @@ def sources(
         role = role_of(entry)
         if role not in (*roles, "user", "assistant"):
             continue
-        who, text = speaker(entry.message), plain(told(entry.message))
+        who, text = speaker(entry.message), plain(full_text(entry.message))
         if redact is not None:
             who, text = redact(who), redact(text)
         who, text = " ".join(who.split()), " ".join(text.split())
