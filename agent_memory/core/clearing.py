@@ -162,9 +162,7 @@ class Cleared:
         return {place: stub for place in whole if (stub := self._cache[place])}
 
     def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
-        """Merge all old steps into the shortest one, which gets a note. Text beside the calls
-        stays.
-        """
+        """Merge old steps into the shortest one, with a note. Text beside the calls stays."""
         there = set(old) - self._notes
         steps = [
             (call, results)

@@ -264,7 +264,8 @@ class Piece(NamedTuple):
 
     def put(self, view: View, value: Any) -> View:
         """Return a view with another value in its place."""
-        return _with_value(view, self.path, value)
+        changed: View = _with_value(view, self.path, value)
+        return changed
 
 
 def _with_value(holder: Any, path: tuple[Any, ...], value: Any) -> Any:

@@ -258,9 +258,7 @@ class Fitting:
         return users if len(users) < 2 else [users[0], users[-1]]
 
     def _needed(self, unit: Sequence[Entry]) -> int:
-        """Return the fewest tokens that can show a unit. A call with many results keeps one
-        result.
-        """
+        """Return the fewest tokens that show a unit. Of many results, one stays."""
         return min(cost_of(unit), self.shortener.fewest(unit))
 
 

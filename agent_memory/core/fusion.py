@@ -188,9 +188,7 @@ def _by_worth(recalls: Sequence[Recall]) -> list[int]:
 
 
 def _weights(recalls: Sequence[Recall], every: Iterable[Recall]) -> list[float]:
-    """Return each recall's share of its block's best score in `every`, plus the support of other
-    blocks.
-    """
+    """Return each recall's share of its block's best score, plus the support of other blocks."""
     best: dict[str, float] = {}
     for recall in every:
         if recall.pinned:  # its score may be beyond all others

@@ -43,9 +43,7 @@ Class = TypeVar("Class", bound=type)
 
 
 def with_call_errors(cls: Class) -> Class:
-    """Decorate a class: wrong arguments of its public methods raise a `TypeError` that says what
-    to pass.
-    """
+    """Decorate a class: the `TypeError` for wrong arguments says what to pass."""
     for name, method in list(vars(cls).items()):
         if isinstance(method, FunctionType) and not name.startswith("_"):
             setattr(cls, name, _explained(method))

@@ -120,9 +120,7 @@ def offers(value: object, protocol: type) -> bool:
 
 @dataclass(frozen=True)
 class Offering:
-    """Annotates a field whose type is a protocol. It accepts any value with the protocol's
-    members.
-    """
+    """Annotates a field of a protocol type. It accepts any value with the protocol's members."""
 
     def __get_pydantic_core_schema__(
         self, source: type, handler: GetCoreSchemaHandler

@@ -162,9 +162,7 @@ def _led(pending: Sequence[Entry], form: Format) -> int:
 
 
 def _pairs(special: Sequence[Entry], form: Format) -> tuple[dict[int, tuple[str, bool]], bool]:
-    """Map the seqs of calls and outputs without a chat form to their key and whether it is the
-    output. Also return whether all of them are paired.
-    """
+    """Map hidden calls and outputs to (key, is output); return also whether all are paired."""
     seqs_by_pair: dict[str, list[int]] = {}
     for entry in special:
         if not shape_of(entry.message).views:

@@ -170,9 +170,7 @@ def _settled(messages: Sequence[Message], upto: int, form: Format) -> _Settled:
 
 
 def _last_run(items: Sequence[Any]) -> int:
-    """Return the start of the last run of items with the same role. Later items may be merged with
-    it.
-    """
+    """Return the start of the last run of items with the same role, which may still grow."""
     begin = max(len(items) - 1, 0)
     while begin and items[begin - 1].get("role") == items[begin].get("role") is not None:
         begin -= 1

@@ -260,9 +260,7 @@ class Shortener:
         return "{}"
 
     def _parts(self, parts: list[Any], room: int, mark: Mark) -> list[Any]:
-        """Return a content of parts: pictures and files as long as they fit, the text as an
-        excerpt.
-        """
+        """Return the pictures and files that fit, and the text as an excerpt."""
         costs = [self._part(part) for part in parts]
         text = sum(cost for part, cost in zip(parts, costs, strict=True) if _is_text(part))
         left = max(room - text, room // 2)

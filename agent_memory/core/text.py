@@ -105,8 +105,7 @@ def last_break(text: str, upto: int) -> int:
 
 
 def pieces(text: str, size: int) -> list[str]:
-    """Split a text between words into pieces of up to `size` characters. Longer words stay
-    whole."""
+    """Split a text between words into pieces of up to `size` characters, or a longer word."""
     if len(text) <= size:
         return [text]
     finished: list[str] = []

@@ -100,9 +100,7 @@ def question_of(asked: Sequence[Message]) -> Sequence[Message]:
 
 
 def answer_in(response: object) -> Message:
-    """Return the message of a response without empty provider fields, which other providers
-    refuse.
-    """
+    """Return the message of a response without empty fields, which other providers refuse."""
     fields = Message.of(response).to_dict()
     return Message.of(
         {key: value for key, value in fields.items() if key == "content" or _says(value)}

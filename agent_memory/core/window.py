@@ -169,8 +169,7 @@ def begun_anew(head: Head, first: Entry | None) -> Head:
 
 
 def ruled(head: Head, entries: Sequence[Entry | Draft]) -> Head:
-    """Return the head with the last system message of new messages; without one if there is
-    none."""
+    """Return the head with the last system message of new messages, or without one."""
     last = next((entry for entry in reversed(entries) if entry.message.is_system), None)
     if last is None:
         return replace(head, system=None, system_tokens=0)

@@ -56,9 +56,7 @@ _MOST_NAME = 200
 
 
 def recognises(value: Mapping[str, Any]) -> bool:
-    """Return whether a value is a message of this API: a role, and blocks with a known key and no
-    `type`.
-    """
+    """Return whether a value has a role, and blocks with a known key and no `type`."""
     content = value.get("content")
     blocks = dicts(content)
     return (

@@ -202,9 +202,7 @@ _PICTURES = range(0x1F300, 0x1FB00)  # symbols, or code points reserved for them
 
 
 class NotForMerging(Exception):
-    """Raised if the tokenizer must be built: an uncertain character, a very long piece, or too
-    much work.
-    """
+    """Raised for an uncertain character, a very long piece, or too much work."""
 
 
 class MergeCounter:
