@@ -148,7 +148,7 @@ def _store(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]
     from agent_memory.engine.services import Services
     from agent_memory.engine.transfer.migration.migrate import UNFINISHED, is_unfinished
     from agent_memory.stores import open_store
-    from agent_memory.stores.sql.copying import copied
+    from agent_memory.stores.sql.backups import copied
 
     url = str(config.store)
     try:
@@ -177,7 +177,7 @@ def _store(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]
 def _records(url: str, copy: str, store: Store) -> Check:
     """Check that each record can be read, and run SQLite's check of its file."""
     from agent_memory.engine.edit.repair import look
-    from agent_memory.stores.sql.checking import quick_check
+    from agent_memory.stores.sql.backups import quick_check
 
     wrong: list[str] | None = []
     if copy.startswith("sqlite:") and copy != url:

@@ -25,7 +25,7 @@ from agent_memory.models.embedders.given import EmbeddingField
 from agent_memory.stores import check_url, serves
 from agent_memory.stores.base import VectorStore, swaps_vectors
 from agent_memory.stores.coding import mismatch
-from agent_memory.stores.qdrant.url import check_qdrant_url, is_qdrant
+from agent_memory.stores.qdrant.connection import check_qdrant_url, is_qdrant
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.answers import Near

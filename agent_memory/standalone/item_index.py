@@ -20,7 +20,7 @@ from agent_memory.ltm_blocks.keyed_records import require_plain
 from agent_memory.ltm_blocks.registry import register_index
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store, VectorStore, keeps_records
-from agent_memory.stores.qdrant.url import is_qdrant
+from agent_memory.stores.qdrant.connection import is_qdrant
 
 if TYPE_CHECKING:
     import numpy as np

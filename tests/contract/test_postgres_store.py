@@ -15,8 +15,7 @@ from agent_memory.errors import ConfigError, StoreUnavailable
 from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel.contract import DocId
 from agent_memory.stores.sql.database import SQLConnection
-from agent_memory.stores.sql.server import ServerDatabase
-from agent_memory.stores.sql.server_connection import ServerConnection
+from agent_memory.stores.sql.server import ServerConnection, ServerDatabase
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record
 from agent_memory.testing.features import worded

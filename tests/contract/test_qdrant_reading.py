@@ -10,7 +10,7 @@ from qdrant_client import models
 
 from agent_memory.core.records import Record
 from agent_memory.retrieval.features import Features
-from agent_memory.stores.qdrant.names import Names
+from agent_memory.stores.qdrant.collections import Names
 from agent_memory.stores.qdrant.points import features_at
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing.contract import record

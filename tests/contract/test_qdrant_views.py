@@ -20,10 +20,9 @@ from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.vectors import TOKEN
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.vectors import EncryptedVectors, RecordSeals
-from agent_memory.stores.qdrant.names import embedding
-from agent_memory.stores.qdrant.points import MEANING, WORDS
+from agent_memory.stores.qdrant.collections import embedding
+from agent_memory.stores.qdrant.points import MEANING, WORDS, holding, neighbourhood
 from agent_memory.stores.qdrant.store import QdrantStore
-from agent_memory.stores.qdrant.views import holding, neighbourhood
 from agent_memory.testing.contract import record
 from agent_memory.testing.features import for_words, ranked, units, worded
 from tests.servers.qdrant import StandIn

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from agent_memory.errors import StoreUnavailable
-from agent_memory.stores.redis.driver import key_slot
 from agent_memory.stores.redis.kernel import prefix_of
+from agent_memory.stores.redis.server import key_slot
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import draft, record
 from tests.contract.clock_contract import ClockContract

@@ -25,10 +25,8 @@ from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.segments import Segment
 from agent_memory.stores.sql import sqlite
 from agent_memory.stores.sql.migrations import table_name
-from agent_memory.stores.sql.sqlite import Database
-from agent_memory.stores.sql.sqlite_connection import Connection
-from agent_memory.stores.sql.sqlite_pages import gap, of_trees, page_size
-from agent_memory.stores.sql.sqlite_raw import RawFile
+from agent_memory.stores.sql.sqlite import Connection, Database
+from agent_memory.stores.sql.sqlite_pages import RawFile, gap, of_trees, page_size
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
 from agent_memory.testing.features import worded
@@ -332,7 +330,7 @@ def test_a_file_that_cannot_be_rewritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: a deletion that was done is reported as failed."""
-    monkeypatch.setattr(f"{ENGINE}_connection.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(f"{ENGINE}.BUSY_SECONDS", 0.05)
     monkeypatch.setattr(f"{ENGINE}._SCRUB_SECONDS", 0.05)
     store = SQLStore(f"sqlite:///{tmp_path}/memory.db")
     store.append("s", [draft(_said(2_000))])
@@ -421,7 +419,7 @@ def test_a_file_without_a_log(full_of_traces: Path, monkeypatch: pytest.MonkeyPa
     connection = sqlite3.connect(full_of_traces)
     assert connection.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
     connection.close()
-    monkeypatch.setattr(f"{ENGINE}_connection._switch_to_wal", lambda connection: "delete")
+    monkeypatch.setattr(f"{ENGINE}._switch_to_wal", lambda connection: "delete")
     store = SQLStore(f"sqlite:///{full_of_traces}")
     store.secure_erase()
     assert _traces(full_of_traces.parent) == set()
@@ -473,10 +471,10 @@ def test_a_damaged_tree_is_told(store: SQLStore, tmp_path: Path) -> None:
 
 _KILLED = """
 import os, sys
-from agent_memory.stores.sql import sqlite_raw
+from agent_memory.stores.sql import sqlite_pages
 from agent_memory.stores.sql.store import SQLStore
 left = int(sys.argv[2])
-write = sqlite_raw.RawFile._write
+write = sqlite_pages.RawFile._write
 def killed(self, data, at):
     global left
     left -= 1
@@ -484,7 +482,7 @@ def killed(self, data, at):
         write(self, data[: len(data) // 2], at)
         os._exit(9)
     write(self, data, at)
-sqlite_raw.RawFile._write = killed
+sqlite_pages.RawFile._write = killed
 SQLStore(sys.argv[1]).secure_erase()
 """
 
@@ -508,16 +506,16 @@ def test_killed_in_the_middle(full_of_traces: Path, write: int) -> None:
 
 _FORKED = """
 import os, sys, threading
-from agent_memory.stores.sql import sqlite_raw
+from agent_memory.stores.sql import sqlite_pages
 from agent_memory.stores.sql.store import SQLStore
 store = SQLStore(sys.argv[1])
 begun, may_end = threading.Event(), threading.Event()
-untidy = sqlite_raw.RawFile.untidy
+untidy = sqlite_pages.RawFile.untidy
 def slow(self):
     begun.set()
     may_end.wait(60)
     return untidy(self)
-sqlite_raw.RawFile.untidy = slow
+sqlite_pages.RawFile.untidy = slow
 thread = threading.Thread(target=store.secure_erase)
 thread.start()
 begun.wait(60)

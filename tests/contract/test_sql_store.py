@@ -17,11 +17,11 @@ from agent_memory import AgentMemory
 from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Counts, Durability, Store
-from agent_memory.stores.sql import sqlite, sqlite_connection
-from agent_memory.stores.sql.compiling import FILE, source
+from agent_memory.stores.sql import sqlite
 from agent_memory.stores.sql.migrations import TABLES, table_name
 from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.store import SQLStore
+from agent_memory.stores.sql.tables import FILE, source
 from agent_memory.testing import (
     RecordStoreContract,
     SessionStoreContract,
@@ -97,7 +97,7 @@ class TestSQLite(
             connection.set_progress_handler(lambda: seen.append(None), 10)
             return connection, made_as
 
-        connect = sqlite_connection.connect
+        connect = sqlite.connect
         monkeypatch.setattr(sqlite, "connect", connected)
         counted = SQLStore(f"sqlite:///{path}")
 
@@ -204,7 +204,7 @@ def test_not_a_database(tmp_path: Path) -> None:
 
 def test_a_file_that_another_process_holds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else: a forgotten transaction of somebody's is a driver's error, or ends the handle."""
-    monkeypatch.setattr(sqlite_connection, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     holder = sqlite3.connect(path, isolation_level=None)
@@ -360,7 +360,7 @@ def test_due_reads_only_what_is_due(path: Path) -> None:
 def test_the_schema_is_that_of_the_tables() -> None:
     """Else: a table was changed, and stores go on with the words of before."""
     written = FILE.read_text(encoding="utf-8")
-    assert written == source(), "run: python -m agent_memory.stores.sql.compiling"
+    assert written == source(), "run: python -m agent_memory.stores.sql.tables"
 
 
 def test_sqlite_loads_no_sqlalchemy(path: Path) -> None:

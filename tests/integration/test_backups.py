@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from agent_memory import AgentMemory, NoteMemory
 from agent_memory.cli.app import app
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
-from agent_memory.stores.sql import backups, copying
+from agent_memory.stores.sql import backups
 from agent_memory.stores.sql.backups import back_up, put_back
 
 runner = CliRunner()
@@ -224,7 +224,7 @@ def test_a_damaged_store_is_replaced(how: str) -> None:
 def test_a_store_that_is_being_read_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: what a process holds open is replaced amid its work, without a word."""
     back_up(STORE, Path("b.db"))
-    monkeypatch.setattr(copying, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(backups, "BUSY_SECONDS", 0.05)
     monkeypatch.setattr(backups, "BUSY_SECONDS", 0.05)
     for begin in ("BEGIN", "BEGIN IMMEDIATE"):
         with closing(sqlite3.connect("a.db", isolation_level=None)) as holder:

@@ -20,8 +20,8 @@ from agent_memory.errors import ConfigError, DimensionMismatch, StoreUnavailable
 from agent_memory.operations import rebuild
 from agent_memory.stores import EncryptedStore, Keys, MemoryStore
 from agent_memory.stores.base import Store
+from agent_memory.stores.qdrant.collections import embedding
 from agent_memory.stores.qdrant.connection import Connection
-from agent_memory.stores.qdrant.names import embedding
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
 from tests.kit import until, user

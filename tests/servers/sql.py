@@ -14,8 +14,8 @@ from uuid import uuid4
 import pytest
 
 from agent_memory.stores.base import Durability, Store
-from agent_memory.stores.sql.server import ServerDatabase, open_server
-from agent_memory.stores.sql.store import SQLStore
+from agent_memory.stores.sql.server import ServerDatabase
+from agent_memory.stores.sql.store import SQLStore, open_server
 from tests.servers.line import Line
 from tests.servers.process import CannotStart, untested
 

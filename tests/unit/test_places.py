@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from time import monotonic, sleep
 
-from agent_memory.stores.sql.places import Place, Places
+from agent_memory.stores.sql.database import Place, Places
 
 
 class Connection:

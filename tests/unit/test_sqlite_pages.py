@@ -13,8 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.stores.sql.sqlite_pages import NoTree, children, gap, of_trees, page_size, untidy
-from agent_memory.stores.sql.sqlite_raw import RawFile
+from agent_memory.stores.sql.sqlite_pages import (
+    NoTree,
+    RawFile,
+    children,
+    gap,
+    of_trees,
+    page_size,
+    untidy,
+)
 
 _TABLES = (
     "CREATE TABLE rows (name TEXT PRIMARY KEY, body TEXT)",

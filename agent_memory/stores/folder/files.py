@@ -37,10 +37,6 @@ class Files:
 
     A file appears whole or not at all: it is written beside its place, and renamed. If the holder
     of the lock dies, the next one gets it.
-
-    Args:
-        folder: The folder, which is made if need be; readable by its owner alone.
-        durability: "process" does not wait for the disk with each file.
     """
 
     def __init__(self, folder: Path, durability: Durability | None) -> None:

@@ -7,7 +7,7 @@ catalogs of vectors stand in no file: they are made of the records' features whe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -78,12 +78,7 @@ T = TypeVar("T")
 
 
 class FolderKernel:
-    """See `Kernel`.
-
-    Args:
-        folder: The folder, which is made if need be.
-        durability: Whether an acknowledged write survives a power loss.
-    """
+    """See `Kernel`."""
 
     remote = False
     most_bytes: int | None = None
@@ -113,25 +108,28 @@ class FolderKernel:
             self._begin()
 
     @contextmanager
-    def _fresh(self) -> Iterator[bool]:
-        """While a call has the folder, with the changes of others read; False within another call
-        of the thread."""
+    def _fresh(self, places: Iterable[Place] = ()) -> Iterator[bool]:
+        """Hold the folder for a call, with the changes of others read, and refuse broken files.
+
+        The result is False within another call of the thread.
+        """
         with self.files.held() as is_taken:
             if is_taken:
                 self._refresh()
+            for place in places:
+                self._refuse(*place)
             yield is_taken
 
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         with self._fresh() as is_taken:
             if not is_taken:
                 raise StoreUnavailable(_WITHIN)
-            for batch in batches:
-                for place in places_of(batch.writes):
-                    self._refuse(*place)
+            for place in (it for batch in batches for it in places_of(batch.writes)):
+                self._refuse(*place)
             try:
                 outcomes = self._tables.commit(batches)
                 done = [one for one, out in zip(batches, outcomes, strict=True) if out.done]
-                self._save({place for one in done for place in places_of(one.writes)})
+                self._save({it for one in done for it in places_of(one.writes) if it[0]})
             except BaseException:
                 self._begin()  # what is in memory may be ahead of the files
                 raise
@@ -145,56 +143,42 @@ class FolderKernel:
     def documents(
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
     ) -> list[Document | None]:
-        def read() -> list[Document | None]:
-            for at in ids if bodies else ():
-                self._refuse(*_place_of(at))
+        with self._fresh(_place_of(at) for at in ids if bodies):
             return self._tables.documents(ids, tails=tails, bodies=bodies)
 
-        return self._read(read)
-
     def scan(self, scan: Scan) -> list[Document]:
-        def read() -> list[Document]:
-            for place in _selected(scan):
-                self._refuse(*place)
+        with self._fresh(_selected(scan)):
             return self._tables.scan(scan)
 
-        return self._read(read)
-
     def lines(self, parts: Sequence[Part]) -> list[Line]:
-        def read() -> list[Line]:
-            for part in parts:
-                self._refuse(_SESSIONS, part.session)
+        with self._fresh((_SESSIONS, part.session) for part in parts):
             return self._tables.lines(parts)
 
-        return self._read(read)
-
     def owners(self, collection: str, beginning: str) -> list[str]:
-        def read() -> list[str]:
-            self._refuse(*_place_of(DocId(collection, "")))
+        with self._fresh([_place_of(DocId(collection, ""))]):
             return self._tables.owners(collection, beginning)
 
-        return self._read(read)
-
     def collections(self, beginning: str) -> list[str]:
-        return self._read(lambda: self._tables.collections(beginning))
+        with self._fresh():
+            return self._tables.collections(beginning)
 
     def due(self, collection: str, limit: int) -> list[Document]:
-        return self._read(lambda: self._tables.due(collection, limit))
+        with self._fresh():
+            return self._tables.due(collection, limit)
 
     def counts(self, collection: str) -> tuple[int, int]:
-        return self._read(lambda: self._tables.counts(collection))
+        with self._fresh():
+            return self._tables.counts(collection)
 
     def damaged(self) -> list[Damaged]:
-        """The files that cannot be read."""
-        return self._read(lambda: list(self._broken.values()))
+        """Return the errors of the files that cannot be read."""
+        with self._fresh():
+            return list(self._broken.values())
 
     def features(self, block: str) -> list[object]:
         """Return the features of a block's records as they stand in its file."""
-        return self._read(lambda: self._vectors.features(block))
-
-    def _read(self, read: Callable[[], T]) -> T:
         with self._fresh():
-            return read()
+            return self._vectors.features(block)
 
     def erase(self) -> None:
         """See `Kernel`: removed data is in no file, and returns after no power loss."""
@@ -207,11 +191,7 @@ class FolderKernel:
         """See `Kernel`. Nothing is open."""
 
     def _refuse(self, kind: str, name: str) -> None:
-        """Refuse a file that cannot be read, so that nothing is written over it.
-
-        Raises:
-            Damaged: The sentence names the file and what is wrong with it.
-        """
+        """Refuse a file that cannot be read, so that nothing is written over it."""
         if not self._broken or not kind:
             return
         path = f"{kind}/{file_name(name)}"
@@ -401,30 +381,22 @@ def places_of(writes: Sequence[Write]) -> Iterator[Place]:
     for write in writes:
         match write:
             case Put(document):
-                yield from _named(_place_of(document.key, document.session))
+                yield _place_of(document.key, document.session)
             case Append(lines):
                 yield from ((_SESSIONS, line.session) for line in lines[:1])
             case Truncate(session, _) | Expire(session, _):
                 yield _SESSIONS, session
             case Delete(ids):
-                for at in ids:
-                    yield from _named(_place_of(at))
+                yield from map(_place_of, ids)
             case DeleteWhere(scan):
                 yield from _selected(scan)
-            case _:
-                pass
 
 
 def _selected(scan: Scan) -> Iterator[Place]:
     if scan.collection == KEY:
-        yield from _named((_SESSIONS, scan.session or ""))
+        yield _SESSIONS, scan.session or ""
     elif scan.collection not in (HEAD, _VECTORS):
-        yield from _named(_place_of(DocId(scan.collection, "")))
-
-
-def _named(place: Place) -> Iterator[Place]:
-    if place[0]:
-        yield place
+        yield _place_of(DocId(scan.collection, ""))
 
 
 def _place_of(at: DocId, session: str = "") -> Place:

@@ -43,11 +43,7 @@ def file_name(name: str) -> str:
 
 
 def check_place(path: str, name: str) -> None:
-    """Refuse a file under another name than its session or block gives it.
-
-    Raises:
-        ValueError: It is one.
-    """
+    """Refuse a file under another name than its session or block gives it."""
     if path.rpartition("/")[2] != file_name(name):
         raise ValueError("its name is not the one that its first line would give it")
 
@@ -125,11 +121,7 @@ def line_of_key(one: Document) -> str:
 
 
 def message_of(session_id: str, number: int, fields: Fields) -> Line | Document:
-    """The message or the idempotency key that a line of a session's file holds.
-
-    Raises:
-        ValueError: It holds neither.
-    """
+    """The message or the idempotency key that a line of a session's file holds."""
     if "seq" in fields:
         at = _moment(fields, "at")
         message = Message.from_json(_message_json(fields["message"]), at)
@@ -248,11 +240,7 @@ def blob_of(text: object, block: str, record: Record, seals: SegmentSeals) -> by
 
 
 def refuse_sealed(block: str, texts: Iterable[object]) -> None:
-    """See that features are not sealed, where no key is given.
-
-    Raises:
-        Undecryptable: Some are.
-    """
+    """See that features are not sealed, where no key is given."""
     for text in texts:
         with suppress(ValueError):
             blob = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
@@ -283,11 +271,7 @@ def bytes_of(lines: Iterable[str]) -> bytes:
 
 
 def lines_in(data: bytes) -> Iterator[tuple[str, Fields]]:
-    """The lines of a file, each with its fields.
-
-    Raises:
-        ValueError: One is no JSON object; it tells which.
-    """
+    """The lines of a file, each with its fields."""
     for number, line in enumerate(data.decode("utf-8", "surrogatepass").split("\n"), 1):
         if line.strip():
             try:
@@ -300,11 +284,7 @@ def lines_in(data: bytes) -> Iterator[tuple[str, Fields]]:
 
 
 def content_of(data: bytes) -> list[tuple[str, Fields]]:
-    """The lines of a file, of which there is one at least, each with its fields.
-
-    Raises:
-        ValueError: There is none, or one is no JSON object.
-    """
+    """The lines of a file, of which there is one at least, each with its fields."""
     lines = list(lines_in(data))
     if not lines:
         raise ValueError("it is empty")

@@ -63,12 +63,7 @@ _left_to_parents: list[object] = []
 
 
 class Deployment:
-    """A database of a MongoDB deployment, connected when it is first needed.
-
-    Args:
-        url: `mongodb://` or `mongodb+srv://`; the path names the database.
-        durability: See `Durability`; without "process" each write waits for the journal.
-    """
+    """A database of a MongoDB deployment, connected when it is first needed."""
 
     def __init__(self, url: str, durability: Durability | None = None) -> None:
         self._url = url
@@ -124,39 +119,29 @@ class Deployment:
         return database
 
     def _connect(self) -> Database[Doc]:
-        client = self._new_client()
-        try:
-            database = self._open(client)
-            self._client = client
-            return database
-        except PyMongoError as failed:
-            invalid = isinstance(failed, InvalidName)
-            failure = _unusable(type(failed).__name__) if invalid else self._failure(failed)
-        except BaseException:
-            client.close()
-            raise
-        client.close()
-        raise failure  # as above
-
-    def _open(self, client: MongoClient[Doc]) -> Database[Doc]:
-        database = client.get_database(
-            self._name,
-            codec_options=CodecOptions(),
-            read_preference=ReadPreference.PRIMARY,
-            write_concern=WriteConcern("majority", j=self._journal),
-        )
-        hello = client.admin.command("hello")
-        if "setName" in hello or hello.get("msg") == "isdbgrid":
-            return database.with_options(read_concern=ReadConcern("majority"))
-        return database
-
-    def _new_client(self) -> MongoClient[Doc]:
         settings = {key: at for key, at in _SETTINGS.items() if key.lower() not in self._options}
+        client: MongoClient[Doc] | None = None
         try:
-            return MongoClient[Doc](self._url, **settings)
+            client = MongoClient[Doc](self._url, **settings)
+            database = client.get_database(
+                self._name,
+                codec_options=CodecOptions(),
+                read_preference=ReadPreference.PRIMARY,
+                write_concern=WriteConcern("majority", j=self._journal),
+            )
+            hello = client.admin.command("hello")
+            if "setName" in hello or hello.get("msg") == "isdbgrid":
+                database = database.with_options(read_concern=ReadConcern("majority"))
+            self._client, client = client, None
+            return database
         except (PyMongoError, ValueError) as failed:
-            failure = _unusable(type(failed).__name__)
-        raise failure
+            is_unusable = client is None or isinstance(failed, InvalidName)
+            name = type(failed).__name__
+            failure = _unusable(name) if is_unusable else self._failure(failed)
+        finally:
+            if client is not None:
+                client.close()
+        raise failure  # as above
 
     def _begin_anew(self) -> None:
         """In a forked child: the connections are the parent's, who goes on with them."""
@@ -189,11 +174,7 @@ class Deployment:
 
 
 def _parts(url: str) -> tuple[str, str, set[str]]:
-    """Hosts, database and names of the options of a URL, read as the driver reads it.
-
-    Raises:
-        StoreUnavailable: A part of the password would be taken for one of these.
-    """
+    """Hosts, database and names of the options of a URL, read as the driver reads it."""
     place, _, options = url.partition("://")[2].partition("?")
     hosts, _, database = place.partition("/")
     if "@" in database or ("@" not in hosts and "@" in options):
@@ -212,12 +193,7 @@ def _unusable(why: str) -> StoreUnavailable:
 
 
 class Table:
-    """A collection, reduced to the commands that the kernel uses.
-
-    Args:
-        deployment: Its deployment.
-        name: Its name.
-    """
+    """A collection, reduced to the commands that the kernel uses."""
 
     def __init__(self, deployment: Deployment, name: str) -> None:
         self._deployment = deployment
@@ -277,16 +253,7 @@ class Table:
     def update_each(
         self, changes: Sequence[tuple[Doc, Doc]], *, upsert: bool = False, delete: Doc | None = None
     ) -> set[str]:
-        """Change one document each, in this order, up to one that is there and does not match.
-
-        Args:
-            changes: Filters and changes.
-            upsert: Whether to insert those that are not there.
-            delete: The filter of documents to delete before.
-
-        Returns:
-            The ids of those that were inserted.
-        """
+        """Change one document each, in this order, up to one that is there and does not match."""
         models: list[Any] = [] if delete is None else [DeleteMany(delete)]
         models += [UpdateOne(which, change, upsert=upsert) for which, change in changes]
 

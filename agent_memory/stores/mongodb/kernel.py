@@ -16,12 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 
-from agent_memory.core.cache import Cache
 from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores.coding import now_micros
-from agent_memory.stores.kernel.coding import HEAD, KEY, head_id
+from agent_memory.stores.kernel.coding import KEY
 from agent_memory.stores.kernel.contract import (
     DONE,
     Batch,
@@ -33,74 +31,49 @@ from agent_memory.stores.kernel.contract import (
     Line,
     Missing,
     Outcome,
-    Part,
     Put,
     Scan,
     Tail,
     Wake,
     Write,
 )
-from agent_memory.stores.kernel.rules import holds, in_turns, named, selects
-from agent_memory.stores.mongodb.batches import (
+from agent_memory.stores.kernel.rules import holds, named, selects
+from agent_memory.stores.mongodb.documents import (
+    HEAVY,
+    WITHOUT_BODIES,
+    Doc,
+    Effects,
     HeadChange,
     begins_session,
     chunks,
-    head_of,
-    is_unbounded,
-    is_upkeep,
-    session_of,
-    target_of,
-    timing_of,
-)
-from agent_memory.stores.mongodb.connection import Deployment
-from agent_memory.stores.mongodb.documents import (
-    WITHOUT_BODIES,
-    WITHOUT_LINES,
-    Doc,
     document_of,
     empty,
     field_of,
     filters_of,
-    free,
+    head_of,
+    is_unbounded,
+    is_upkeep,
     marked,
-    place_of,
     row_of,
     selection,
+    session_of,
     state_of,
+    target_of,
+    timing_of,
     token,
     values_of,
     weight,
 )
-from agent_memory.stores.mongodb.logs import HEAVY, STATE, Logs
-from agent_memory.stores.mongodb.staging import Effects, Staging
+from agent_memory.stores.mongodb.logs import STATE
+from agent_memory.stores.mongodb.reading import MongoDBReader
 
-_MOST_BYTES = 6 * 2**20  # twice in a document of 16 MiB, while it is tagged
 _MOST_OPS = 32
-_MOST_KNOWN = 8_192
 _TRIES = 50
 _AFTER: Doc = {**STATE, "ops": 1, "oldest_key": 1}
 
 
-class MongoDBKernel:
-    """See `Kernel`.
-
-    Args:
-        deployment: The database.
-        namespace: The namespace.
-    """
-
-    remote = True
-    most_bytes: int | None = _MOST_BYTES
-
-    def __init__(self, deployment: Deployment, namespace: str) -> None:
-        self._deployment = deployment
-        self._namespace = namespace
-        self.table = deployment.table("agent_memory_documents")
-        self.messages = deployment.table("agent_memory_messages")
-        self._logs = Logs(self.table, self.messages)
-        self._staging = Staging(namespace, self.table)
-        # of heads: log, generation, weight
-        self._known = Cache[str, tuple[str, int, int]](_MOST_KNOWN)
+class MongoDBKernel(MongoDBReader):
+    """The kernel on MongoDB; see `Kernel`. Reads are in `MongoDBReader`."""
 
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         outcomes: list[Outcome] = []
@@ -128,7 +101,7 @@ class MongoDBKernel:
             "$min": {"due": now_micros() + micros},
             **marked(op),
         }
-        after = self._swap(which, change, op, weight(row))
+        after = self._swap(which, change, op)
         if after is not None:
             self._tidy(after)
         return after is not None
@@ -275,7 +248,8 @@ class MongoDBKernel:
         log, generation = change.log, change.generation
         if change.is_heavy:
             if log is None:
-                log, generation, _ = self._known.find(place) or self._look(place)
+                now_there = self.table.one({"_id": place}, STATE) or {}
+                log, generation = now_there.get("log", ""), now_there.get("g", 0)
                 which |= {"log": log, "g": generation}
             change.rows = self._logs.stage(log, head.id, generation, change.rows)
         if change.is_small and not batch.tail:
@@ -286,7 +260,6 @@ class MongoDBKernel:
         if after is None:
             if change.is_heavy:
                 self._logs.unstage(log or "", change.rows)
-            self._known.drop(place)
             return self._refusal(batch)
         self._tidy(after, change.since)
         tails = {batch.tail: Tail(after["end"], after["total"])} if batch.tail else {}
@@ -294,9 +267,8 @@ class MongoDBKernel:
 
     def _written(self, place: str, which: Doc, change: HeadChange, *, upsert: bool) -> Doc | None:
         """Write a head. Return its state then, or None."""
-        weighs = sum(map(weight, change.rows))
         if not change.begins:
-            return self._swap({**which, **change.which[0]}, change.update(), change.op, weighs)
+            return self._swap({**which, **change.which[0]}, change.update(), change.op)
         which |= {"live": 0, "gone": {"$exists": False}}
         fields = {"ns": self._namespace, "c": change.head.collection, "id": change.head.id}
         new = {"$set": change.first_state(), "$setOnInsert": fields}
@@ -314,14 +286,11 @@ class MongoDBKernel:
         # it may be done already, if the first answer was lost
         return self.table.one({"_id": which[0]["_id"], "marks": op}, {"_id": 1}) is not None
 
-    def _swap(self, which: Doc, change: Doc, op: str, added: int = 0) -> Doc | None:
-        """Change a head if it matches. Return its state then; with its lines if they are heavy."""
-        place = which["_id"]
-        _, _, before = self._known.find(place) or ("", 0, 0)
-        fields = {**_AFTER, "lines": 1} if before + added > HEAVY else _AFTER
-        after = self.table.swap(which, change, fields)
+    def _swap(self, which: Doc, change: Doc, op: str) -> Doc | None:
+        """Change a head if it matches. Return its state then."""
+        after = self.table.swap(which, change, _AFTER)
         # it may be done already, if the first answer was lost
-        return after or self.table.one({"_id": place, "live": 1, "marks": op}, fields)
+        return after or self.table.one({"_id": which["_id"], "live": 1, "marks": op}, _AFTER)
 
     def _tidy(self, head: Doc, since: int | None = None) -> None:
         """Do what a change of a head has left to do. It may fail without harm."""
@@ -336,12 +305,6 @@ class MongoDBKernel:
                 self.table.delete_all({**old, "op": {"$exists": False}})
                 same = {"_id": place, "log": head["log"], "oldest_key": head["oldest_key"]}
                 self.table.update(same, {"$set": {"oldest_key": since}})
-        spilled = head["weight"] > HEAVY
-        self._known.put(place, (head["log"], head["g"], 0 if spilled else head["weight"]))
-
-    def _look(self, place: str) -> tuple[str, int, int]:
-        head = self.table.one({"_id": place}, STATE) or {}
-        return head.get("log", ""), head.get("g", 0), head.get("weight", 0)
 
     def _delete_session(self, batch: Batch, head: DocId, op: str) -> Outcome | None:
         """Mark a session as gone, then remove its data. A call that finds the mark continues."""
@@ -352,25 +315,8 @@ class MongoDBKernel:
         gone = {"$set": {"live": 0, "gone": 1, "due": now}, **marked(op)}
         if not self._updated([{"_id": place, **change.which[0]}], gone, op):
             return self._refusal(batch)
-        self._known.drop(place)
         self._finish_deletion(place)
         return DONE
-
-    def _finish_deletion(self, place: str) -> None:
-        gone = {"_id": place, "gone": 1}
-        head = self.table.one(gone, STATE)
-        if head is None:
-            return
-        self._staging.settle_head(place)  # what was committed there holds
-        self._logs.drop(head["log"])
-        which = selection(self._namespace, Scan(KEY, session=head["id"]))
-        keys = self.table.all(which, {"version": 1})
-        if self.table.one({**gone, "log": head["log"]}, {"_id": 1}) is None:
-            return  # these may be the keys of a session that began since
-        for some in chunks(keys):
-            ids, versions = ([one[name] for one in some] for name in ("_id", "version"))
-            self.table.delete_all({"_id": {"$in": ids}, "version": {"$in": versions}})
-        self.table.delete({**gone, "log": head["log"]})
 
     def _change_one(self, batch: Batch, at: DocId, op: str) -> Outcome | None:
         """Change a document that is no head, by itself."""
@@ -403,24 +349,6 @@ class MongoDBKernel:
             self._staging.resolve([found], force=True)
         return self._refusal(batch)
 
-    def _refusal(self, batch: Batch) -> Outcome | None:
-        """Return the outcome of a batch if its conditions do not hold now."""
-        ids, logs = named(batch.conditions)
-        every = {*ids, *map(head_id, logs)}
-        docs = self._docs(list(every), WITHOUT_LINES)
-        states = {at: state_of(docs.get(self._place(at))) for at in ids}
-        tails = {session: self._tail(docs, session) for session in logs}
-        now = now_micros()
-        if all(holds(one, states, tails, now) for one in batch.conditions):
-            return None
-        found = {at: docs.get(self._place(at)) for at in ids}
-        shown = {at: document_of(doc) if doc and doc["live"] else None for at, doc in found.items()}
-        return Outcome(False, shown, tails)
-
-    def _tail(self, docs: Mapping[str, Doc], session: str) -> Tail:
-        head = docs.get(self._place(head_id(session)))
-        return Tail(head["end"], head["total"]) if head and head["live"] else Tail()
-
     def _wake(self, write: Write) -> None:
         if isinstance(write, Wake):
             due = {"$min": {"due": now_micros() + write.micros}}
@@ -428,11 +356,7 @@ class MongoDBKernel:
                 self.table.update_all({"_id": {"$in": some}, "live": 1}, due)
 
     def _sweep(self, batch: Batch) -> None:
-        """Delete whole collections, one after the other, and refuse the batches that write to them.
-
-        Raises:
-            StoreError: It is about something else too.
-        """
+        """Delete whole collections one by one, and refuse the batches that write to them."""
         for write in batch.writes:
             match write:
                 case Delete(ids) if not batch.conditions:
@@ -443,90 +367,6 @@ class MongoDBKernel:
                     self.table.delete_all(selection(self._namespace, scan))
                 case _:
                     raise StoreError("MongoDB deletes whole collections only by themselves.")
-
-    def documents(
-        self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
-    ) -> list[Document | None]:
-        docs = self._docs(ids, WITHOUT_LINES if bodies else WITHOUT_BODIES)
-        found = (docs.get(self._place(at)) for at in ids)
-        return [
-            document_of(doc, tails=tails, bodies=bodies) if doc and doc["live"] else None
-            for doc in found
-        ]
-
-    def _docs(self, ids: Sequence[DocId], fields: Doc) -> dict[str, Doc]:
-        """Return documents by `_id`, with the batches applied that were committed."""
-        found: dict[str, Doc] = {}
-        for some in chunks([self._place(at) for at in ids]):
-            docs = self.table.all({"_id": {"$in": some}}, fields)
-            while self._staging.resolve(docs):
-                docs = self.table.all({"_id": {"$in": some}}, fields)
-            found |= {doc["_id"]: doc for doc in docs}
-        return found
-
-    def scan(self, scan: Scan) -> list[Document]:
-        if scan.limit == 0:
-            return []
-        self._settle(scan)
-        order = ("first", "id") if scan.session else ("id",)
-        fields = WITHOUT_LINES if scan.bodies else WITHOUT_BODIES
-        if scan.names:
-            fields = {"c": 1, "id": 1}
-        which = selection(self._namespace, scan)
-        docs = self.table.all(which, fields, by=order, limit=scan.limit or 0)
-        if scan.names:
-            return [Document(doc["c"], doc["id"]) for doc in docs]
-        return [document_of(doc, tails=scan.tails, bodies=scan.bodies) for doc in docs]
-
-    def _settle(self, scan: Scan) -> None:
-        """Apply the committed batches that a scan may have to see. No batch tags a head."""
-        if scan.collection == KEY and scan.session:
-            self._staging.settle_head(self._place(head_id(scan.session)))
-        elif scan.collection != HEAD:
-            self._staging.settle(scan.collection)
-
-    def owners(self, collection: str, beginning: str) -> list[str]:
-        self._settle(Scan(collection))
-        which = selection(self._namespace, Scan(collection))
-        found = self.table.distinct("owner", {**which, "owner": {"$gte": beginning}})
-        return sorted(one for one in found if one and one.startswith(beginning))
-
-    def collections(self, beginning: str) -> list[str]:
-        which = {"ns": self._namespace, "live": 1, "c": {"$gte": beginning}}
-        found = self.table.distinct("c", which)
-        return sorted(one for one in found if one.startswith(beginning))
-
-    def due(self, collection: str, limit: int) -> list[Document]:
-        now = now_micros()
-        which = {"ns": self._namespace, "c": collection, "due": {"$lte": now}}
-        found = self._due({**which}, WITHOUT_LINES, now, limit + 1)
-        if len(found) > limit:  # whose turn it is depends on all of them
-            fields: Doc = dict.fromkeys(["id", "owner", "due", "gone", "live"], 1)
-            found = self._due(which, fields, now)
-        for doc in found:
-            if "gone" in doc:
-                self._finish_deletion(doc["_id"])
-        live = [doc for doc in found if doc["live"]]
-        turns = in_turns(live, owner=lambda doc: str(doc.get("owner")))[:limit]
-        if len(found) <= limit:
-            return [document_of(doc, tails=True) for doc in turns]
-        some = self.documents([DocId(collection, doc["id"]) for doc in turns], tails=True)
-        return [one for one in some if one is not None]
-
-    def _due(self, which: Doc, fields: Doc, now: int, limit: int = 0) -> list[Doc]:
-        order = ("due", "id")
-        some = [
-            self.table.all({**which, **one}, fields, by=order, limit=limit) for one in free(now)
-        ]
-        return sorted(chain(*some), key=lambda doc: (doc["due"], doc["id"]))
-
-    def lines(self, parts: Sequence[Part]) -> list[Line]:
-        return self._logs.read([self._place(head_id(part.session)) for part in parts], parts)
-
-    def counts(self, collection: str) -> tuple[int, int]:
-        sums = {"n": {"$sum": 1}, "ends": {"$sum": "$end"}, "gone": {"$sum": "$begin"}}
-        found = self.table.group(selection(self._namespace, Scan(collection)), sums)
-        return found.get("n", 0), found.get("ends", 0) - found.get("gone", 0)
 
     def erase(self) -> None:
         """See `Kernel`.
@@ -545,6 +385,3 @@ class MongoDBKernel:
 
     def close(self) -> None:
         self._deployment.close()
-
-    def _place(self, at: DocId) -> str:
-        return place_of(self._namespace, at)

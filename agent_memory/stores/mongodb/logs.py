@@ -18,7 +18,9 @@ from agent_memory.errors import Damaged
 from agent_memory.stores.kernel.contract import Line, Part
 from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.documents import (
+    HEAVY,
     Doc,
+    chunks,
     field_of,
     ids_of,
     in_documents,
@@ -29,26 +31,17 @@ from agent_memory.stores.mongodb.documents import (
     weight,
 )
 
-HEAVY = 32 * 2**10
-"""Bytes of the lines in a head that are to be spilled, and of lines that never go into it."""
-
 STATE: Doc = dict.fromkeys(
     ("id", "live", "log", "g", "end", "total", "begin", "low", "spilled", "weight", "cut"), 1
 )
 _LOG: Doc = {**STATE, "lines": 1}
 _MOST_AT_ONCE = 100
 """How many lines one spill removes from a head."""
-_AT_ONCE = 1_000
 _TRIES = 50
 
 
 class Logs:
-    """The lines of the logs of heads.
-
-    Args:
-        heads: The collection with the heads.
-        messages: The collection with the other lines.
-    """
+    """The lines of the logs of heads."""
 
     def __init__(self, heads: Table, messages: Table) -> None:
         self._heads = heads
@@ -86,8 +79,7 @@ class Logs:
         for head, seqs in wanted:
             log, lines = head["log"], head["lines"]
             older = [seq for seq in seqs if seq <= head["spilled"]]
-            for at in range(0, len(older), _AT_ONCE):
-                some = older[at : at + _AT_ONCE]
+            for some in chunks(older):
                 whole = some[-1] - some[0] + 1 == len(some)
                 where = {"$gte": some[0], "$lte": some[-1]} if whole else {"$in": some}
                 ranges.append({"log": log, "seq": where})
@@ -102,18 +94,13 @@ class Logs:
                 before = rows.get((row["log"], row["seq"]))
                 if not row.get("staged") and (before is None or row["g"] > before["g"]):
                     rows[row["log"], row["seq"]] = row
-        for at in range(0, len(away), _AT_ONCE):
-            which = {"_id": {"$in": away[at : at + _AT_ONCE]}}
-            found = put_together(self._messages.all(which))
+        for names in chunks(away):
+            found = put_together(self._messages.all({"_id": {"$in": names}}))
             rows |= {(row["log"], row["seq"]): row for row in found}
         return rows
 
     def total(self, head: Doc, seq: int) -> int | None:
-        """Return the running total at a line, or at the end if that comes first.
-
-        Returns:
-            None if the log has changed meanwhile.
-        """
+        """Return the running total at a line, or at the end if that comes first."""
         if seq >= head["end"]:
             return int(head["total"])
         if not seq:

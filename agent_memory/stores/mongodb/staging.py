@@ -13,13 +13,21 @@ there. A process that stalls at any step therefore changes nothing that others h
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agent_memory.stores.kernel.coding import HEAD
-from agent_memory.stores.kernel.contract import DocId, Document
+from agent_memory.stores.kernel.contract import DocId
 from agent_memory.stores.mongodb.connection import Table
-from agent_memory.stores.mongodb.documents import Doc, empty, marked, place_of, token, values_of
+from agent_memory.stores.mongodb.documents import (
+    Doc,
+    Effects,
+    empty,
+    marked,
+    place_of,
+    token,
+    values_of,
+)
 
 _PATIENCE_SECONDS = 0.3
 _PAUSE_SECONDS = 0.01
@@ -30,17 +38,9 @@ _OF: Doc = dict.fromkeys(
 )
 _PRIMARY: Doc = dict.fromkeys(("op", "done", "ops", "refused"), 1)
 
-Effects = Mapping[str, tuple[DocId, Document | None]]
-"""The documents after a batch, by `_id`; None if deleted. The primary comes last."""
-
 
 class Staging:
-    """Tags documents, and applies or removes the tags.
-
-    Args:
-        namespace: The documents' namespace.
-        documents: The collection.
-    """
+    """Tags documents, and applies or removes the tags."""
 
     def __init__(self, namespace: str, documents: Table) -> None:
         self._namespace = namespace
@@ -134,15 +134,7 @@ class Staging:
         self.resolve(self._documents.all(tagged, _NAMES), force=True)
 
     def resolve(self, docs: Sequence[Doc], *, force: bool = False) -> bool:
-        """Apply what is committed of the tags of documents, and remove those that never will be.
-
-        Args:
-            docs: Documents, some with tags.
-            force: Whether to refuse the others after a while.
-
-        Returns:
-            Whether any document has changed.
-        """
+        """Apply what is committed of the tags of documents, and remove those that never will be."""
         ops = {doc["op"]: doc for doc in docs if "op" in doc}
         changed = False
         for op, doc in ops.items():

@@ -1,4 +1,7 @@
-"""Connections with qdrant-client, and the translation of its errors."""
+"""Connections with qdrant-client, the check of addresses, and the translation of errors.
+
+The client is imported by the first connection.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,28 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from agent_memory.errors import AgentMemoryError, ConfigError, MissingExtra, StoreUnavailable
-from agent_memory.stores.qdrant.url import LOCAL, check_qdrant_url
+from agent_memory.errors import (
+    AgentMemoryError,
+    ConfigError,
+    MissingExtra,
+    StoreUnavailable,
+    UnknownStore,
+)
 
 if TYPE_CHECKING:
     from httpx import Request, Response
     from qdrant_client import QdrantClient
 
 logger = logging.getLogger(__name__)
+
+LOCAL = ":memory:"
+_FORM = (
+    'Give the address of a Qdrant server, such as "http://localhost:6333" or '
+    '"https://name.example:6333"; ":memory:" for the client\'s local mode; another database\'s '
+    'URL, such as "sqlite:///vectors.db"; or None for the session store\'s own database.'
+)
 
 KEY = "QDRANT_API_KEY"
 _CONNECT_SECONDS = 3.0
@@ -36,18 +51,7 @@ class Taken(StoreUnavailable):
 
 
 class Connection:
-    """A client for one address.
-
-    Args:
-        url: "http://host:6333" (its key, if any, comes from QDRANT_API_KEY), or ":memory:".
-
-    Attributes:
-        local: Whether it is the client's local mode, within this process.
-
-    Raises:
-        MissingExtra: qdrant-client is not installed.
-        UnknownStore: The URL names no Qdrant server.
-    """
+    """A client for one address."""
 
     def __init__(self, url: str) -> None:
         check_qdrant_url(url)
@@ -134,3 +138,34 @@ def _bounded(request: Request, send: Callable[[Request], Response]) -> Response:
     timeout = request.extensions.get("timeout", {})
     request.extensions["timeout"] = {**timeout, "connect": _CONNECT_SECONDS}
     return send(request)
+
+
+def is_qdrant(url: str) -> bool:
+    """Return whether an address is for Qdrant, and not for another database."""
+    return url == LOCAL or url.partition("://")[0] in ("http", "https")
+
+
+def check_qdrant_url(url: str) -> None:
+    """Refuse an address that is not one of a Qdrant server.
+
+    No message repeats the address, because it may hold a key.
+    """
+    if url == LOCAL:
+        return
+    parts = _parts(url)
+    if parts is None:
+        raise UnknownStore(f"VectorMemory cannot use its setting `store`. {_FORM}")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise UnknownStore(
+            "The setting `store` of VectorMemory holds more than an address. A key belongs in the "
+            f"environment variable QDRANT_API_KEY. {_FORM}"
+        )
+
+
+def _parts(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # its text may repeat a part of the address
+        return None
+    return parts if is_address else None

@@ -10,16 +10,18 @@ from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.damage import undamaged
-from agent_memory.stores.qdrant.collections import Collections
+from agent_memory.stores.qdrant.collections import Collections, Names, embedding
 from agent_memory.stores.qdrant.connection import Connection, Missing
-from agent_memory.stores.qdrant.names import Names, embedding
-from agent_memory.stores.qdrant.points import batches, features_at, record_at, where
-from agent_memory.stores.qdrant.views import (
+from agent_memory.stores.qdrant.points import (
+    batches,
+    features_at,
     holding,
     neighbourhood,
     numbers_of,
     queries,
     ranked_hits,
+    record_at,
+    where,
 )
 
 if TYPE_CHECKING:

@@ -51,11 +51,7 @@ def durability_note(server: RedisServer) -> str:
 
 
 def require_power(server: RedisServer) -> None:
-    """Refuse a server that does not sync each write to the disk.
-
-    Raises:
-        ConfigError: It does not, or does not tell.
-    """
+    """Refuse a server that does not sync each write to the disk."""
     settings = _settings(server, "appendonly", "appendfsync")
     if settings != {"appendonly": "yes", "appendfsync": "always"}:
         raise ConfigError(

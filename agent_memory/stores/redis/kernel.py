@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -39,7 +38,6 @@ from agent_memory.stores.kernel.contract import (
     Write,
 )
 from agent_memory.stores.redis.durability import rewrite_files
-from agent_memory.stores.redis.failures import failure
 from agent_memory.stores.redis.scripts import (
     COMMIT,
     DOCUMENTS,
@@ -50,11 +48,11 @@ from agent_memory.stores.redis.scripts import (
     OWNERS,
     SCAN,
 )
-from agent_memory.stores.redis.server import Argument, Lost, RedisServer
+from agent_memory.stores.redis.server import Argument, Lost, RedisServer, failure
 
 _SIGN = 2**63  # makes every number positive, so that text sorts as numbers do
 _PAGE = 1_000
-_FIRST_COLLECTION = 4
+_FIRST_KEY = 4
 _META, _HOLDERS, _BODY, _IDS, _OWNERS, _SESSIONS = 0, 4, 5, 6, 7, 8
 _LEAST, _LIMIT = 1, 3  # of what selects documents
 _AGAIN = (HeldBy, Free, Exists)
@@ -66,14 +64,10 @@ def prefix_of(namespace: str) -> str:
 
 
 class RedisKernel:
-    """See `Kernel`.
+    """The kernel on Redis; see `Kernel`.
 
     A commit whose answer was lost is sent once more if that is safe: an append, which finds its
     token in the line that it wrote, or what does the same when it is done twice.
-
-    Args:
-        server: The server.
-        prefix: The prefix of all keys; see `prefix_of`.
     """
 
     remote = True
@@ -97,14 +91,12 @@ class RedisKernel:
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         packing = _Packing(self, batches)
         keys = [self._ends, self._names, self.layout, *packing.keys]
-        names: list[Argument] = [len(packing.collections), *packing.collections]
-        attempt = partial(self._server.attempt, COMMIT, keys)
         try:
-            replies = attempt(0, *names, *packing.values)
+            replies = self._server.attempt(COMMIT, keys, 0, *packing.values)
         except Lost as lost:
             if not all(_can_repeat(batch) for batch in batches):
                 raise failure(lost.error, self._server.place) from lost.error
-            replies = self._server.run(COMMIT, keys, 1, *names, *packing.values)
+            replies = self._server.run(COMMIT, keys, 1, *packing.values)
         return [_outcome(*pair) for pair in zip(batches, replies, strict=True)]
 
     def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
@@ -212,33 +204,36 @@ class RedisKernel:
         self._erasures.share(rewrite)
 
     def sync(self) -> None:
-        """See `Kernel`. The server syncs as it is set."""
+        """Do nothing: the server syncs by its settings."""
 
     def close(self) -> None:
         self._server.close()
 
 
 class _Packing:
-    """Batches as the arguments of `COMMIT`.
-
-    Attributes:
-        keys: Those of the collections, then those of the logs.
-        collections: Their names.
-        values: The batches.
-    """
+    """Batches as the keys and the arguments of `COMMIT`. Keys are added at their first use."""
 
     def __init__(self, kernel: RedisKernel, batches: Sequence[Batch]) -> None:
-        named = {at for batch in batches for at in _collections(batch)}
-        self.collections = sorted(named)
-        self._places = {
-            name: _FIRST_COLLECTION + len(KINDS) * n for n, name in enumerate(self.collections)
-        }
-        logs = sorted({session for batch in batches for session in _sessions(batch)})
-        first_log = _FIRST_COLLECTION + len(KINDS) * len(self.collections)
-        self._logs = {session: first_log + n for n, session in enumerate(logs)}
-        self.keys = [key for name in self.collections for key in kernel.keys(name)]
-        self.keys += [kernel.log(session) for session in logs]
-        self.values = [value for batch in batches for value in self._batch(batch)]
+        self._kernel = kernel
+        self._collections: dict[str, int] = {}
+        self._logs: dict[str, int] = {}
+        self.keys: list[str] = []
+        values = [value for batch in batches for value in self._batch(batch)]
+        names = [part for name, place in self._collections.items() for part in (place, name)]
+        self.values: list[Argument] = [len(self._collections), *names, *values]
+
+    def _collection(self, name: str) -> int:
+        """Return the place of a collection's first key."""
+        if name not in self._collections:
+            self._collections[name] = _FIRST_KEY + len(self.keys)
+            self.keys += self._kernel.keys(name)
+        return self._collections[name]
+
+    def _log(self, session: str) -> int:
+        if session not in self._logs:
+            self._logs[session] = _FIRST_KEY + len(self.keys)
+            self.keys.append(self._kernel.log(session))
+        return self._logs[session]
 
     def _batch(self, batch: Batch) -> list[Argument]:
         token = log = seq = ""
@@ -252,12 +247,12 @@ class _Packing:
         for write in batch.writes:
             if isinstance(write, Append) and not token:
                 token, first = secrets.token_hex(4), write.lines[0]
-                log, seq = str(self._logs[first.session]), str(first.seq)
+                log, seq = str(self._log(first.session)), str(first.seq)
             parts += self._write(write, token)
         return [token, log, seq, len(parts), batch.tail, len(batch.conditions), *parts]
 
     def _at(self, at: DocId) -> tuple[int, str]:
-        return self._places[at.collection], at.id
+        return self._collection(at.collection), at.id
 
     def _condition(self, condition: Condition) -> tuple[Argument, ...]:
         match condition:
@@ -290,11 +285,11 @@ class _Packing:
                 return [part for at in ids for part in ("D", *self._at(at))]
             case DeleteWhere(scan):
                 kind, selection = _selection(scan)
-                return "K", self._places[scan.collection], kind, *selection
+                return "K", self._collection(scan.collection), kind, *selection
             case Truncate(session, after):
-                return "T", self._logs[session], session, after
+                return "T", self._log(session), session, after
             case Expire(session, upto):
-                return "X", self._logs[session], session, upto
+                return "X", self._log(session), session, upto
 
     def _append(self, lines: Sequence[Line], token: str) -> Iterator[Argument]:
         sessions: dict[str, list[Line]] = {}
@@ -302,35 +297,10 @@ class _Packing:
             sessions.setdefault(line.session, []).append(line)
         for session, some in sessions.items():
             stop = f"{some[-1].seq} {some[-1].total}"
-            yield from ("A", self._logs[session], session, len(some), some[0].seq, stop)
+            yield from ("A", self._log(session), session, len(some), some[0].seq, stop)
             for line in some:
                 yield line.seq
                 yield _line_value(line, token)
-
-
-def _collections(batch: Batch) -> Iterator[str]:
-    for condition in batch.conditions:
-        if not isinstance(condition, LogEndsAt):
-            yield condition.id.collection
-    for write in batch.writes:
-        match write:
-            case Put(document):
-                yield document.collection
-            case Due(at, _) | Hold(at, _, _):
-                yield at.collection
-            case Wake(ids, _) | Delete(ids):
-                yield from (at.collection for at in ids)
-            case DeleteWhere(scan):
-                yield scan.collection
-
-
-def _sessions(batch: Batch) -> Iterator[str]:
-    for write in batch.writes:
-        match write:
-            case Append(lines):
-                yield from {line.session for line in lines}
-            case Truncate(session, _) | Expire(session, _):
-                yield session
 
 
 def _can_repeat(batch: Batch) -> bool:

@@ -82,10 +82,8 @@ local function selected(index, metas, wants_metas)
   local filtered = filters ~= '0000'
   local members = filtered and call('ZRANGEBYLEX', index, least, most)
     or call('ZRANGEBYLEX', index, least, most, 'LIMIT', 0, limit)
-  local ids = nuls == 0 and members or {}
-  if nuls > 0 then
-    for n, member in ipairs(members) do ids[n] = id_in(member, nuls) end
-  end
+  local ids = {}
+  for n, member in ipairs(members) do ids[n] = id_in(member, nuls) end
   if not (filtered or wants_metas) then return ids, members, {} end
   local found = all_of(metas, ids)
   if not filtered then return ids, members, found end
@@ -283,8 +281,8 @@ return 1
 """,
 )
 
-# KEYS: ends, names, layout, those of each collection, and logs. ARGV: whether it may have been sent
-# before, the names of the collections, and batches: a token, conditions, writes, a session.
+# KEYS: ends, names, layout, and those of collections and logs. ARGV: whether it may have been sent
+# before, place and name of each collection, and batches: a token, a session, conditions, writes.
 COMMIT = script(
     _COMMON,
     _LEASES,
@@ -298,49 +296,53 @@ local function moment()
   return NOW
 end
 local NAMES = {}
-for n = 1, tonumber(arg()) do NAMES[9 * n - 5] = arg() end
+for _ = 1, tonumber(arg()) do
+  local c = tonumber(arg())
+  NAMES[c] = arg()
+end
 local function collection() return tonumber(arg()) end
 
-local test = {
-  M = function() local c = collection(); return call('HEXISTS', KEYS[c], arg()) == 0 end,
-  E = function() local c = collection(); return call('HEXISTS', KEYS[c], arg()) == 1 end,
-  V = function()
-    local c = collection()
-    local meta = call('HGET', KEYS[c], arg())
-    return (meta and string.match(meta, '^[^%z]*')) == arg()
-  end,
-  H = function()
-    local c = collection()
-    local value = call('HGET', KEYS[c + 4], arg())
-    return (value and string.sub(value, 17)) == arg()
-  end,
-  F = function()
-    local c = collection()
-    local value = call('HGET', KEYS[c + 4], arg())
-    return string.sub(value or '', 17) == arg() or not is_held(value, moment())
-  end,
-  L = function()
+local function holds()
+  local kind = arg()
+  if kind == 'L' then
     local found = call('HGET', ENDS, arg())
     return (found and string.match(found, '^%S*') or '0') == arg()
-  end,
-}
+  end
+  local c, id = collection(), arg()
+  if kind == 'M' then return call('HEXISTS', KEYS[c], id) == 0 end
+  if kind == 'E' then return call('HEXISTS', KEYS[c], id) == 1 end
+  if kind == 'V' then
+    local meta = call('HGET', KEYS[c], id)
+    return (meta and string.match(meta, '^[^%z]*')) == arg()
+  end
+  local value, holder = call('HGET', KEYS[c + 4], id), arg()
+  if kind == 'H' then return (value and string.sub(value, 17)) == holder end
+  return string.sub(value or '', 17) == holder or not is_held(value, moment())
+end
 
 local function count(change)
   if call('HINCRBY', ENDS, '', change) <= 0 then call('HDEL', ENDS, '') end
+end
+-- the members of the indexes by owner and by session; false for none
+local function members_of(meta, id)
+  local _, owner, session, first = parts_of(meta or '')
+  return owner and owner ~= '' and owner .. '\0' .. id,
+    session and session ~= '' and session .. '\0' .. first .. '\0' .. id
+end
+local function reindex(key, was, new)
+  if was == new then return end
+  if new then call('ZADD', key, 0, new) end
+  if was then call('ZREM', key, was) end
 end
 local function remove(c, id)
   local meta = call('HGET', KEYS[c], id)
   if not meta then return end
   set_due(c, id, meta, call('HGET', KEYS[c + 1], id), false)
-  call('HDEL', KEYS[c], id)
-  call('HDEL', KEYS[c + 5], id)
-  call('HDEL', KEYS[c + 4], id)
+  for _, n in ipairs({0, 4, 5}) do call('HDEL', KEYS[c + n], id) end
   call('ZREM', KEYS[c + 6], id)
-  local _, owner, session, first = parts_of(meta)
-  if owner and owner ~= '' then call('ZREM', KEYS[c + 7], owner .. '\0' .. id) end
-  if session and session ~= '' then
-    call('ZREM', KEYS[c + 8], session .. '\0' .. first .. '\0' .. id)
-  end
+  local by_owner, by_session = members_of(meta, id)
+  reindex(KEYS[c + 7], by_owner, false)
+  reindex(KEYS[c + 8], by_session, false)
   if call('EXISTS', KEYS[c + 6]) == 0 then call('ZREM', KEYS[2], NAMES[c]) end
 end
 local function drop_lines(log, first, last)
@@ -397,34 +399,25 @@ local write = {
     call('HSET', KEYS[c], id, meta)
     if body ~= '' then call('HSET', KEYS[c + 5], id, body)
     elseif was then call('HDEL', KEYS[c + 5], id) end
-    local _, owner, session, first = parts_of(meta)
-    local _, owned, of, from = parts_of(was or '')
     if not was then
       call('ZADD', KEYS[c + 6], 0, id)
       if call('ZADD', KEYS[2], 0, NAMES[c]) == 1 then call('SETNX', KEYS[3], LAYOUT) end
     end
-    if owner ~= owned then
-      if owner ~= '' then call('ZADD', KEYS[c + 7], 0, owner .. '\0' .. id) end
-      if owned and owned ~= '' then call('ZREM', KEYS[c + 7], owned .. '\0' .. id) end
-      local due = owned and call('HGET', KEYS[c + 1], id)
-      if due then
-        call('ZADD', KEYS[c + 2], 0, owner .. '\0' .. due .. '\0' .. id)
-        call('ZREM', KEYS[c + 2], owned .. '\0' .. due .. '\0' .. id)
-        turn(c, owned)
-        turn(c, owner)
-      end
-    end
-    if session ~= of or first ~= from then
-      if session ~= '' then
-        call('ZADD', KEYS[c + 8], 0, session .. '\0' .. first .. '\0' .. id)
-      end
-      if of and of ~= '' then call('ZREM', KEYS[c + 8], of .. '\0' .. from .. '\0' .. id) end
+    local by_owner, by_session = members_of(meta, id)
+    local was_by_owner, was_by_session = members_of(was, id)
+    reindex(KEYS[c + 7], was_by_owner, by_owner)
+    reindex(KEYS[c + 8], was_by_session, by_session)
+    local _, owner = parts_of(meta)
+    local _, owned = parts_of(was or '')
+    local due = owned and owner ~= owned and call('HGET', KEYS[c + 1], id)
+    if due then
+      call('ZADD', KEYS[c + 2], 0, owner .. '\0' .. due .. '\0' .. id)
+      call('ZREM', KEYS[c + 2], owned .. '\0' .. due .. '\0' .. id)
+      turn(c, owned)
+      turn(c, owner)
     end
   end,
-  W = function()
-    local c, id, micros = collection(), arg(), arg()
-    wake(c, id, digits(moment() + micros))
-  end,
+  W = function() wake(collection(), arg(), digits(moment() + arg())) end,
   U = function()
     local c, id, micros = collection(), arg(), arg()
     local meta = call('HGET', KEYS[c], id)
@@ -439,7 +432,7 @@ local write = {
       call('HSET', KEYS[c + 4], id, digits(moment() + micros) .. holder)
     end
   end,
-  D = function() local c = collection(); remove(c, arg()) end,
+  D = function() remove(collection(), arg()) end,
   K = function()
     local c, index = collection(), collection()
     local ids, members = selected(KEYS[c + index], KEYS[c], false)
@@ -472,17 +465,17 @@ local replies = {}
 while at < #ARGV do
   -- of the token: where the batch's first line is, if it has one
   local token, log, seq, length, tail, number = arg(), arg(), arg(), arg(), arg(), tonumber(arg())
-  local from, holds = at, true
+  local from, done = at, true
   local stop = from + length
   for _ = 1, number do
-    if not test[arg()]() then holds = false; break end
+    if not holds() then done = false; break end
   end
-  if holds then
+  if done then
     while at < stop do write[arg()]() end
   elseif again and token ~= '' then
-    holds = has_token(call('HGET', KEYS[tonumber(log)], seq), token)
+    done = has_token(call('HGET', KEYS[tonumber(log)], seq), token)
   end
-  if holds then
+  if done then
     replies[#replies + 1] = {1, tail ~= '' and call('HGET', ENDS, tail)}
   else
     replies[#replies + 1] = refusal(from, number)

@@ -1,23 +1,24 @@
-"""A Redis server as the store uses it: few connections, each for one call at a time."""
+"""A Redis server or cluster: few connections, each for one call at a time, and their errors."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from agent_memory.core.processes import begin_anew_in_child
-from agent_memory.errors import StoreUnavailable
-from agent_memory.stores.redis.driver import (
-    Connection,
-    SSLConnection,
-    UnixDomainSocketConnection,
-    exceptions,
-)
-from agent_memory.stores.redis.failures import failure
+from agent_memory.errors import MissingExtra, StoreError, StoreUnavailable
 from agent_memory.stores.redis.scripts import Script
 from agent_memory.stores.redis.url import redis_options, redis_place
+
+try:
+    from redis import exceptions
+    from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+    from redis.crc import key_slot
+except ImportError as error:
+    raise MissingExtra("A Redis store", "redis") from error
 
 T = TypeVar("T")
 
@@ -27,15 +28,15 @@ Argument = str | bytes | int
 CONNECT_SECONDS = 5.0
 CALL_SECONDS = 10.0
 _MOST = 32
+_HOPS = 5
+_NOT_NOW = ("MISCONF", "NOREPLICAS", "BUSY", "CLUSTERDOWN", "TRYAGAIN")
+_WITHIN = re.compile(r": -([A-Z]+) ")
+"""How servers before version 7 tell of an error within a script."""
 _DRIVER = (exceptions.RedisError, OSError)
 
 
 class Lost(Exception):
-    """The connection broke after a command was sent: whether it was carried out is not known.
-
-    Args:
-        error: The driver's error.
-    """
+    """The connection broke after a command was sent: it was carried out, or not."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -43,14 +44,10 @@ class Lost(Exception):
 
 
 class RedisServer:
-    """A server, or what answers like one.
+    """A server; with an address ("host:port"), another node than the one in the URL.
 
-    Threads share its connections; a forked child makes its own. A connection that the server closed
-    meanwhile, because it was restarted, is noticed before a command is sent.
-
-    Args:
-        url: `redis://`, `rediss://` or `unix://`.
-        address: "host:port" of a node, where it is not the one in the URL.
+    Threads share its connections, and a forked child opens its own. A connection that the server
+    closed meanwhile, because it was restarted, is noticed before a command is sent.
     """
 
     def __init__(self, url: str, address: str | None = None) -> None:
@@ -83,35 +80,21 @@ class RedisServer:
         self._free = threading.Semaphore(_MOST)
 
     def nodes(self) -> list[RedisServer]:
-        """The servers that it consists of."""
+        """Return the servers of a cluster, or this one."""
         return [self]
 
     def ask(self, *command: Argument) -> Any:
-        """Answer to a command that can be sent twice, as it is where a connection broke.
-
-        Raises:
-            StoreUnavailable: The server cannot be used now.
-        """
+        """Return the answer to a command, which is sent twice if the connection broke."""
         return self._again(lambda: self._call([command])[0])
 
     def ask_many(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """Answers to such commands, sent at once.
-
-        Raises:
-            StoreUnavailable: The server cannot be used now.
-        """
+        """Return the answers to such commands, sent together."""
         return self._again(lambda: self._call(commands)) if commands else []
 
     def run(
         self, script: Script, keys: Sequence[str], *values: Argument, repeat: bool = False
     ) -> Any:
-        """Return the answer of a script.
-
-        Args:
-            script: The script.
-            keys: The keys it uses.
-            values: Its arguments.
-            repeat: Run it again where a connection broke: doing it twice does it once.
+        """Return the answer of a script, which with `repeat` runs again if the connection broke.
 
         Raises:
             StoreUnavailable: The server cannot be used now. Without `repeat` the script may have
@@ -123,12 +106,7 @@ class RedisServer:
             return self.attempt(script, keys, *values)
 
     def attempt(self, script: Script, keys: Sequence[str], *values: Argument) -> Any:
-        """As `run`, once.
-
-        Raises:
-            Lost: The connection broke, and the script may have been carried out or not.
-            StoreUnavailable: The server cannot be used now.
-        """
+        """Run a script once. A broken connection is `Lost`."""
         rest = (len(keys), *keys, *values)
         try:
             try:
@@ -168,7 +146,7 @@ class RedisServer:
         return answers
 
     def answers(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """Answers to commands sent at once; an error that answers one of them stands in its place.
+        """Return the answers to commands sent together, or an error in place of an answer.
 
         Raises:
             Lost: The connection broke; the commands may have been carried out or not.
@@ -231,9 +209,152 @@ def _converse(connection: Any, commands: Sequence[Sequence[Argument]]) -> list[A
 
 
 def _packed(command: Sequence[Argument]) -> bytes:
-    """A command as it goes over the wire; the driver takes thrice as long for a dozen keys."""
+    """Encode a command, in a third of the driver's time."""
     parts = [b"*%d\r\n" % len(command)]
     for part in command:
         text = part if isinstance(part, bytes) else str(part).encode()
         parts.append(b"$%d\r\n%b\r\n" % (len(text), text))
     return b"".join(parts)
+
+
+def failure(error: Exception, place: str) -> StoreError:
+    """Translate an error of the driver or the system. Neither contains a password."""
+    server, text = f"The Redis server at {place}", str(error)
+    within = _WITHIN.search(text)
+    code = within[1] if within else ""
+    refused = isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError)
+    if refused or text.startswith(("NOAUTH", "WRONGPASS")):
+        return StoreUnavailable(
+            f"{server} refuses the user or password that the setting `store` names, or wants them "
+            "and it names none."
+        )
+    if isinstance(error, exceptions.NoPermissionError) or code == "NOPERM":
+        return StoreUnavailable(
+            f"{server} does not permit the user in the setting `store` what is needed ({text}). "
+            "Permit him: ~agent_memory:* +@all -@dangerous +info"
+        )
+    if isinstance(error, exceptions.BusyLoadingError):
+        return StoreUnavailable(f"{server} is still loading its data. Try again in a moment.")
+    if isinstance(error, exceptions.ReadOnlyError) or code == "READONLY":
+        return StoreUnavailable(
+            f"{server} is a replica, which takes no writes. Name its primary in the setting "
+            "`store`."
+        )
+    if isinstance(error, exceptions.OutOfMemoryError) or code == "OOM":
+        return StoreUnavailable(f"{server} has reached its maxmemory and takes no writes.")
+    if text.startswith(_NOT_NOW) or code in _NOT_NOW:
+        return StoreUnavailable(f"{server} takes no writes now: {text}")
+    if "DB index is out of range" in text or "SELECT is not allowed" in text:
+        return StoreUnavailable(
+            f"{server} has no database of that number. Correct the end of the setting `store`."
+        )
+    if isinstance(error, exceptions.TimeoutError | TimeoutError):
+        return StoreUnavailable(
+            f"{server}, as the setting `store` names it, does not answer in time."
+        )
+    if isinstance(error, exceptions.ConnectionError | OSError):
+        return StoreUnavailable(
+            f"{server}, as the setting `store` names it, cannot be reached: {text}"
+        )
+    return StoreError(f"{server} failed: {text}")
+
+
+class RedisCluster(RedisServer):
+    """A cluster with all keys of a namespace on one node, that of the prefix's hash slot.
+
+    The node is looked up at the first call, and again when a node says that the slot has moved.
+    """
+
+    def __init__(self, url: str, prefix: str) -> None:
+        super().__init__(url)
+        self._url = url
+        self._slot = key_slot(prefix.encode())
+        self._host = self.place.partition(",")[0].rpartition(":")[0]
+        self._seed = RedisServer(url)
+        self._known: dict[str, RedisServer] = {}
+        self._address: str | None = None
+
+    def nodes(self) -> list[RedisServer]:
+        with self._translated_errors():
+            return [self._node(address) for address in sorted({*self._slots().values()})]
+
+    def close(self) -> None:
+        self._closed = True
+        for node in (self._seed, *self._known.values()):
+            node.close()
+
+    def answers(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+        self._check_open()
+        address = self._address or self._learnt()
+        answers = self._at(address, commands, asking=False)
+        for _ in range(_HOPS):
+            moved = [n for n, one in enumerate(answers) if isinstance(one, exceptions.AskError)]
+            if not moved:
+                break
+            to = answers[moved[0]]
+            if isinstance(to, exceptions.MovedError):
+                self._address = None
+            address = f"{to.host or self._host}:{to.port}"
+            some = self._at(address, [commands[n] for n in moved], asking=True)
+            for n, one in zip(moved, some, strict=True):
+                answers[n] = one
+        return answers
+
+    def _at(
+        self, address: str, commands: Sequence[Sequence[Argument]], *, asking: bool
+    ) -> list[Any]:
+        try:
+            if not asking:
+                return self._node(address).answers(commands)
+            # a node that is about to get a slot answers for it only when asked so
+            asked = [part for command in commands for part in (("ASKING",), command)]
+            return self._node(address).answers(asked)[1::2]
+        except (exceptions.ConnectionError, OSError, Lost):
+            self._address = None  # another node may stand in for it by the next call
+            raise
+
+    def _node(self, address: str) -> RedisServer:
+        node = self._known.get(address)
+        if node is None:
+            node = self._known.setdefault(address, RedisServer(self._url, address))
+        return node
+
+    def _learnt(self) -> str:
+        self._address = self._slots().get(self._slot)
+        if self._address is None:
+            raise exceptions.ClusterDownError("CLUSTERDOWN A part of the keys has no node.")
+        return self._address
+
+    def _slots(self) -> dict[int, str]:
+        """The addresses of the primaries, by slot; only one slot of those that others have."""
+        answer: Any = None
+        for node in (self._seed, *self._known.values()):
+            try:
+                answer = node.answers([("CLUSTER", "SLOTS")])[0]
+                break
+            except (exceptions.ConnectionError, OSError, Lost) as error:
+                answer = error
+        if isinstance(answer, Exception):
+            raise answer
+        addresses: dict[int, str] = {}
+        for first, last, primary, *_ in answer:
+            # a node that does not know its own name means the one that was asked
+            address = f"{primary[0].decode() or self._host}:{primary[1]}"
+            addresses[self._slot if first <= self._slot <= last else first] = address
+        return addresses
+
+
+def connected(url: str, prefix: str) -> RedisServer:
+    """Return the server that a URL names, or the cluster of which it is a node."""
+    server = RedisServer(url)
+    try:
+        answer = server.ask("INFO", "cluster")
+    except StoreError as error:
+        forbidden = isinstance(error.__cause__, exceptions.NoPermissionError)
+        if isinstance(error, StoreUnavailable) and not forbidden:
+            raise
+        return server  # it does not tell: then it is none
+    if b"cluster_enabled:1" not in answer:
+        return server
+    server.close()
+    return RedisCluster(url, prefix)

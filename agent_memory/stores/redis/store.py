@@ -7,10 +7,10 @@ from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel.appending import KnownSession, known_session
 from agent_memory.stores.kernel.contract import EMPTY
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.redis.cluster import connected
 from agent_memory.stores.redis.durability import durability_note, require_power
 from agent_memory.stores.redis.kernel import RedisKernel, prefix_of
 from agent_memory.stores.redis.scripts import LAYOUT
+from agent_memory.stores.redis.server import connected
 
 
 class RedisStore(KernelStore):

@@ -19,11 +19,7 @@ _FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 
 
 def check_redis_url(url: str) -> None:
-    """Refuse a URL that names no Redis server, without loading a driver.
-
-    Raises:
-        UnknownStore: It lacks what it needs, or says what nobody understands.
-    """
+    """Refuse a URL that names no Redis server, without loading a driver."""
     redis_options(url)
 
 
@@ -35,11 +31,7 @@ def redis_place(url: str) -> str:
 
 
 def redis_options(url: str) -> dict[str, Any]:
-    """Return the options of a connection: host and port or path, db, and the URL's other options.
-
-    Raises:
-        UnknownStore: It lacks what it needs, or says what nobody understands.
-    """
+    """Return the options of a connection: host and port or path, db, and the URL's others."""
     try:
         parts = urlsplit(url)
         options = _options(parts, dict(parse_qsl(parts.query, strict_parsing=bool(parts.query))))

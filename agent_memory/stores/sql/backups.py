@@ -1,4 +1,4 @@
-"""Backup of a whole SQLite database to one file, during writes, and its restoration."""
+"""Copies of a SQLite database, during writes: to inspect it, to back it up, to restore it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from agent_memory.errors import InvalidInput, StoreError, StoreUnavailable, UnsupportedOperation
-from agent_memory.stores.sql.copying import BUSY_SECONDS, copying, existing
-from agent_memory.stores.sql.migrations import is_current, stored_version
-from agent_memory.stores.sql.sqlite_connection import Connection
+from agent_memory.stores.sql.migrations import FIRST, STEPS, is_current, stored_version
+from agent_memory.stores.sql.sqlite import BUSY_SECONDS, Connection
 
-_SQLITE = "sqlite:///"
+_SQLITE, _FOLDER = "sqlite:///", "folder:///"
+_MOST_PROBLEMS = 10
+_STEPS_OF_SQLITE = 100_000  # between two checks of the time
 _UNFINISHED = ".unfinished"
 _LEFT_SECONDS = 3600.0
 """After so many seconds without a change, an unfinished file was abandoned."""
@@ -34,6 +36,60 @@ def is_database(file: Path) -> bool:
         return False
     with file.open("rb") as opened:
         return opened.read(len(_BEGINNING)) == _BEGINNING
+
+
+@contextmanager
+def copied(url: str) -> Iterator[tuple[str, str]]:
+    """Provide a URL for the inspection of a store, and the schema of a SQLite database in words.
+
+    To open the store itself would migrate or create its schema. An empty store replaces a missing
+    one. Servers and folders cannot be copied, and keep their own URL.
+    """
+    path = Path(url.removeprefix(_SQLITE).removeprefix(_FOLDER)).absolute()
+    if not url.startswith(_SQLITE) or not path.exists():
+        missing = url.startswith((_SQLITE, _FOLDER)) and not path.exists()
+        yield "memory://" if missing else url, ""
+        return
+    with TemporaryDirectory(prefix="agent-memory-") as folder:
+        copy = Path(folder) / "copy.db"
+        with copying(path, copy) as ours:
+            version, newest = stored_version(Connection(ours)), FIRST + len(STEPS)
+        later = f"; the next use migrates it to {newest}" if version and version < newest else ""
+        schema = f"schema version {version}{later}" if version else "without a memory"
+        yield f"{_SQLITE}{copy.as_posix()}", schema
+
+
+@contextmanager
+def copying(path: Path, to: Path) -> Iterator[sqlite3.Connection]:
+    """Provide a connection to a snapshot of a database. Others may write meanwhile."""
+    try:
+        with closing(sqlite3.connect(to, isolation_level=None)) as ours:
+            with closing(existing(path)) as theirs:
+                theirs.backup(ours)
+            yield ours
+    except sqlite3.Error as error:
+        reason = f"The SQLite database {str(path)!r} is not one of agent-memory, or failed: "
+        raise StoreUnavailable(f"{reason}{error}.") from error
+
+
+def existing(path: Path) -> sqlite3.Connection:
+    """Connect to an existing database, without creating one."""
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+
+def quick_check(path: Path, seconds: float) -> list[str] | None:
+    """Return the first problems of a file, in SQLite's words; None if the time ran out."""
+    deadline = time.monotonic() + seconds
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection:
+        connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_OF_SQLITE)
+        try:
+            rows = connection.execute(f"PRAGMA quick_check({_MOST_PROBLEMS})").fetchall()
+        except sqlite3.OperationalError:
+            return None
+        except sqlite3.DatabaseError as error:
+            return [str(error)]
+    return [text for (text,) in rows if text != "ok"]
 
 
 def back_up(url: str, file: Path) -> None:
@@ -84,11 +140,7 @@ def put_back(file: Path, url: str) -> None:
 
 
 def _path_of(url: str) -> Path:
-    """Return the file of a store, with links resolved.
-
-    Raises:
-        UnsupportedOperation: The store is not a file.
-    """
+    """Return the file of a store, with links resolved."""
     if not url.startswith(_SQLITE):
         raise UnsupportedOperation(
             "agent-memory backs up and restores only stores in SQLite files. Use the "
@@ -125,11 +177,7 @@ def _new_file_beside(file: Path) -> Iterator[Path]:
 
 
 def _copy(path: Path, to: Path) -> None:
-    """Copy a database to a single file without a write-ahead log, and check the copy.
-
-    Raises:
-        StoreError: The database is damaged, holds no memory, or is of a newer release.
-    """
+    """Copy a database to a single file without a write-ahead log, and check the copy."""
     with copying(path, to) as ours:
         connection = Connection(ours)
         if stored_version(connection) is None:
@@ -153,9 +201,6 @@ def _locked(path: Path) -> Iterator[None]:
     """Exclude all other writers of a database, with all its data in the main file.
 
     No journal remains that SQLite would apply to a new file in its place.
-
-    Raises:
-        StoreUnavailable: Others did not release the database.
     """
     with ExitStack() as stack:
         if path.exists():

@@ -47,8 +47,16 @@ from agent_memory.stores.sql.dialects import (
     LINE_VALUES,
     MESSAGES,
 )
-from agent_memory.stores.sql.pieces import drop_pieces, in_pieces
-from agent_memory.stores.sql.reading import FREE, LOG, SQLReader, Values, chunks, marks
+from agent_memory.stores.sql.reading import (
+    FREE,
+    LOG,
+    SQLReader,
+    Values,
+    chunks,
+    drop_pieces,
+    in_pieces,
+    marks,
+)
 
 _FEW = 8  # rows of one statement
 _SMALL = 10_000  # characters

@@ -47,11 +47,7 @@ def table_name(table: str, version: int = FIRST + len(STEPS)) -> str:
 
 
 def stored_version(connection: SQLConnection) -> int | None:
-    """Return the schema version of the database, or None for one without our tables.
-
-    Raises:
-        StoreError: The database has our tables, but no valid version.
-    """
+    """Return the schema version of the database, or None for one without our tables."""
     version = _read_version(connection)
     # On MySQL, tables are not part of a transaction: an interrupted creation must continue.
     if version is None and connection.dialect not in _TABLES:

@@ -17,14 +17,14 @@ from sqlalchemy.exc import ArgumentError
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
 from agent_memory.stores.sql.database import TableMissing
-from agent_memory.stores.sql.driver import (
+from agent_memory.stores.sql.server import (
     CALL_SECONDS,
     CONNECT_SECONDS,
     LOCK_SECONDS,
     PATIENT_SECONDS,
     ConnectionLost,
+    Driver,
     InTheWay,
-    Parameters,
 )
 
 _LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, ER.SERVER_SHUTDOWN, 0, 1927, 4031}
@@ -79,13 +79,7 @@ else:
 
 
 class _Connection(_Base):
-    """A connection that refuses statements above its server's limit.
-
-    Attributes:
-        version: The version of the server.
-        longest: The most bytes of a statement.
-        broken: Whether the server has closed it.
-    """
+    """A connection that refuses statements above its server's limit."""
 
     version = ""
     longest = 2**20
@@ -106,16 +100,8 @@ class _Connection(_Base):
         return super().query(sql, unbuffered)
 
 
-class MySQLDriver:
-    """A driver with PyMySQL; see `Driver`.
-
-    Args:
-        url: The URL with host, user, password and database, percent-encoded, and options.
-        durability: With "power", a server that does not sync each commit is refused.
-
-    Raises:
-        ConfigError: The URL is invalid.
-    """
+class MySQLDriver(Driver):
+    """A driver with PyMySQL; see `Driver`."""
 
     errors = pymysql.Error
     find_table = (
@@ -158,9 +144,9 @@ class MySQLDriver:
         }
         self._place = options.get("unix_socket") or "{host}:{port}".format(**self._arguments)
 
-    def connect(self, *, patient: bool = False) -> _Connection:
+    def open(self) -> _Connection:
         try:
-            raw = _Connection(
+            return _Connection(
                 charset="utf8mb4",
                 autocommit=True,
                 connect_timeout=CONNECT_SECONDS,
@@ -175,40 +161,27 @@ class MySQLDriver:
             reason = _error_text(error)
         except RuntimeError as error:  # PyMySQL's way to request `cryptography`
             reason = str(error)
-        else:
-            return self._set_up(raw, patient)
         raise StoreUnavailable(
             f"The MySQL server could not be used, at {self._place}: {reason} Check that it runs, "
             "and that host, port, user, password and database in the setting `store` are correct."
         )
 
-    def _set_up(self, raw: _Connection, patient: bool) -> _Connection:
-        try:
-            self.change(raw, _SETTINGS, [LOCK_SECONDS])
-            ((raw.version, longest, flush),) = self.fetch(raw, _FACTS, ())
-            if self._durability == "power" and flush != 1:
-                raise ConfigError(
-                    'durability="power" requires a MySQL server that syncs each commit to disk. '
-                    "Set innodb_flush_log_at_trx_commit = 1 there."
-                )
-        except pymysql.Error as error:
-            failure = self.failure(raw, error)
-            raw.close()
-        except BaseException:
-            raw.close()
-            raise
-        else:
-            raw.longest = longest
-            raw._read_timeout = PATIENT_SECONDS if patient else CALL_SECONDS
-            raw._write_timeout = CALL_SECONDS
-            return raw
-        raise failure
+    def set_up(self, raw: _Connection, patient: bool) -> None:
+        self.change(raw, _SETTINGS, [LOCK_SECONDS])
+        ((raw.version, longest, flush),) = self.fetch(raw, _FACTS, ())
+        if self._durability == "power" and flush != 1:
+            raise ConfigError(
+                'durability="power" requires a MySQL server that syncs each commit to disk. '
+                "Set innodb_flush_log_at_trx_commit = 1 there."
+            )
+        raw.longest = longest
+        raw._read_timeout = PATIENT_SECONDS if patient else CALL_SECONDS
+        raw._write_timeout = CALL_SECONDS
 
     def dialect(self, raw: _Connection) -> str:
         return "mariadb" if "mariadb" in raw.version.lower() else "mysql"
 
     def most_text(self, raw: _Connection) -> int | None:
-        """Return the most characters of a text in a statement."""
         return raw.longest // _BYTES_OF_A_CHARACTER
 
     def socket(self, raw: _Connection) -> int:
@@ -219,18 +192,18 @@ class MySQLDriver:
             return False
         return not raw.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
 
-    def change(self, raw: _Connection, text: str, parameters: Parameters) -> int:
+    def change(self, raw: _Connection, text: str, values: Sequence[Any]) -> int:
         with raw.cursor() as cursor:
-            changed: int = cursor.execute(text, parameters or None)
+            changed: int = cursor.execute(text, values or None)
             return changed
 
-    def change_each(self, raw: _Connection, text: str, rows: Sequence[Parameters]) -> None:
+    def change_each(self, raw: _Connection, text: str, rows: Sequence[Sequence[Any]]) -> None:
         with raw.cursor() as cursor:
             cursor.executemany(text, rows)
 
-    def fetch(self, raw: _Connection, text: str, parameters: Parameters) -> Sequence[Any]:
+    def fetch(self, raw: _Connection, text: str, values: Sequence[Any]) -> Sequence[Any]:
         with raw.cursor() as cursor:
-            cursor.execute(text, parameters or None)
+            cursor.execute(text, values or None)
             return tuple(cursor.fetchall())
 
     def define(self, raw: _Connection, text: str) -> None:

@@ -14,14 +14,14 @@ from psycopg.types.numeric import Int8BinaryDumper
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
 from agent_memory.stores.sql.database import TableMissing
-from agent_memory.stores.sql.driver import (
+from agent_memory.stores.sql.server import (
     CALL_SECONDS,
     CONNECT_SECONDS,
     LOCK_SECONDS,
     PATIENT_SECONDS,
     ConnectionLost,
+    Driver,
     InTheWay,
-    Parameters,
 )
 
 T = TypeVar("T")
@@ -74,17 +74,8 @@ def _with_time_limit(gen: Generator[Any, Any, T], seconds: float) -> Generator[A
         return result
 
 
-class PostgresDriver:
-    """A driver with psycopg; see `Driver`.
-
-    Args:
-        url: The URL, as libpq accepts it; the scheme may also be SQLAlchemy's.
-        durability: With "process", each commit waits for the disk only if the server's default
-            says so.
-
-    Raises:
-        ConfigError: The URL is invalid.
-    """
+class PostgresDriver(Driver):
+    """A driver with psycopg; see `Driver`."""
 
     errors = psycopg.Error
     find_table = "SELECT 1 WHERE to_regclass(%s) IS NOT NULL"
@@ -109,50 +100,33 @@ class PostgresDriver:
         defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "agent-memory"}
         self._arguments: dict[str, Any] = {**defaults, **address, "client_encoding": "utf8"}
 
-    def connect(self, *, patient: bool = False) -> _Connection:
+    def open(self) -> _Connection:
         try:
-            raw = _Connection.connect(autocommit=True, **self._arguments)
+            return _Connection.connect(autocommit=True, **self._arguments)
         except psycopg.Error as error:
             reason = " ".join(str(error).split()).rstrip(".?")
-        else:
-            return self._set_up(raw, patient)
         raise StoreUnavailable(
             f"The PostgreSQL server could not be used: {reason}. Check that it runs, and that "
             "host, port, user, password and database in the setting `store` are correct."
         )
 
-    def _set_up(self, raw: _Connection, patient: bool) -> _Connection:
+    def set_up(self, raw: _Connection, patient: bool) -> None:
         call, lock = (PATIENT_SECONDS, 60) if patient else (CALL_SECONDS, LOCK_SECONDS)
-        try:
-            encoding = raw.info.parameter_status("server_encoding")
-            if encoding != "UTF8":
-                raise ConfigError(
-                    f"The PostgreSQL database of the setting `store` uses {encoding}, which lacks "
-                    "some characters. Create one with ENCODING 'UTF8'."
-                )
-            raw.adapters.register_dumper(
-                int, Int8BinaryDumper
-            )  # one type, so that there is one prepared statement
-            raw.execute(_SETTINGS.format(call=call, lock=lock).encode())
-            if self._durability != "process":
-                raw.execute(_SYNC)
-        except psycopg.Error as error:
-            failure = self.failure(raw, error)
-            raw.close()
-        except BaseException:
-            raw.close()
-            raise
-        else:
-            raw.seconds = call + 2.0  # the server's limit comes first
-            return raw
-        raise failure
+        encoding = raw.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise ConfigError(
+                f"The PostgreSQL database of the setting `store` uses {encoding}, which lacks "
+                "some characters. Create one with ENCODING 'UTF8'."
+            )
+        # one type of integers, so that there is one prepared statement
+        raw.adapters.register_dumper(int, Int8BinaryDumper)
+        raw.execute(_SETTINGS.format(call=call, lock=lock).encode())
+        if self._durability != "process":
+            raw.execute(_SYNC)
+        raw.seconds = call + 2.0  # the server's limit comes first
 
     def dialect(self, raw: _Connection) -> str:
         return "postgresql"
-
-    def most_text(self, raw: _Connection) -> int | None:
-        """Return None: texts may have any number of characters."""
-        return None
 
     def socket(self, raw: _Connection) -> int:
         return raw.pgconn.socket
@@ -160,22 +134,19 @@ class PostgresDriver:
     def usable(self, raw: _Connection) -> bool:
         return raw.pgconn.transaction_status == TransactionStatus.IDLE
 
-    def change(self, raw: _Connection, text: str, parameters: Parameters) -> int:
-        return raw.execute(text.encode(), parameters).rowcount
+    def change(self, raw: _Connection, text: str, values: Sequence[Any]) -> int:
+        return raw.execute(text.encode(), values).rowcount
 
-    def change_each(self, raw: _Connection, text: str, rows: Sequence[Parameters]) -> None:
+    def change_each(self, raw: _Connection, text: str, rows: Sequence[Sequence[Any]]) -> None:
         if len(rows) == 1:  # the driver streams many rows, at the cost of another round trip
             raw.execute(text.encode(), rows[0])
             return
         with raw.cursor() as cursor:
             cursor.executemany(text.encode(), rows)
 
-    def fetch(self, raw: _Connection, text: str, parameters: Parameters) -> Sequence[Any]:
-        cursor = raw.execute(text.encode(), parameters or None, binary=True)
+    def fetch(self, raw: _Connection, text: str, values: Sequence[Any]) -> Sequence[Any]:
+        cursor = raw.execute(text.encode(), values or None, binary=True)
         return cursor.fetchall() if cursor.description else ()
-
-    def define(self, raw: _Connection, text: str) -> None:
-        raw.execute(text.encode())
 
     def failure(self, raw: _Connection, error: Exception) -> Exception:
         state, primary = "", None

@@ -1,8 +1,16 @@
-"""The read calls of the kernel on SQL."""
+"""The read calls of the kernel on SQL, and messages in pieces.
+
+A message that exceeds the database's limit for a statement is stored in pieces, which are
+documents. Its line holds their number and a digest of the whole message, in JSON that no message
+has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -10,11 +18,13 @@ from agent_memory.stores.coding import latest_micros, now_micros
 from agent_memory.stores.kernel.contract import EMPTY, DocId, Document, Line, Part, Scan, Tail
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 from agent_memory.stores.sql.dialects import DOCUMENTS, MESSAGES, Dialect, dialect_of
-from agent_memory.stores.sql.pieces import whole
 
 T = TypeVar("T")
 Values = list[Any]
 
+_PIECE = "piece"
+_TRIES = 20
+_OF_SESSION = "namespace = ? AND collection = 'piece' AND session = ?"
 _SOME = 500  # values of one statement
 _ALL = 2**62
 LOG = "namespace = ? AND session = ?"
@@ -39,13 +49,7 @@ _DUE = (
 
 
 class SQLReader:
-    """The calls of `Kernel` that only read.
-
-    Args:
-        database: The database, with its tables.
-        namespace: The namespace. Kernels of different namespaces share nothing.
-        remote: Whether the database is on a server.
-    """
+    """The calls of `Kernel` that only read."""
 
     def __init__(self, database: SQLDatabase, namespace: str, *, remote: bool) -> None:
         self.remote = remote
@@ -122,7 +126,7 @@ class SQLReader:
 
         if self._most_text is None:
             return self._database.read(read)
-        return self._database.read(lambda it: whole(it, self._namespace, lambda: read(it)))
+        return self._database.read(lambda it: _whole(it, self._namespace, lambda: read(it)))
 
     def _part(self, it: SQLConnection, part: Part) -> Iterator[Sequence[Any]]:
         parameters = [self._namespace, part.session]
@@ -229,3 +233,87 @@ def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def marks(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values))
+
+
+def in_pieces(lines: Sequence[Line], most: int | None) -> tuple[list[Document], Sequence[Line]]:
+    """Return the pieces of lines with more than `most` characters, and all lines as they are to be
+    written.
+    """
+    if most is None:
+        return [], lines
+    pieces: list[Document] = []
+    written: list[Line] = []
+    for line in lines:
+        if len(line.text) + len(line.body) > most:
+            text = line.body or line.text
+            parts = [text[at : at + most] for at in range(0, len(text), most)]
+            pieces += [
+                Document(
+                    *(_PIECE, f"{line.seq}.{number}:{line.session}", "", line.session),
+                    first=line.seq,
+                    last=line.seq,
+                    version=number,
+                    body=part,
+                )
+                for number, part in enumerate(parts)
+            ]
+            mark = json.dumps([len(parts), _digest(text), not line.body])
+            line = line._replace(text="", body=mark)
+        written.append(line)
+    return pieces, written
+
+
+def _whole(connection: SQLConnection, namespace: str, read: Callable[[], list[Line]]) -> list[Line]:
+    """Return lines with messages in pieces put together. `read` is called again if a log changed
+    meanwhile.
+    """
+    lines: list[Line] = []
+    for _ in range(_TRIES):
+        lines = read()
+        large = [line for line in lines if line.body.startswith("[")]
+        if not large:
+            return lines
+        texts = _texts(connection, namespace, large)
+        complete = [_joined(line, texts) for line in lines]
+        if not any(line.body.startswith("[") for line in complete):
+            return complete
+        lines = complete
+    return lines  # some pieces are lost: their lines read as damaged
+
+
+def drop_pieces(
+    connection: SQLConnection, namespace: str, session: str, which: str, seq: int
+) -> None:
+    """Delete the pieces of a session's lines."""
+    if connection.most_text is not None:
+        text = f"DELETE FROM {DOCUMENTS} WHERE {_OF_SESSION} AND {which}"
+        connection.run(text, [namespace, session, seq])
+
+
+def _texts(
+    connection: SQLConnection, namespace: str, large: Sequence[Line]
+) -> dict[tuple[str, int], str]:
+    texts: dict[tuple[str, int], str] = defaultdict(str)
+    for session in {line.session for line in large}:
+        seqs = sorted({line.seq for line in large if line.session == session})
+        text = (
+            f"SELECT first, body FROM {DOCUMENTS} WHERE {_OF_SESSION} AND first IN ({marks(seqs)}) "
+            "ORDER BY first, version"
+        )
+        for seq, body in connection.rows(text, [namespace, session, *seqs]):
+            texts[session, seq] += body
+    return texts
+
+
+def _joined(line: Line, texts: dict[tuple[str, int], str]) -> Line:
+    if not line.body.startswith("["):
+        return line
+    _, digest, is_plain = json.loads(line.body)
+    text = texts[line.session, line.seq]
+    if _digest(text) != digest:
+        return line
+    return line._replace(text=text, body="") if is_plain else line._replace(body=text)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""A database server for `SQLKernel`: its connections, and the reaction to a lost one.
+"""A database server for `SQLKernel`: drivers, connections, and the reaction to a lost one.
 
 Statements go to the driver as text. SQLAlchemy is not imported, because that takes a quarter of a
 second.
@@ -6,39 +6,218 @@ second.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+import select
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from agent_memory.core.processes import begin_anew_in_child
-from agent_memory.errors import MissingExtra, StoreUnavailable
-from agent_memory.stores.base import Durability
-from agent_memory.stores.sql.database import SQLConnection, TableMissing
-from agent_memory.stores.sql.driver import ConnectionLost, Driver, something_to_read
+from agent_memory.errors import StoreError, StoreUnavailable
+from agent_memory.stores.sql.database import Place, Places, SQLConnection, TableMissing
 from agent_memory.stores.sql.migrations import is_current
-from agent_memory.stores.sql.places import Place, Places
-from agent_memory.stores.sql.server_connection import ServerConnection
 
 T = TypeVar("T")
+
+CONNECT_SECONDS = 5
+CALL_SECONDS = 20  # then a server counts as unreachable
+PATIENT_SECONDS = 600  # the same for long work, such as a migration
+LOCK_SECONDS = 10  # the wait of a statement for another writer
 
 _MOST_IDLE = 8
 _MOST_CONNECTIONS = 32
 _WAIT_SECONDS = 15.0
+_CONFLICT_SECONDS = 10.0
+_LONGEST_PAUSE = 0.2
+_UNSURE = (
+    "{} It happened during a write, which may have succeeded. Read the session before you "
+    "retry the write."
+)
 
 _inherited_pools: list[Places[Any]] = []
 """Pools from before a fork. They are never closed or freed: that would end the parent's
 connections."""
 
 
-class ServerDatabase:
-    """A database on a server.
+class ConnectionLost(Exception):
+    """The connection broke, and uncommitted changes are lost. `again`: a retry on another
+    connection may succeed."""
 
-    Args:
-        driver: The driver of the server.
+    def __init__(self, text: str, *, again: bool = True) -> None:
+        super().__init__(text)
+        self.again = again
 
-    Raises:
-        StoreUnavailable: The server cannot be reached, or refuses the connection.
-        ConfigError: A required setting of the server is missing.
+
+class InTheWay(Exception):
+    """A conflict with another transaction. A retry may succeed after it ends."""
+
+
+class Driver(ABC):
+    """A driver of one server. Its connections commit each statement separately.
+
+    Attributes:
+        errors: The base class of the driver's errors.
+        find_table: The query that finds a table by its name.
+        hold_tables: The query that waits until no other process changes tables. The lock ends with
+            the connection. Its result is 0 after a timeout.
     """
+
+    errors: type[Exception]
+    find_table: str
+    hold_tables: str
+
+    def connect(self, *, patient: bool = False) -> Any:
+        """Return a new connection; with `patient`, one for long calls."""
+        raw = self.open()
+        try:
+            self.set_up(raw, patient)
+        except self.errors as error:
+            failure = self.failure(raw, error)
+            raw.close()
+        except BaseException:
+            raw.close()
+            raise
+        else:
+            return raw
+        raise failure
+
+    @abstractmethod
+    def open(self) -> Any:
+        """Return a new connection with the driver's defaults."""
+
+    @abstractmethod
+    def set_up(self, raw: Any, patient: bool) -> None:
+        """Apply the settings and time limits of a new connection."""
+
+    @abstractmethod
+    def dialect(self, raw: Any) -> str:
+        """Return the dialect of a connection's server: postgresql, mysql or mariadb."""
+
+    def most_text(self, raw: Any) -> int | None:
+        """Return the most characters of a text in a statement; None for any number."""
+        return None
+
+    @abstractmethod
+    def socket(self, raw: Any) -> int:
+        """Return the file descriptor of a connection."""
+
+    @abstractmethod
+    def usable(self, raw: Any) -> bool:
+        """Return whether an idle connection is open and in no transaction."""
+
+    @abstractmethod
+    def change(self, raw: Any, text: str, values: Sequence[Any]) -> int:
+        """Run a statement, and return the number of changed rows."""
+
+    @abstractmethod
+    def change_each(self, raw: Any, text: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for each row of values."""
+
+    @abstractmethod
+    def fetch(self, raw: Any, text: str, values: Sequence[Any]) -> Sequence[Any]:
+        """Run a statement, and return its rows, if any."""
+
+    def define(self, raw: Any, text: str) -> None:
+        """Run a statement that creates or changes a table.
+
+        If such statements are not part of a transaction, existing objects are ignored, because an
+        earlier run may have been interrupted.
+        """
+        self.change(raw, text, ())
+
+    @abstractmethod
+    def failure(self, raw: Any, error: Exception) -> Exception:
+        """Translate an error of the driver: a lost connection, a conflict, or a `StoreError`.
+
+        The result contains none of the written data.
+        """
+
+
+class ServerConnection:
+    """One connection, for one thread at a time; see `SQLConnection`."""
+
+    def __init__(self, raw: Any, driver: Driver) -> None:
+        self._raw = raw
+        self._driver = driver
+        self._in_transaction = False
+        self.dialect = driver.dialect(raw)
+        self.most_text = driver.most_text(raw)
+
+    def run(self, text: str, values: Sequence[Any] = ()) -> int:
+        marked = _marked(text)
+        return self._write(lambda: self._driver.change(self._raw, marked, values))
+
+    def run_each(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            marked = _marked(text)
+            self._write(lambda: self._driver.change_each(self._raw, marked, rows))
+
+    def rows(self, text: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        return self._fetch(_marked(text), values)
+
+    def value(self, text: str, values: Sequence[Any] = ()) -> Any:
+        rows = self._fetch(_marked(text) if values else text, values)
+        return rows[0][0] if rows else None
+
+    def define(self, text: str) -> None:
+        self._write(lambda: self._driver.define(self._raw, text))
+
+    def has_table(self, name: str) -> bool:
+        return bool(self._fetch(self._driver.find_table, [name]))
+
+    def transaction(self, work: Callable[[SQLConnection], T]) -> T:
+        return _retried(lambda: self._once(work))
+
+    def _once(self, work: Callable[[SQLConnection], T]) -> T:
+        self._fetch("BEGIN", ())
+        self._in_transaction = True
+        try:
+            result = work(self)
+        except BaseException:
+            self._roll_back()
+            raise
+        finally:
+            self._in_transaction = False
+        self._commit()
+        return result
+
+    def _commit(self) -> None:
+        try:
+            self._fetch("COMMIT", ())
+            return
+        except ConnectionLost as lost:
+            text = _UNSURE.format(lost)
+        raise StoreUnavailable(text)
+
+    def _roll_back(self) -> None:
+        try:
+            self._fetch("ROLLBACK", ())
+        except (ConnectionLost, StoreError):  # the server rolls back by itself
+            return
+
+    def _fetch(self, text: str, values: Sequence[Any]) -> Sequence[Any]:
+        return self._translated(lambda: self._driver.fetch(self._raw, text, values))
+
+    def _write(self, call: Callable[[], T]) -> T:
+        if self._in_transaction:
+            return self._translated(call)
+        try:
+            return _retried(lambda: self._translated(call))
+        except ConnectionLost as lost:
+            text = _UNSURE.format(lost)
+        raise StoreUnavailable(text)
+
+    def _translated(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except self._driver.errors as error:
+            failure = self._driver.failure(self._raw, error)
+        raise failure  # not chained: the driver's error may repeat the written data
+
+
+class ServerDatabase:
+    """A database on a server; see `SQLDatabase`."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -47,12 +226,6 @@ class ServerDatabase:
         begin_anew_in_child(self, ServerDatabase._reset_in_child)
 
     def read(self, work: Callable[[SQLConnection], T]) -> T:
-        """Run `work` outside of a transaction: each statement sees one consistent state.
-
-        Raises:
-            StoreUnavailable: The server cannot be used now.
-            SchemaTooNew: A newer release has migrated the database meanwhile.
-        """
         reason = ""
         for _ in range(2):
             try:
@@ -68,35 +241,22 @@ class ServerDatabase:
         raise StoreUnavailable(reason)
 
     def alone(self, work: Callable[[SQLConnection], T]) -> T:
-        """Run `work`, each statement of which is its own transaction.
-
-        A server accepts concurrent writers, so this is the same as `read`.
-
-        Raises:
-            StoreUnavailable: The server cannot be used now.
-        """
-        return self.read(work)
+        return self.read(work)  # a server accepts concurrent writers
 
     def write(self, work: Callable[[SQLConnection], T]) -> T:
-        """Run `work` in one transaction.
-
-        Raises:
-            StoreUnavailable: The server cannot be used now.
-        """
         return self.read(lambda connection: connection.transaction(work))
 
     def patiently(self, work: Callable[[SQLConnection], None]) -> None:
-        """Run long `work` in one transaction, while no other process runs such work.
-
-        A database that cannot change tables in a transaction applies these changes one by one.
-
-        Raises:
-            StoreUnavailable: The server cannot be used now.
-        """
         try:
             raw = self._driver.connect(patient=True)
             try:
-                self._patiently(ServerConnection(raw, self._driver), work)
+                connection = ServerConnection(raw, self._driver)
+                if connection.value(self._driver.hold_tables) == 0:
+                    raise StoreUnavailable(
+                        "Another process has been changing the tables of the store for a minute. "
+                        "Open the store again later."
+                    )
+                connection.transaction(work)
             finally:
                 raw.close()
             return
@@ -104,25 +264,13 @@ class ServerDatabase:
             reason = str(lost)
         raise StoreUnavailable(reason)
 
-    def _patiently(
-        self, connection: ServerConnection, work: Callable[[SQLConnection], None]
-    ) -> None:
-        if connection.value(self._driver.hold_tables) == 0:
-            raise StoreUnavailable(
-                "Another process has been changing the tables of the store for a minute. Open "
-                "the store again later."
-            )
-        connection.transaction(work)
-
     def secure_erase(self) -> None:
-        """Do nothing: a server erases deleted rows by its own schedule, when it vacuums or
-        purges."""
+        """Do nothing: a server erases deleted rows when it vacuums or purges."""
 
     def sync(self) -> None:
         """Do nothing: a server syncs by its settings."""
 
     def close(self) -> None:
-        """Close the connections. Idempotent."""
         self._closed = True
         self._places.clear()
 
@@ -155,7 +303,7 @@ class ServerDatabase:
         if self._closed:
             raise StoreUnavailable("The store was closed. Open a new one.")
         raw = place.connection
-        if raw is not None and something_to_read(self._driver.socket(raw)):
+        if raw is not None and _something_to_read(self._driver.socket(raw)):
             place.clear()
         place.connection = place.connection or self._driver.connect()
         return place.connection
@@ -169,26 +317,34 @@ class ServerDatabase:
         self._places = self._new_places()
 
 
-def open_server(url: str, durability: Durability | None) -> ServerDatabase:
-    """Open the database of a PostgreSQL or MySQL URL.
+def _marked(text: str) -> str:
+    """Replace `?` by the drivers' placeholder."""
+    return text.replace("?", "%s")
 
-    Raises:
-        StoreUnavailable: The server cannot be reached, or refuses the connection.
-        ConfigError: The URL is invalid, or a required setting of the server is missing.
-        MissingExtra: The driver is not installed.
+
+def _retried(unit: Callable[[], T]) -> T:
+    """Run a statement or transaction until it succeeds without a conflict.
+
+    The retries are limited by time and not by number, because each attempt is slow on a busy
+    server.
     """
-    scheme = url.partition("://")[0]
-    extra = "postgres" if scheme.startswith("postgres") else "mysql"
-    driver: Driver
-    try:
-        if extra == "postgres":
-            from agent_memory.stores.sql.postgres import PostgresDriver
+    started, pause = time.monotonic(), 0.001
+    while True:
+        try:
+            return unit()
+        except InTheWay as error:
+            reason = str(error)
+        if time.monotonic() - started > _CONFLICT_SECONDS:
+            reason += f" The conflict lasted {_CONFLICT_SECONDS:.0f} seconds. Try again later."
+            raise StoreUnavailable(reason)
+        time.sleep(random.uniform(0, pause))
+        pause = min(_LONGEST_PAUSE, 2 * pause)
 
-            driver = PostgresDriver(url, durability)
-        else:
-            from agent_memory.stores.sql.mysql import MySQLDriver
 
-            driver = MySQLDriver(url, durability)
-    except ImportError as error:  # psycopg's own error about a missing libpq names no module
-        raise MissingExtra(f"{scheme}://", extra) from error
-    return ServerDatabase(driver)
+def _something_to_read(descriptor: int) -> bool:
+    """Return whether an idle connection has input, such as the server's end of the connection."""
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([descriptor], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

@@ -6,17 +6,22 @@ import math
 import os
 from contextlib import suppress
 from pathlib import Path
+from secrets import randbelow
 from shutil import copyfileobj
+from struct import unpack_from
 from time import monotonic
+from typing import NamedTuple
 
 from agent_memory.errors import StoreUnavailable
-from agent_memory.stores.sql.sqlite_header import Watch
+from agent_memory.stores.sql.sqlite_pages import LENGTH, page_size
 
 Identity = tuple[int, int]
 """The identity of a file, which survives a move. No other open file has the same."""
 
 _REOPEN = "Close this memory, and open it again."
 _LOG_SECONDS = 0.001  # faster writers need not check each time, which takes as long
+_MAGIC = b"SQLite format 3\x00"
+_TURN = 2**32  # the counter restarts here
 
 
 class SQLiteFile:
@@ -24,9 +29,6 @@ class SQLiteFile:
 
     SQLite continues with the file that it has opened. If that file was moved, deleted or replaced,
     no other process would find what is written to it.
-
-    Args:
-        path: The file, created if it does not exist; its folder must exist.
 
     Attributes:
         path: The absolute path, because the current folder may change.
@@ -55,11 +57,7 @@ class SQLiteFile:
         self._watch: Watch | None = None
 
     def opened(self, made_as: int) -> Identity | None:
-        """Register the file of a new connection, and return its write-ahead log.
-
-        Args:
-            made_as: The database id that the file contains.
-        """
+        """Register the file of a new connection with its database id. Return its log."""
         # Not before: on a container's image, opening may copy the file.
         self.identity = self.identity or _identity(self.path)
         if self._watch is None:
@@ -73,14 +71,8 @@ class SQLiteFile:
 
         After one failure it always fails, because cached data may be of another file.
 
-        Args:
-            log: The connection's log; None if it has none.
-
         Returns:
             The status of the file; None before it was opened.
-
-        Raises:
-            StoreUnavailable: A file was moved, deleted or replaced.
         """
         if self.identity is None:
             return None
@@ -102,13 +94,7 @@ class SQLiteFile:
         return self._watch is not None and self._watch.is_written(there)
 
     def compare(self, first: bytes) -> None:
-        """Check that only SQLite wrote to the file.
-
-        Call it after `is_written`, with the right to write.
-
-        Raises:
-            StoreUnavailable: The file was truncated or overwritten by another program.
-        """
+        """Check that only SQLite wrote to the file. The caller has the right to write."""
         status = _stat(self.path)
         if status is not None and self._watch is not None and self._watch.is_harmed(status, first):
             self._trouble = self._written_over()
@@ -145,11 +131,7 @@ class SQLiteFile:
         return True
 
     def sync_log(self) -> None:
-        """Sync the write-ahead log to disk. SQLite syncs it before it writes to the file.
-
-        Raises:
-            StoreUnavailable: The disk failed.
-        """
+        """Sync the write-ahead log to disk. SQLite syncs it before it writes to the file."""
         try:
             log = os.open(self._log, os.O_RDWR)
         except FileNotFoundError:  # a file system without shared memory: each commit is synced
@@ -218,3 +200,57 @@ def _stat(path: str) -> os.stat_result | None:
         return os.stat(path)
     except OSError:
         return None
+
+
+class Header(NamedTuple):
+    """The header in a file's first bytes."""
+
+    made_as: int
+    changes: int
+    size: int
+
+
+def new_id() -> int:
+    """Return a new random database id."""
+    return 1 + randbelow(2**31 - 1)
+
+
+def header_of(first: bytes) -> Header | None:
+    """Return the header in these bytes, or None."""
+    if len(first) < LENGTH or not first.startswith(_MAGIC):
+        return None
+    changes, pages = unpack_from(">II", first, 24)
+    (made_as,) = unpack_from(">i", first, 68)
+    (valid_for,) = unpack_from(">I", first, 92)
+    return Header(made_as, changes, pages * page_size(first) if valid_for == changes else 0)
+
+
+class Watch:
+    """The last observed state of an open file."""
+
+    def __init__(self, there: os.stat_result, made_as: int) -> None:
+        self._made_as, self._changes = made_as, 0
+        self._size, self._time = there.st_size, there.st_mtime_ns
+
+    def is_written(self, there: os.stat_result) -> bool:
+        """Return whether the file was written since, usually by SQLite with the content of its
+        log.
+        """
+        return (there.st_size, there.st_mtime_ns) != (self._size, self._time)
+
+    def is_harmed(self, there: os.stat_result, first: bytes) -> bool:
+        """Return whether another program wrote to the file, and store the new state if not.
+
+        While another process copies the log, the file is shorter than its first page says. It
+        never shrinks, however.
+        """
+        now = header_of(first)
+        if (
+            now is None
+            or (there.st_size < self._size and there.st_size < now.size)
+            or (self._made_as != 0 and now.made_as not in (0, self._made_as))
+            or (now.changes - self._changes) % _TURN > _TURN // 2
+        ):
+            return True
+        self._changes, self._size, self._time = now.changes, there.st_size, there.st_mtime_ns
+        return False

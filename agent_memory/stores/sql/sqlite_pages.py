@@ -1,4 +1,4 @@
-"""Pages of a SQLite file, in its published format (sqlite.org/fileformat2.html).
+"""Pages and bytes of a SQLite file, in its published format (sqlite.org/fileformat2.html).
 
 SQLite zeroes deleted rows in place. When it splits or merges pages, however, it leaves copies of
 the moved rows in the gap of the old page. The gap lies between the page's last pointer to a row
@@ -9,7 +9,9 @@ The first page belongs to the tree of the tables' definitions, and is not change
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from struct import error, unpack_from
 
 LARGEST = 65_536
@@ -18,6 +20,11 @@ LARGEST = 65_536
 _HEADERS = {2: 12, 5: 12, 10: 8, 13: 8}
 """The length of the header of each kind of tree page."""
 
+LENGTH = 100
+"""The bytes of the file's header."""
+
+_CHUNK = 16 * LARGEST
+_RESERVED = 20
 _INTERIOR = (2, 5)
 _ZEROS = bytes(LARGEST)
 
@@ -88,3 +95,98 @@ def of_trees(read: Callable[[int], bytes], roots: Iterable[int], wanted: Iterabl
         if below and children(read(below[0])):
             todo += below
     return tree_pages
+
+
+class RawFile:
+    """The bytes of a database's file.
+
+    A process that closes any descriptor of a file drops all its locks on the file, even those of
+    SQLite. The file therefore stays open until no connection of the process needs them.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+        status = os.fstat(self._file)
+        self.identity = (status.st_dev, status.st_ino)
+        self._open = True
+
+    def first(self) -> bytes:
+        """Return the first bytes of the file."""
+        return self._read(LENGTH, 0)
+
+    def untidy(self) -> Iterator[int]:
+        """Yield the pages with data in their gaps, some of which may belong to no tree.
+
+        Others may write meanwhile. The result covers the content at the beginning.
+        """
+        size = self._page_size()
+        number = 0
+        while chunk := self._read(_CHUNK, number * size):
+            for at in range(0, len(chunk), size):
+                number += 1
+                page = chunk[at : at + size]
+                if len(page) == size and untidy(page):
+                    yield number
+
+    def tidy(self, roots: Iterable[int], suspects: Iterable[int]) -> None:
+        """Clear the gaps of those suspects that belong to a tree with one of these roots.
+
+        Others must not write to the file meanwhile.
+
+        Raises:
+            NoTree: The file is damaged.
+            OSError: The file cannot be written, or an extension of SQLite uses part of its pages.
+        """
+        size = self._page_size()
+
+        def read(number: int) -> bytes:
+            page = self._read(size, (number - 1) * size) if number > 0 else b""
+            if len(page) < size:
+                raise NoTree
+            return page
+
+        for number in of_trees(read, roots, suspects):
+            page_gap = untidy(read(number))
+            if page_gap:
+                self._write(
+                    bytes(page_gap.stop - page_gap.start), (number - 1) * size + page_gap.start
+                )
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        if self._open:
+            self._open = False
+            with suppress(OSError):
+                os.close(self._file)
+
+    __del__ = close
+
+    def _page_size(self) -> int:
+        first = self.first()
+        if len(first) < LENGTH or first[_RESERVED]:  # such as checksums, which would become wrong
+            raise OSError("An extension of SQLite uses part of its pages.")
+        return page_size(first)
+
+    # A forked child shares the file position. Systems with forks do not use it.
+    if hasattr(os, "pread"):
+
+        def _read(self, size: int, at: int) -> bytes:
+            return os.pread(self._file, size, at)
+
+        def _write(self, data: bytes, at: int) -> None:
+            _whole(os.pwrite(self._file, data, at), data)
+
+    else:
+
+        def _read(self, size: int, at: int) -> bytes:
+            os.lseek(self._file, at, os.SEEK_SET)
+            return os.read(self._file, size)
+
+        def _write(self, data: bytes, at: int) -> None:
+            os.lseek(self._file, at, os.SEEK_SET)
+            _whole(os.write(self._file, data), data)
+
+
+def _whole(written: int, data: bytes) -> None:
+    if written < len(data):
+        raise OSError("the disk wrote only part of a page")

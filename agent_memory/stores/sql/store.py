@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from agent_memory.core.records import Lease, Record
-from agent_memory.errors import StoreError
+from agent_memory.errors import MissingExtra, StoreError
 from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
@@ -18,6 +18,7 @@ from agent_memory.stores.sql.sqlite import Database
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
+    from agent_memory.stores.sql.server import Driver, ServerDatabase
 
 _MANY = 1_000  # records written by a process before the first analysis
 _LOAD = 10_000  # records between two cleanups
@@ -103,6 +104,25 @@ def _make_room(connection: SQLConnection) -> None:
 def _database(url: str, durability: Durability | None) -> SQLDatabase:
     if url.startswith("sqlite:"):
         return Database(url.removeprefix("sqlite:///"), durability)
-    from agent_memory.stores.sql.server import open_server
-
     return open_server(url, durability)
+
+
+def open_server(url: str, durability: Durability | None) -> ServerDatabase:
+    """Open the database of a PostgreSQL or MySQL URL."""
+    from agent_memory.stores.sql.server import ServerDatabase
+
+    scheme = url.partition("://")[0]
+    extra = "postgres" if scheme.startswith("postgres") else "mysql"
+    driver: Driver
+    try:
+        if extra == "postgres":
+            from agent_memory.stores.sql.postgres import PostgresDriver
+
+            driver = PostgresDriver(url, durability)
+        else:
+            from agent_memory.stores.sql.mysql import MySQLDriver
+
+            driver = MySQLDriver(url, durability)
+    except ImportError as error:  # psycopg's own error about a missing libpq names no module
+        raise MissingExtra(f"{scheme}://", extra) from error
+    return ServerDatabase(driver)
