@@ -92,10 +92,10 @@ class _Index:
 
     def drop(self, one: Document, now: _Row | None) -> None:
         """Drop a document from the places where the one that stands there now is not."""
-        left = () if now is None else tuple(_places(now.document))
+        places = () if now is None else tuple(_places(now.document))
         for kind, name in _places(one):
             names = self.ids.get((one.collection, kind), {})
-            if (kind, name) in left or (ids := names.get(name)) is None:
+            if (kind, name) in places or (ids := names.get(name)) is None:
                 continue
             if _has(ids, one.id):
                 del ids[bisect_left(ids, one.id)]
@@ -122,46 +122,42 @@ class _View:
         self.changes: _State = {}
 
     def row(self, at: DocId) -> _Row | None:
-        """A document, if it is there."""
-        found = self.changes[at] if at in self.changes else self._state.get(at)
-        return found if isinstance(found, _Row) else None
+        value = self.changes[at] if at in self.changes else self._state.get(at)
+        return value if isinstance(value, _Row) else None
 
     def log(self, session: str) -> _Log | None:
-        """A log, if it has lines."""
         changes = self.changes
-        found = changes[session] if session in changes else self._state.get(session)
-        return found if isinstance(found, _Log) else None
+        value = changes[session] if session in changes else self._state.get(session)
+        return value if isinstance(value, _Log) else None
 
     def tail(self, session: str) -> Tail:
-        """The end of a log."""
         log = self.log(session)
         return EMPTY if log is None else Tail(log.end, log.total)
 
     def line(self, session: str, seq: int) -> Line | None:
-        """A line, if it is there."""
         at = session, seq
-        found = self.changes[at] if at in self.changes else self._state.get(at)
-        return found if isinstance(found, Line) else None
+        value = self.changes[at] if at in self.changes else self._state.get(at)
+        return value if isinstance(value, Line) else None
 
     def selected(self, scan: Scan) -> list[_Row]:
-        """The documents that a scan selects, without its limit where it sorts by `first`."""
+        """Return the documents that a scan selects."""
         kind, name = ("", "") if scan.owner is None else ("owner", scan.owner)
         if scan.session is not None:
             kind, name = "session", scan.session
         ids = self._index.ids.get((scan.collection, kind), {}).get(name, [])
-        found: list[_Row] = []
-        for one in ids[bisect_right(ids, scan.after) if scan.after else 0 :]:
-            row = self.row(DocId(scan.collection, one))
+        rows: list[_Row] = []
+        for name in ids[bisect_right(ids, scan.after) if scan.after else 0 :]:
+            row = self.row(DocId(scan.collection, name))
             if row is not None and selects(scan, row.document):
-                found.append(row)
-                if not scan.session and len(found) == scan.limit:
+                rows.append(row)
+                if not scan.session and len(rows) == scan.limit:
                     break
         if scan.session:
-            found.sort(key=lambda row: (row.document.first, row.document.id))
-        return found[: scan.limit]
+            rows.sort(key=lambda row: (row.document.first, row.document.id))
+        return rows[: scan.limit]
 
     def shown(self, one: Document, *, tails: bool, bodies: bool) -> Document:
-        """A document as a reader wants it."""
+        """Return a document with its tail, or without its body, as a reader wants it."""
         if not bodies:
             one = one._replace(body="", data=b"")
         return one._replace(tail=self.tail(one.id)) if tails else one
@@ -214,16 +210,18 @@ class _View:
         log = self.log(session)
         if log is None:
             return
-        kept = range(max(first, log.first), min(end, log.end) + 1)
-        before = range(log.first, min(kept.start, log.end + 1))
-        for seq in chain(before, range(max(kept.stop, log.first), log.end + 1)):
+        remaining = range(max(first, log.first), min(end, log.end) + 1)
+        before = range(log.first, min(remaining.start, log.end + 1))
+        for seq in chain(before, range(max(remaining.stop, log.first), log.end + 1)):
             self.changes[session, seq] = None
-        last = self.line(session, kept[-1]) if kept else None
-        self.changes[session] = None if last is None else _Log(kept.start, last.seq, last.total)
+        last = self.line(session, remaining[-1]) if remaining else None
+        self.changes[session] = (
+            None if last is None else _Log(remaining.start, last.seq, last.total)
+        )
 
 
 class MemoryKernel:
-    """See `Kernel`."""
+    """The kernel in memory; see `Kernel`."""
 
     remote = False
     most_bytes: int | None = None
@@ -286,10 +284,12 @@ class MemoryKernel:
     def scan(self, scan: Scan) -> list[Document]:
         with self._lock:
             view = self._view()
-            found = [row.document for row in view.selected(scan)]
+            documents = [row.document for row in view.selected(scan)]
             if scan.names:
-                return [Document(*one.key) for one in found]
-            return [view.shown(one, tails=scan.tails, bodies=scan.bodies) for one in found]
+                return [Document(*document.key) for document in documents]
+            return [
+                view.shown(document, tails=scan.tails, bodies=scan.bodies) for document in documents
+            ]
 
     def owners(self, collection: str, beginning: str) -> list[str]:
         with self._lock:
@@ -323,13 +323,13 @@ class MemoryKernel:
             return len(self._view().selected(Scan(collection))), lines
 
     def erase(self) -> None:
-        """See `Kernel`. There are no files."""
+        """Do nothing: there are no files."""
 
     def sync(self) -> None:
-        """See `Kernel`. There are no files."""
+        """Do nothing: there are no files."""
 
     def close(self) -> None:
-        """See `Kernel`."""
+        """Do nothing."""
 
     def _view(self) -> _View:
         return _View(self._state, self._index)

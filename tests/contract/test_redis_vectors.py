@@ -9,9 +9,10 @@ import pytest
 
 from agent_memory.errors import StoreUnavailable
 from agent_memory.retrieval.features import Features
-from agent_memory.stores.redis.scripts import COMMIT, Script
+from agent_memory.stores.redis.scripts import Script
 from agent_memory.stores.redis.server import Lost
 from agent_memory.stores.redis.store import RedisStore
+from agent_memory.stores.redis.write_scripts import COMMIT
 from agent_memory.testing.contract import record
 from agent_memory.testing.features import everything, units
 from tests.servers.redis import RedisServer

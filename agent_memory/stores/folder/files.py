@@ -98,7 +98,7 @@ class Files:
 
         Hidden files, and other files of the folder itself, belong to somebody else.
         """
-        found: dict[str, Mark] = {}
+        marks: dict[str, Mark] = {}
         if (self._folder / JOURNAL).exists():
             self._finish()
         try:
@@ -107,18 +107,18 @@ class Files:
                 if not place.is_dir():
                     continue
                 with os.scandir(place) as files:
-                    for one in files:
-                        if _OURS.fullmatch(one.name):
-                            os.unlink(one.path)
-                        elif one.is_file() and (
-                            not one.name.startswith(".") if name else one.name == STATE
+                    for entry in files:
+                        if _OURS.fullmatch(entry.name):
+                            os.unlink(entry.path)
+                        elif entry.is_file() and (
+                            not entry.name.startswith(".") if name else entry.name == STATE
                         ):
-                            stat = one.stat()
-                            path = f"{name}/{one.name}" if name else one.name
-                            found[path] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+                            stat = entry.stat()
+                            path = f"{name}/{entry.name}" if name else entry.name
+                            marks[path] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
         except OSError as error:
             raise _failed(self._folder, error) from error
-        return found
+        return marks
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
@@ -153,20 +153,20 @@ class Files:
         The changes are in a journal until they are done. The next holder does the rest.
         """
         if len(changes) > 1:
-            whole = [
+            journal = [
                 [path, self._digest(path), None if data is None else b64encode(data).decode()]
                 for path, data in changes.items()
             ]
-            self.write(JOURNAL, json.dumps(whole).encode())
-        found: dict[str, Mark] = {}
+            self.write(JOURNAL, json.dumps(journal).encode())
+        marks: dict[str, Mark] = {}
         for path, data in changes.items():
             if data is None:
                 self.remove(path)
             else:
-                found[path] = self.write(path, data)
+                marks[path] = self.write(path, data)
         if len(changes) > 1:
             self.remove(JOURNAL)
-        return found
+        return marks
 
     def _finish(self) -> None:
         """Do the rest of a journal. A file that somebody has edited since stays as it is."""

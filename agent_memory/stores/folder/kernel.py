@@ -22,7 +22,6 @@ from agent_memory.stores.folder.lines import (
     Fields,
     bytes_of,
     check_place,
-    content_of,
     file_name,
     first_in,
     head_in,
@@ -31,13 +30,14 @@ from agent_memory.stores.folder.lines import (
     line_of_key,
     line_of_message,
     line_of_record,
+    lines_in,
     message_of,
     name_of,
     owners_in,
     record_of,
     state_of,
 )
-from agent_memory.stores.folder.tables import Tables, Vectors
+from agent_memory.stores.folder.tables import Tables, Vectors, in_order
 from agent_memory.stores.kernel.coding import HEAD, KEY, head_document, record_document, record_from
 from agent_memory.stores.kernel.contract import (
     Append,
@@ -78,7 +78,7 @@ T = TypeVar("T")
 
 
 class FolderKernel:
-    """See `Kernel`."""
+    """The kernel on a folder; see `Kernel`."""
 
     remote = False
     most_bytes: int | None = None
@@ -181,14 +181,14 @@ class FolderKernel:
             return self._vectors.features(block)
 
     def erase(self) -> None:
-        """See `Kernel`: removed data is in no file, and returns after no power loss."""
+        """Sync the files, so that deleted data does not return after a power loss."""
         self.sync()
 
     def sync(self) -> None:
         self.files.sync()
 
     def close(self) -> None:
-        """See `Kernel`. Nothing is open."""
+        """Do nothing: no file is open."""
 
     def _refuse(self, kind: str, name: str) -> None:
         """Refuse a file that cannot be read, so that nothing is written over it."""
@@ -230,10 +230,10 @@ class FolderKernel:
         except (*UNREADABLE, StoreUnavailable) as error:
             self._forget(path)
             why = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-            told = f"{path} cannot be read: {why}. Rename it back, mend or remove it."
-            self._broken[path] = Damaged(told, Damage("file", path=path, owners=owners_in(data)))
-            if (claimed := first_in(data, kind)) is not None:
-                self._claims[path] = f"{kind}/{file_name(claimed)}"
+            text = f"{path} cannot be read: {why}. Rename it back, mend or remove it."
+            self._broken[path] = Damaged(text, Damage("file", path=path, owners=owners_in(data)))
+            if (name_in_file := first_in(data, kind)) is not None:
+                self._claims[path] = f"{kind}/{file_name(name_in_file)}"
             return is_read
         self._broken.pop(path, None)
         self._claims.pop(path, None)
@@ -242,8 +242,11 @@ class FolderKernel:
         return True
 
     def _loaded(self, kind: str, path: str, data: bytes) -> str:
-        """Put what a file says into the tables; returns the session or block."""
-        (_, first), *rest = content_of(data)
+        """Put the content of a file into the tables, and return its session or block."""
+        lines = list(lines_in(data))
+        if not lines:
+            raise ValueError("it is empty")
+        (_, first), *rest = lines
         name = name_of(kind, first)
         check_place(path, name)
         before = {text: value for value, text in self._known.get(path, {}).values()}
@@ -251,15 +254,17 @@ class FolderKernel:
             self._load_session(path, first, rest, before)
         elif kind == _RECORDS:
             collection = f"{_FACT}{name}"
-            known: Known = {}
+            values: Known = {}
             for text, fields in rest:
-                one = before.get(text)
-                if not isinstance(one, Document):
+                document = before.get(text)
+                if not isinstance(document, Document):
                     record, _ = record_of(fields)
-                    one = record_document(collection, record, record.last)
-                known[one.id] = one, text
-            self._known[path] = known
-            puts = [Put(one) for one, _ in known.values() if isinstance(one, Document)]
+                    document = record_document(collection, record, record.last)
+                values[document.id] = document, text
+            self._known[path] = values
+            puts = [
+                Put(document) for document, _ in values.values() if isinstance(document, Document)
+            ]
             self._tables.commit([Batch([], [DeleteWhere(Scan(collection)), *puts])])
         else:
             self._vectors.load(name, first, rest)
@@ -274,24 +279,24 @@ class FolderKernel:
     ) -> None:
         head = head_in(first)
         session = head.session_id
-        known: Known = {}
+        values: Known = {}
         lines: list[Line] = []
         keys: list[Document] = []
         for number, (text, fields) in enumerate(rest, 2):
-            one = before.get(text) or message_of(session, number, fields)
-            if isinstance(one, Line):
-                lines.append(one)
-                known[one.seq] = one, text
-            elif isinstance(one, Document):
-                keys.append(one)
-                known[one.id] = one, text
+            value = before.get(text) or message_of(session, number, fields)
+            if isinstance(value, Line):
+                lines.append(value)
+                values[value.seq] = value, text
+            elif isinstance(value, Document):
+                keys.append(value)
+                values[value.id] = value, text
         for seq, line in enumerate(lines, head.expired + 1):
             if line.seq != seq:
                 raise ValueError(f"message #{line.seq} stands where #{seq} belongs")
         if head.expired + len(lines) != head.end:
             last = head.expired + len(lines)
             raise ValueError(f"it ends at #{last}, and should at #{head.end}")
-        self._known[path] = known
+        self._known[path] = values
         at = DocId(HEAD, session)
         writes: list[Write] = [
             Truncate(session, 0),
@@ -348,13 +353,13 @@ class FolderKernel:
                 self._forget(path)
 
     def _lines_of(self, path: str, kind: str, name: str) -> Iterator[str]:
-        """The lines of a file; those that stand in it already are not made again."""
-        before, known = self._known.get(path, {}), Known()
+        """Yield the lines of a file. Lines of unchanged values are not encoded again."""
+        before, values = self._known.get(path, {}), Known()
 
         def text(key: object, value: T, make: Callable[[T], str]) -> str:
-            one = before.get(key)
-            known[key] = one if one is not None and one[0] is value else (value, make(value))
-            return known[key][1]
+            cached = before.get(key)
+            values[key] = cached if cached and cached[0] is value else (value, make(value))
+            return values[key][1]
 
         if kind == _SESSIONS:
             (head,) = self._tables.documents([DocId(HEAD, name)], tails=True)
@@ -366,18 +371,18 @@ class FolderKernel:
             for key in self._tables.scan(Scan(KEY, session=name)):
                 yield text(key.id, key, line_of_key)
         elif kind == _RECORDS:
-            found = self._tables.scan(Scan(f"{_FACT}{name}"))
-            if found:
+            documents = self._tables.scan(Scan(f"{_FACT}{name}"))
+            if documents:
                 yield line_of({"block": name})
-            for one in sorted(found, key=lambda one: (int(one.about), one.id)):
+            for one in in_order(documents):
                 yield text(one.id, one, lambda it: line_of_record(record_from(it, "fact", name)))
         else:
             yield from self._vectors.lines(name)
-        self._known[path] = known
+        self._known[path] = values
 
 
 def places_of(writes: Sequence[Write]) -> Iterator[Place]:
-    """The files that writes change, but for the state."""
+    """Yield the files that writes change, apart from the state."""
     for write in writes:
         match write:
             case Put(document):
@@ -400,7 +405,7 @@ def _selected(scan: Scan) -> Iterator[Place]:
 
 
 def _place_of(at: DocId, session: str = "") -> Place:
-    """The file that a document stands in; ("", "") for the state."""
+    """Return the file of a document; ("", "") for the state."""
     kind, _, block = at.collection.partition(":")
     if kind == HEAD:
         return _SESSIONS, at.id

@@ -54,7 +54,7 @@ def line_of(fields: Fields) -> str:
 
 
 def line_of_head(one: Document) -> str:
-    """The first line of a session's file, from the head's document with the log's end."""
+    """Return the first line of a session's file, from the head's document with the log's end."""
     head = head_of(one)
     fields = head_fields(head)
     if fields["system"] is not None:
@@ -74,12 +74,12 @@ def line_of_head(one: Document) -> str:
 
 
 def head_in(fields: Fields) -> Head:
-    """The head that the first line of a session's file holds."""
+    """Return the head in the first line of a session's file."""
     system = fields["system"]
-    given = {**fields, "system": None if system is None else _message_json(system)}
+    values = {**fields, "system": None if system is None else _message_json(system)}
     try:
         head = head_from(
-            given,
+            values,
             session_id=_text(fields, "session"),
             user_id=fields["user"],
             end=fields["end"],
@@ -99,7 +99,6 @@ def head_in(fields: Fields) -> Head:
 
 
 def line_of_message(line: Line) -> str:
-    """A message at its place."""
     entry = entry_of(line)
     return line_of(
         {
@@ -114,14 +113,13 @@ def line_of_message(line: Line) -> str:
 
 
 def line_of_key(one: Document) -> str:
-    """An idempotency key."""
     key = key_of(one)
-    kept = [key.name, key.digest, key.seq, key.end, key.total, to_micros(key.at)]
-    return line_of({"key": kept})
+    values = [key.name, key.digest, key.seq, key.end, key.total, to_micros(key.at)]
+    return line_of({"key": values})
 
 
 def message_of(session_id: str, number: int, fields: Fields) -> Line | Document:
-    """The message or the idempotency key that a line of a session's file holds."""
+    """Return the message or the idempotency key in a line of a session's file."""
     if "seq" in fields:
         at = _moment(fields, "at")
         message = Message.from_json(_message_json(fields["message"]), at)
@@ -139,12 +137,12 @@ def message_of(session_id: str, number: int, fields: Fields) -> Line | Document:
 
 
 def name_of(kind: str, first: Fields) -> str:
-    """The session or block of a file, by its first line."""
+    """Return the session or block of a file, by its first line."""
     return _text(first, "session" if kind == "sessions" else "block")
 
 
 def opened_of(first: Fields) -> tuple[int, str]:
-    """The dimension of a block's vectors, and their model."""
+    """Return the dimension of a block's vectors, and their model."""
     return _count(first, "dimension"), _text(first, "model")
 
 
@@ -161,7 +159,7 @@ class State(NamedTuple):
 
 
 def state_of(data: bytes) -> State:
-    """The state that a file holds; nothing where it is not what was written."""
+    """Return the state in a file, or an empty one if the file is damaged."""
     try:
         state = json.loads(data)
         sessions, locks = state["sessions"], state["locks"]
@@ -198,7 +196,7 @@ def _moment(fields: Fields, name: str) -> datetime:
 
 
 def _message_json(fields: object) -> str:
-    """A message's JSON, if a message it is."""
+    """Return a message's JSON. Anything else is an error."""
     if not isinstance(fields, dict):
         raise TypeError("`message` is no object")
     Message.of(fields)
@@ -206,7 +204,7 @@ def _message_json(fields: object) -> str:
 
 
 def line_of_record(record: Record, features: str | None = None) -> str:
-    """A record, with its features as text where it has any."""
+    """Return the line of a record, with its features as text if it has any."""
     more = {} if features is None else {"features": features}
     return line_of(
         {
@@ -225,13 +223,13 @@ def line_of_record(record: Record, features: str | None = None) -> str:
 
 
 def text_of(blob: bytes, block: str, record: Record, seals: SegmentSeals) -> str:
-    """A record's features as text."""
+    """Return a record's features as text."""
     sealed = seals.sealed(block, record.owner, record.id, blob)
     return base64.b64encode(sealed).decode("ascii")
 
 
 def blob_of(text: object, block: str, record: Record, seals: SegmentSeals) -> bytes:
-    """The inverse of `text_of`; nothing in place of what cannot be read, or lacks its key."""
+    """Invert `text_of`. Return nothing for damaged features, or without their key."""
     try:
         blob = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
         return seals.opened(block, record.owner, record.id, blob)
@@ -240,7 +238,7 @@ def blob_of(text: object, block: str, record: Record, seals: SegmentSeals) -> by
 
 
 def refuse_sealed(block: str, texts: Iterable[object]) -> None:
-    """See that features are not sealed, where no key is given."""
+    """Raise `Undecryptable` if features are encrypted and no key is given."""
     for text in texts:
         with suppress(ValueError):
             blob = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
@@ -248,7 +246,7 @@ def refuse_sealed(block: str, texts: Iterable[object]) -> None:
 
 
 def record_of(fields: Fields) -> tuple[Record, Any]:
-    """The inverse of `line_of_record`; the features as they stand there."""
+    """Invert `line_of_record`. The features stay as they are in the file."""
     if not isinstance(fields["metadata"], dict):
         raise TypeError("`metadata` is no object")
     record = Record(
@@ -266,12 +264,11 @@ def record_of(fields: Fields) -> tuple[Record, Any]:
 
 
 def bytes_of(lines: Iterable[str]) -> bytes:
-    """A file of lines."""
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
 
 
 def lines_in(data: bytes) -> Iterator[tuple[str, Fields]]:
-    """The lines of a file, each with its fields."""
+    """Yield the lines of a file with their fields. A line that is no JSON object is an error."""
     for number, line in enumerate(data.decode("utf-8", "surrogatepass").split("\n"), 1):
         if line.strip():
             try:
@@ -283,16 +280,8 @@ def lines_in(data: bytes) -> Iterator[tuple[str, Fields]]:
             yield line, fields
 
 
-def content_of(data: bytes) -> list[tuple[str, Fields]]:
-    """The lines of a file, of which there is one at least, each with its fields."""
-    lines = list(lines_in(data))
-    if not lines:
-        raise ValueError("it is empty")
-    return lines
-
-
 def first_in(data: bytes, kind: str) -> str | None:
-    """The session or block whose file it seems to be."""
+    """Return the session or block in a damaged file, as far as it can be read."""
     named = "session" if kind == "sessions" else "block"
     names = (line.get(named) for line in _readable_lines(data))
     return next((name for name in names if isinstance(name, str)), None)
@@ -310,7 +299,7 @@ def owners_in(data: bytes) -> frozenset[str]:
 
 
 def _readable_lines(data: bytes) -> Iterator[Fields]:
-    """Those lines of a damaged file that can be read."""
+    """Yield the lines of a damaged file that can be read."""
     for line in data.decode("utf-8", "replace").split("\n"):
         with suppress(*UNREADABLE):
             fields = json.loads(line)

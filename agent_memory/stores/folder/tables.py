@@ -86,20 +86,22 @@ class Vectors(KernelStore):
     def load(self, block: str, first: Fields, rest: Sequence[tuple[str, Fields]]) -> None:
         """Read the lines of a file. Records whose lines were known stay as they are."""
         opened = opened_of(first)
-        found = [(record_of(fields), text) for text, fields in rest]
+        records_with_texts = [(record_of(fields), text) for text, fields in rest]
         if self.vector_blocks().get(block, opened) != opened:
             self.forget(block)
         self.open_vectors(block, *opened)
-        known = self._lines.get(block, {})
-        there = {one.text for one in known.values()}
+        lines = self._lines.get(block, {})
+        old_texts = {one.text for one in lines.values()}
         new = {
             record.id: (record, features, text)
-            for (record, features), text in found
-            if text not in there
+            for (record, features), text in records_with_texts
+            if text not in old_texts
         }
-        texts = {text for _, text in found}
-        left = {name: one for name, one in known.items() if one.text in texts and name not in new}
-        gone = [one.document for name, one in known.items() if name not in left]
+        texts = {text for _, text in records_with_texts}
+        remaining = {
+            name: one for name, one in lines.items() if one.text in texts and name not in new
+        }
+        gone = [one.document for name, one in lines.items() if name not in remaining]
         blobs = {
             name: blob_of(features, block, record, self._seals)
             for name, (record, features, _) in new.items()
@@ -114,11 +116,11 @@ class Vectors(KernelStore):
         for one in self._tables.scan(Scan(f"vector:{block}")):
             if one.id in new:
                 _, features, text = new[one.id]
-                left[one.id] = _Line(one, text, features)
-        self._lines[block] = left
+                remaining[one.id] = _Line(one, text, features)
+        self._lines[block] = remaining
 
     def _put_lacking(self, block: str, record: Record) -> None:
-        """Put a record whose features cannot be read: it is found by its words."""
+        """Put a record with damaged features. A search finds it by its words."""
         at = Document(f"catalog:{block}", record.owner, record.owner)
         (stored,) = self._tables.documents([at.key])
         catalog = Catalog() if stored is None else Catalog.of(stored.body)
@@ -138,24 +140,31 @@ class Vectors(KernelStore):
             self._lines.pop(block, None)
             return
         yield line_of({"block": block, "dimension": opened[0], "model": opened[1]})
-        known, lines = self._lines.get(block, {}), dict[str, _Line]()
+        before, lines = self._lines.get(block, {}), dict[str, _Line]()
         new: dict[str, list[Document]] = {}
-        found = self._tables.scan(Scan(f"vector:{block}"))
-        for one in found:
-            if one.id in known and known[one.id].document is one:
-                lines[one.id] = known[one.id]
+        documents = self._tables.scan(Scan(f"vector:{block}"))
+        for document in documents:
+            if document.id in before and before[document.id].document is document:
+                lines[document.id] = before[document.id]
             else:
-                new.setdefault(one.owner, []).append(one)
+                new.setdefault(document.owner, []).append(document)
         texts: dict[str, str] = {}
         with noted():
-            for owner, some in new.items():
-                for records, features in self._walk(block, owner, [some]):
+            for owner, documents_of_owner in new.items():
+                for records, features in self._walk(block, owner, [documents_of_owner]):
                     for record, blob in zip(records, blobs_of(records, features), strict=True):
                         texts[record.id] = text_of(blob, block, record, self._seals)
-        for some in new.values():
-            for one in some:
-                text = line_of_record(record_from(one, "vector", block), texts.get(one.id))
-                lines[one.id] = _Line(one, text, texts.get(one.id))
+        for documents_of_owner in new.values():
+            for document in documents_of_owner:
+                text = line_of_record(
+                    record_from(document, "vector", block), texts.get(document.id)
+                )
+                lines[document.id] = _Line(document, text, texts.get(document.id))
         self._lines[block] = lines
-        for one in sorted(found, key=lambda one: (int(one.about), one.id)):
-            yield lines[one.id].text
+        for document in in_order(documents):
+            yield lines[document.id].text
+
+
+def in_order(documents: Sequence[Document]) -> list[Document]:
+    """Return records in the order of their file."""
+    return sorted(documents, key=lambda one: (int(one.about), one.id))

@@ -80,7 +80,6 @@ class Deployment:
         return f"Deployment({self._hosts!r}, {self._name!r})"
 
     def table(self, name: str) -> Table:
-        """A collection."""
         return Table(self, name)
 
     def run(self, name: str, work: Callable[[Collection[Doc]], T]) -> T:
@@ -144,7 +143,7 @@ class Deployment:
         raise failure  # as above
 
     def _begin_anew(self) -> None:
-        """In a forked child: the connections are the parent's, who goes on with them."""
+        """Forget the connections in a forked child: the parent continues to use them."""
         _left_to_parents.append(self._client)  # closing it would end their sessions
         self._client = self._database = None
         self._connecting = threading.Lock()

@@ -210,16 +210,16 @@ class MongoDBKernel(MongoDBReader):
         effects: dict[str, tuple[DocId, Document | None]] = {}
         selected: dict[str, Scan] = {}
         for write in batch.writes:
-            found: list[tuple[DocId, Document | None]] = []
+            changed: list[tuple[DocId, Document | None]] = []
             match write:
                 case Put(document) if document.key != head:
-                    found = [(document.key, document)]
+                    changed = [(document.key, document)]
                 case Delete(ids):
-                    found = [(at, None) for at in ids]
+                    changed = [(at, None) for at in ids]
                 case DeleteWhere(scan) if not (head and is_upkeep(scan)):
-                    found = [(one.key, None) for one in self.scan(scan._replace(names=True))]
-                    selected |= {self._place(at): scan for at, _ in found}
-            for at, then in found:
+                    changed = [(one.key, None) for one in self.scan(scan._replace(names=True))]
+                    selected |= {self._place(at): scan for at, _ in changed}
+            for at, then in changed:
                 effects.pop(self._place(at), None)  # the last one counts, and comes last
                 effects[self._place(at)] = at, then
         return effects, selected
@@ -237,14 +237,14 @@ class MongoDBKernel(MongoDBReader):
             which[f"refused.{op}"] = {"$exists": False}
             change.set["ops" if change.begins else f"ops.{op}"] = {op: 1} if change.begins else 1
         if change.cut_at is not None:
-            seen = self.table.one({"_id": place, "live": 1})
-            if seen is not None and "cut" in seen:
-                self._logs.clear_cut(seen)  # before lines are appended that it is not about
-            total = None if seen is None else self._logs.total(seen, change.cut_at)
-            if seen is None or total is None:
+            before = self.table.one({"_id": place, "live": 1})
+            if before is not None and "cut" in before:
+                self._logs.clear_cut(before)  # before lines are appended that it is not about
+            total = None if before is None else self._logs.total(before, change.cut_at)
+            if before is None or total is None:
                 return self._refusal(batch)
-            which |= {name: seen[name] for name in ("log", "g", "end", "begin", "spilled")}
-            change.truncate(seen, total)
+            which |= {name: before[name] for name in ("log", "g", "end", "begin", "spilled")}
+            change.truncate(before, total)
         log, generation = change.log, change.generation
         if change.is_heavy:
             if log is None:
@@ -273,10 +273,10 @@ class MongoDBKernel(MongoDBReader):
         fields = {"ns": self._namespace, "c": change.head.collection, "id": change.head.id}
         new = {"$set": change.first_state(), "$setOnInsert": fields}
         if not self.table.update(which, new, upsert=upsert):
-            found = self.table.one({"_id": place}, {**_AFTER, "gone": 1, "marks": 1}) or {}
-            if "gone" in found:
+            head = self.table.one({"_id": place}, {**_AFTER, "gone": 1, "marks": 1}) or {}
+            if "gone" in head:
                 self._finish_deletion(place)
-            return found if change.op in found.get("marks", ()) else None
+            return head if change.op in head.get("marks", ()) else None
         return {"_id": place, "id": change.head.id, "ops": {}, **change.first_state()}
 
     def _updated(self, which: Sequence[Doc], change: Doc, op: str, *, upsert: bool = False) -> bool:
@@ -344,9 +344,9 @@ class MongoDBKernel(MongoDBReader):
 
     def _again(self, batch: Batch, place: str) -> Outcome | None:
         """Return the outcome of a change that did not match. None if it has to be tried again."""
-        found = self.table.one({"_id": place}, {"op": 1, "at": 1, "begins": 1})
-        if found is not None and "op" in found:
-            self._staging.resolve([found], force=True)
+        document = self.table.one({"_id": place}, {"op": 1, "at": 1, "begins": 1})
+        if document is not None and "op" in document:
+            self._staging.resolve([document], force=True)
         return self._refusal(batch)
 
     def _wake(self, write: Write) -> None:
@@ -369,11 +369,10 @@ class MongoDBKernel(MongoDBReader):
                     raise StoreError("MongoDB deletes whole collections only by themselves.")
 
     def erase(self) -> None:
-        """See `Kernel`.
+        """Finish interrupted truncations and batches.
 
-        It finishes truncations and batches that were cut short. MongoDB frees the space of removed
-        documents and writes over it in time. Its files, journal, oplog and backups are out of
-        reach.
+        MongoDB overwrites the space of deleted documents in time. Its files, journal, oplog and
+        backups are out of reach.
         """
         self._staging.settle_all()
         for head in self.table.all({"cut.below": {"$gt": 0}}, {**_AFTER, "ns": 1}):
@@ -381,7 +380,7 @@ class MongoDBKernel(MongoDBReader):
                 self._logs.tidy(head)
 
     def sync(self) -> None:
-        """See `Kernel`. The server has synced what it has acknowledged."""
+        """Do nothing: the server has synced all acknowledged writes."""
 
     def close(self) -> None:
         self._deployment.close()

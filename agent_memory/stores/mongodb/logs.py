@@ -49,23 +49,23 @@ class Logs:
 
     def read(self, places: Sequence[str], parts: Sequence[Part]) -> list[Line]:
         """Return the lines of parts of the logs with their heads at these places."""
-        found: dict[int, list[Line]] = {}
+        lines: dict[int, list[Line]] = {}
         for _ in range(_TRIES):
-            missing = [n for n in range(len(parts)) if n not in found]
+            missing = [n for n in range(len(parts)) if n not in lines]
             if not missing:
-                return [line for n in range(len(parts)) for line in found[n]]
+                return [line for n in range(len(parts)) for line in lines[n]]
             which = {"_id": {"$in": [places[n] for n in missing]}, "live": 1}
             heads = {head["_id"]: head for head in self._heads.all(which, _LOG)}
             seqs = {n: _seqs(heads.get(places[n]), parts[n]) for n in missing}
             some = {n: (heads[places[n]], wanted) for n, wanted in seqs.items() if wanted}
-            found |= {n: [] for n in missing if n not in some}
+            lines |= {n: [] for n in missing if n not in some}
             rows = self._rows(list(some.values()))
             for n, (head, wanted) in some.items():
                 own = {seq: rows[head["log"], seq] for seq in wanted if (head["log"], seq) in rows}
                 if len(own) == len(wanted) and all(
                     row.get("g", 0) <= head["g"] and not is_away(row) for row in own.values()
                 ):
-                    found[n] = [line_of(parts[n].session, row) for row in own.values()]
+                    lines[n] = [line_of(parts[n].session, row) for row in own.values()]
         raise Damaged(
             "Lines of a session are missing in MongoDB. Were documents removed from the collection "
             "agent_memory_messages by hand?"
@@ -174,9 +174,11 @@ class Logs:
         lost = list(rows)
         if now is not None:
             within = [row for row in rows if now["begin"] < row["seq"] <= now["spilled"]]
-            there = self._rows([(now, [row["seq"] for row in within])]) if within else {}
-            kept = {(row["seq"], row["w"]) for row in (*now["lines"].values(), *there.values())}
-            lost = [row for row in rows if (row["seq"], row["w"]) not in kept]
+            stored = self._rows([(now, [row["seq"] for row in within])]) if within else {}
+            remaining = {
+                (row["seq"], row["w"]) for row in (*now["lines"].values(), *stored.values())
+            }
+            lost = [row for row in rows if (row["seq"], row["w"]) not in remaining]
         if lost:
             self.unstage(log, lost)
 

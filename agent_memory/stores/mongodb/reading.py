@@ -54,21 +54,21 @@ class MongoDBReader:
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
     ) -> list[Document | None]:
         docs = self._docs(ids, WITHOUT_LINES if bodies else WITHOUT_BODIES)
-        found = (docs.get(self._place(at)) for at in ids)
+        documents = (docs.get(self._place(at)) for at in ids)
         return [
             document_of(doc, tails=tails, bodies=bodies) if doc and doc["live"] else None
-            for doc in found
+            for doc in documents
         ]
 
     def _docs(self, ids: Sequence[DocId], fields: Doc) -> dict[str, Doc]:
         """Return documents by `_id`, with the batches applied that were committed."""
-        found: dict[str, Doc] = {}
-        for some in chunks([self._place(at) for at in ids]):
-            docs = self.table.all({"_id": {"$in": some}}, fields)
+        by_place: dict[str, Doc] = {}
+        for places in chunks([self._place(at) for at in ids]):
+            docs = self.table.all({"_id": {"$in": places}}, fields)
             while self._staging.resolve(docs):
-                docs = self.table.all({"_id": {"$in": some}}, fields)
-            found |= {doc["_id"]: doc for doc in docs}
-        return found
+                docs = self.table.all({"_id": {"$in": places}}, fields)
+            by_place |= {doc["_id"]: doc for doc in docs}
+        return by_place
 
     def scan(self, scan: Scan) -> list[Document]:
         if scan.limit == 0:
@@ -94,30 +94,30 @@ class MongoDBReader:
     def owners(self, collection: str, beginning: str) -> list[str]:
         self._settle(Scan(collection))
         which = selection(self._namespace, Scan(collection))
-        found = self.table.distinct("owner", {**which, "owner": {"$gte": beginning}})
-        return sorted(one for one in found if one and one.startswith(beginning))
+        owners = self.table.distinct("owner", {**which, "owner": {"$gte": beginning}})
+        return sorted(owner for owner in owners if owner and owner.startswith(beginning))
 
     def collections(self, beginning: str) -> list[str]:
         which = {"ns": self._namespace, "live": 1, "c": {"$gte": beginning}}
-        found = self.table.distinct("c", which)
-        return sorted(one for one in found if one.startswith(beginning))
+        names = self.table.distinct("c", which)
+        return sorted(name for name in names if name.startswith(beginning))
 
     def due(self, collection: str, limit: int) -> list[Document]:
         now = now_micros()
         which = {"ns": self._namespace, "c": collection, "due": {"$lte": now}}
-        found = self._due({**which}, WITHOUT_LINES, now, limit + 1)
-        if len(found) > limit:  # whose turn it is depends on all of them
+        docs = self._due({**which}, WITHOUT_LINES, now, limit + 1)
+        if len(docs) > limit:  # whose turn it is depends on all of them
             fields: Doc = dict.fromkeys(["id", "owner", "due", "gone", "live"], 1)
-            found = self._due(which, fields, now)
-        for doc in found:
+            docs = self._due(which, fields, now)
+        for doc in docs:
             if "gone" in doc:
                 self._finish_deletion(doc["_id"])
-        live = [doc for doc in found if doc["live"]]
+        live = [doc for doc in docs if doc["live"]]
         turns = in_turns(live, owner=lambda doc: str(doc.get("owner")))[:limit]
-        if len(found) <= limit:
+        if len(docs) <= limit:
             return [document_of(doc, tails=True) for doc in turns]
-        some = self.documents([DocId(collection, doc["id"]) for doc in turns], tails=True)
-        return [one for one in some if one is not None]
+        documents = self.documents([DocId(collection, doc["id"]) for doc in turns], tails=True)
+        return [document for document in documents if document is not None]
 
     def _due(self, which: Doc, fields: Doc, now: int, limit: int = 0) -> list[Doc]:
         order = ("due", "id")
@@ -131,22 +131,24 @@ class MongoDBReader:
 
     def counts(self, collection: str) -> tuple[int, int]:
         sums = {"n": {"$sum": 1}, "ends": {"$sum": "$end"}, "gone": {"$sum": "$begin"}}
-        found = self.table.group(selection(self._namespace, Scan(collection)), sums)
-        return found.get("n", 0), found.get("ends", 0) - found.get("gone", 0)
+        totals = self.table.group(selection(self._namespace, Scan(collection)), sums)
+        return totals.get("n", 0), totals.get("ends", 0) - totals.get("gone", 0)
 
     def _refusal(self, batch: Batch) -> Outcome | None:
         """Return the outcome of a batch if its conditions do not hold now."""
         ids, logs = named(batch.conditions)
-        every = {*ids, *map(head_id, logs)}
-        docs = self._docs(list(every), WITHOUT_LINES)
+        read = {*ids, *map(head_id, logs)}
+        docs = self._docs(list(read), WITHOUT_LINES)
         states = {at: state_of(docs.get(self._place(at))) for at in ids}
         tails = {session: self._tail(docs, session) for session in logs}
         now = now_micros()
         if all(holds(one, states, tails, now) for one in batch.conditions):
             return None
-        found = {at: docs.get(self._place(at)) for at in ids}
-        shown = {at: document_of(doc) if doc and doc["live"] else None for at, doc in found.items()}
-        return Outcome(False, shown, tails)
+        by_id = {at: docs.get(self._place(at)) for at in ids}
+        documents = {
+            at: document_of(doc) if doc and doc["live"] else None for at, doc in by_id.items()
+        }
+        return Outcome(False, documents, tails)
 
     def _tail(self, docs: Mapping[str, Doc], session: str) -> Tail:
         head = docs.get(self._place(head_id(session)))

@@ -44,8 +44,7 @@ class Collections:
 
     def roles(self, block: str) -> Roles:
         """Return the collections of a block's aliases."""
-        with self._connection.reached() as client:
-            targets = {a.alias_name: a.collection_name for a in client.get_aliases().aliases}
+        targets = self._targets()
         recalled = targets.get(self._names.recalled(block))
         return Roles(recalled, targets.get(self._names.written(block), recalled))
 
@@ -57,10 +56,13 @@ class Collections:
 
     def in_force(self) -> dict[str, str]:
         """Return the active collection of each block."""
-        with self._connection.reached() as client:
-            targets = {a.alias_name: a.collection_name for a in client.get_aliases().aliases}
-        blocks = {self._names.in_force(alias): name for alias, name in targets.items()}
+        blocks = {self._names.in_force(alias): name for alias, name in self._targets().items()}
         return {block: name for block, name in blocks.items() if block is not None}
+
+    def _targets(self) -> dict[str, str]:
+        """Return the collection of each alias."""
+        with self._connection.reached() as client:
+            return {one.alias_name: one.collection_name for one in client.get_aliases().aliases}
 
     def embedding(self, name: str) -> tuple[int, str]:
         """Return dimension and model of a collection's vectors.
@@ -105,7 +107,7 @@ class Collections:
         existing = self.roles(block).recalled
         if existing is None:
             self.make(name, dimension, model)
-            self._point(name, self._names.recalled(block), self._names.written(block))
+            self.point(name, self._names.recalled(block), self._names.written(block))
         self.drop(claim)
         return existing or name
 
@@ -123,14 +125,6 @@ class Collections:
             client.create_payload_index(name, "owner", tenant)
             client.create_payload_index(name, "session_id", models.PayloadSchemaType.KEYWORD)
             client.create_payload_index(name, "last", models.PayloadSchemaType.INTEGER)
-
-    def write_to(self, block: str, name: str) -> None:
-        """Direct a block's writes to a collection."""
-        self._point(name, self._names.written(block))
-
-    def recall_from(self, block: str, name: str) -> None:
-        """Activate a collection for search."""
-        self._point(name, self._names.recalled(block))
 
     def drop(self, *names: str) -> None:
         """Delete existing collections with the aliases that point to them."""
@@ -167,7 +161,8 @@ class Collections:
                 metadata=metadata,
             )
 
-    def _point(self, name: str, *aliases: str) -> None:
+    def point(self, name: str, *aliases: str) -> None:
+        """Let aliases lead to a collection."""
         from qdrant_client import models
 
         with self._connection.reached() as client:

@@ -223,7 +223,7 @@ class QdrantStore:
             return
         self._collections.make(name, dimension, model)
         if roles.written != name:
-            self._collections.write_to(block, name)
+            self._collections.point(name, self._names.written(block))
         if roles.written and roles.written not in (name, roles.recalled):
             self._collections.drop(roles.written)  # its rebuild is replaced by this one
 
@@ -244,7 +244,7 @@ class QdrantStore:
         if roles.written != name:
             raise self._replaced(block, roles.written)
         if roles.recalled != name:
-            self._collections.recall_from(block, name)
+            self._collections.point(name, self._names.recalled(block))
         left = [other for other in others if other != name]
         self._collections.drop(*left, self._names.claim(block))
         self._filled.discard(block)

@@ -38,17 +38,9 @@ from agent_memory.stores.kernel.contract import (
     Write,
 )
 from agent_memory.stores.redis.durability import rewrite_files
-from agent_memory.stores.redis.scripts import (
-    COMMIT,
-    DOCUMENTS,
-    DUE,
-    EXTEND,
-    KINDS,
-    LINES,
-    OWNERS,
-    SCAN,
-)
+from agent_memory.stores.redis.scripts import DOCUMENTS, KINDS, LINES, OWNERS, SCAN
 from agent_memory.stores.redis.server import Argument, Lost, RedisServer, failure
+from agent_memory.stores.redis.write_scripts import COMMIT, DUE, EXTEND
 
 _SIGN = 2**63  # makes every number positive, so that text sorts as numbers do
 _PAGE = 1_000
@@ -81,11 +73,11 @@ class RedisKernel:
         self._ends, self._names = f"{self._prefix}ends", f"{self._prefix}names"
 
     def keys(self, collection: str) -> list[str]:
-        """The keys of a collection, in the order of `KINDS`."""
+        """Return the keys of a collection, in the order of `KINDS`."""
         return [f"{self._prefix}{kind}:{collection}" for kind in KINDS]
 
     def log(self, session: str) -> str:
-        """The key of a log."""
+        """Return the key of a log."""
         return f"{self._prefix}log:{session}"
 
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
@@ -103,59 +95,59 @@ class RedisKernel:
         token, stop = secrets.token_hex(4), f"{line.seq} {line.total}"
         keys = [self._ends, self.log(line.session), *self.keys(head.collection)[:_HOLDERS]]
         value = _line_value(line, token)
-        given = (head.id, version, line.session, line.seq, value, stop, micros)
+        values = (head.id, version, line.session, line.seq, value, stop, micros)
         try:
-            done = self._server.attempt(EXTEND, keys, *given, "")
+            done = self._server.attempt(EXTEND, keys, *values, "")
         except Lost:
-            done = self._server.run(EXTEND, keys, *given, token)
+            done = self._server.run(EXTEND, keys, *values, token)
         return bool(done)
 
     def documents(
         self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
     ) -> list[Document | None]:
-        names: dict[str, list[str]] = {}
+        by_collection: dict[str, list[str]] = {}
         for at in ids:
-            names.setdefault(at.collection, []).append(at.id)
-        keys, given = [self._ends], list[Argument]([int(tails), int(bodies)])
-        for collection, some in names.items():
-            every = self.keys(collection)
-            keys += every[_META], every[_BODY]
-            given += len(some), *some
-        replies = self._server.run(DOCUMENTS, keys, *given, repeat=True) if ids else []
-        found: dict[DocId, Document | None] = {}
-        for n, (collection, some) in enumerate(names.items()):
-            rows = _rows(len(some), *replies[3 * n : 3 * n + 3])
-            for name, one in zip(some, rows, strict=True):
-                found[DocId(collection, name)] = _document(collection, name.encode(), *one)
-        return [found[at] for at in ids]
+            by_collection.setdefault(at.collection, []).append(at.id)
+        keys, values = [self._ends], list[Argument]([int(tails), int(bodies)])
+        for collection, names in by_collection.items():
+            own = self.keys(collection)
+            keys += own[_META], own[_BODY]
+            values += len(names), *names
+        replies = self._server.run(DOCUMENTS, keys, *values, repeat=True) if ids else []
+        documents: dict[DocId, Document | None] = {}
+        for n, (collection, names) in enumerate(by_collection.items()):
+            rows = _rows(len(names), *replies[3 * n : 3 * n + 3])
+            for name, row in zip(names, rows, strict=True):
+                documents[DocId(collection, name)] = _document(collection, name.encode(), *row)
+        return [documents[at] for at in ids]
 
     def scan(self, scan: Scan) -> list[Document]:
-        every, (kind, selection) = self.keys(scan.collection), _selection(scan)
-        keys = [self._ends, every[_META], every[_BODY], every[kind]]
+        own, (kind, selection) = self.keys(scan.collection), _selection(scan)
+        keys = [self._ends, own[_META], own[_BODY], own[kind]]
         wanted = (int(scan.tails), int(scan.bodies), int(scan.names))
-        found: list[Document] = []
+        documents: list[Document] = []
         while True:
             ids, *columns = self._server.run(SCAN, keys, *wanted, *selection, repeat=True)
-            for name, one in zip(ids, _rows(len(ids), *columns), strict=True):
-                document = _document(scan.collection, name, *one, is_name=scan.names)
+            for name, row in zip(ids, _rows(len(ids), *columns), strict=True):
+                document = _document(scan.collection, name, *row, is_name=scan.names)
                 if document is not None:
-                    found.append(document)
-            if scan.limit is None or selection[_LIMIT] != len(ids) or len(found) == scan.limit:
-                return found
-            # the index names what is not there
-            selection[_LIMIT] = scan.limit - len(found)
+                    documents.append(document)
+            if scan.limit is None or selection[_LIMIT] != len(ids) or len(documents) == scan.limit:
+                return documents
+            # the index names documents that are not there
+            selection[_LIMIT] = scan.limit - len(documents)
             owner = "" if kind == _IDS else f"{scan.owner}\0"
             selection[_LEAST] = f"({owner}".encode() + ids[-1]
 
     def owners(self, collection: str, beginning: str) -> list[str]:
-        found: list[str] = []
+        owners: list[str] = []
         key, least = self.keys(collection)[_OWNERS], f"[{beginning}"
         while True:
-            some = self._server.run(OWNERS, [key], least, beginning, _PAGE, repeat=True)
-            found += [one.decode() for one in some]
-            if len(some) < _PAGE:
-                return found
-            least = f"({found[-1]}\1"
+            page = self._server.run(OWNERS, [key], least, beginning, _PAGE, repeat=True)
+            owners += [name.decode() for name in page]
+            if len(page) < _PAGE:
+                return owners
+            least = f"({owners[-1]}\1"
 
     def collections(self, beginning: str) -> list[str]:
         ends = f"[{beginning}", b"(" + beginning.encode() + b"\xff"
@@ -164,38 +156,38 @@ class RedisKernel:
     def due(self, collection: str, limit: int) -> list[Document]:
         keys = self.keys(collection)[: _HOLDERS + 1]
         ids = self._server.run(DUE, keys, limit, repeat=True)
-        names = [DocId(collection, one.decode(errors="replace")) for one in ids]
-        return [one for one in self.documents(names, tails=True) if one is not None]
+        names = [DocId(collection, name.decode(errors="replace")) for name in ids]
+        documents = self.documents(names, tails=True)
+        return [document for document in documents if document is not None]
 
     def lines(self, parts: Sequence[Part]) -> list[Line]:
-        keys, given = [self._ends], list[Argument]()
+        keys, values = [self._ends], list[Argument]()
         for part in parts:
             keys.append(self.log(part.session))
             if part.seqs is not None:
-                given += part.session, "seqs", len(part.seqs), *part.seqs
+                values += part.session, "seqs", len(part.seqs), *part.seqs
             else:
                 limit = "" if part.limit is None else part.limit
-                given += part.session, "after", part.after, limit
-        replies = iter(self._server.run(LINES, keys, *given, repeat=True) if parts else ())
-        found: list[Line] = []
-        for part, first, values in zip(parts, replies, replies, strict=True):
-            seqs = range(int(first), int(first) + len(values)) if part.seqs is None else part.seqs
-            there = zip(seqs, values, strict=True)
-            found += [
+                values += part.session, "after", part.after, limit
+        replies = iter(self._server.run(LINES, keys, *values, repeat=True) if parts else ())
+        lines: list[Line] = []
+        for part, first, replied in zip(parts, replies, replies, strict=True):
+            seqs = range(int(first), int(first) + len(replied)) if part.seqs is None else part.seqs
+            pairs = zip(seqs, replied, strict=True)
+            lines += [
                 _line(part.session, seq, value or b"")
-                for seq, value in there
+                for seq, value in pairs
                 if value is not None or part.seqs is None
             ]
-        return found
+        return lines
 
     def counts(self, collection: str) -> tuple[int, int]:
         ids = self.keys(collection)[_IDS]
-        asked = [("ZCARD", ids), ("HGET", self._ends, "")]
-        documents, lines = self._server.ask_many(asked)
+        commands = [("ZCARD", ids), ("HGET", self._ends, "")]
+        documents, lines = self._server.ask_many(commands)
         return documents, int(lines or 0)
 
     def erase(self) -> None:
-        """See `RedisStore.secure_erase`."""
 
         def rewrite() -> None:
             for node in self._server.nodes():
@@ -304,7 +296,7 @@ class _Packing:
 
 
 def _can_repeat(batch: Batch) -> bool:
-    """Whether a batch may be sent twice: it finds its token, or does twice what it does once."""
+    """Return whether a batch may be sent twice: it finds its token, or has the same effect."""
     if any(isinstance(write, Truncate) for write in batch.writes):
         return False
     if any(isinstance(write, Append) for write in batch.writes):
@@ -316,7 +308,9 @@ def _can_repeat(batch: Batch) -> bool:
 
 
 def _selection(scan: Scan) -> tuple[int, list[Argument]]:
-    """The place of the index of a scan among a collection's keys, and what `selected` takes."""
+    """Return the place of a scan's index among its collection's keys, and the values for
+    `selected`.
+    """
     owner, session, below, above = scan.owner, scan.session, scan.first_below, scan.last_above
     limit = -1 if scan.limit is None else scan.limit
     if session:
@@ -330,9 +324,11 @@ def _selection(scan: Scan) -> tuple[int, list[Argument]]:
     else:
         kind, nuls, most = _IDS, 0, "+"
         least = f"({scan.after}" if scan.after else "-"
-    given = (owner, session, below, above)
-    filters = "".join("0" if one is None else "1" for one in given)
-    values = [_number(one) if isinstance(one, int) else "" if one is None else one for one in given]
+    tests = (owner, session, below, above)
+    filters = "".join("0" if test is None else "1" for test in tests)
+    values = [
+        _number(test) if isinstance(test, int) else "" if test is None else test for test in tests
+    ]
     return kind, [nuls, least, most, limit, filters, *values]
 
 
@@ -346,7 +342,7 @@ def _meta(one: Document) -> str:
 
 
 def _body(one: Document) -> bytes:
-    """Body and bytes; between them a byte that no text has."""
+    """Join body and bytes by a byte that no text contains."""
     return one.body.encode() + (b"\xff" + one.data if one.data else b"")
 
 
@@ -383,7 +379,7 @@ def _document(
 
 
 def _int(text: str, less: int = 0) -> int:
-    """A number; the text where it is damaged, which whoever decodes the document finds."""
+    """Return a number, or the text of a damaged one, which fails when the document is decoded."""
     try:
         return int(text) - less
     except ValueError:
@@ -398,7 +394,7 @@ def _tail(end: bytes | None) -> Tail:
 
 
 def _line_value(line: Line, token: str) -> str:
-    """A line: numbers and the lengths of texts, then these. Scripts read the first four parts."""
+    """Encode a line: numbers, lengths of texts, the texts. Scripts read the first four parts."""
     _, _, role, text, created_at, tokens, total, encoding, body = line
     numbers = f"{token} {created_at} {tokens} {total}"
     lengths = f"{len(role)} {len(encoding)} {len(text)}"

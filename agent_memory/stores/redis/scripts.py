@@ -1,4 +1,6 @@
-"""The Lua scripts of the kernel on Redis. Each is one atomic step, and names all keys that it uses.
+"""The layout of the keys, and the Lua scripts that read them.
+
+Each script is one atomic step, and names all keys that it uses.
 
 Keys of a namespace:
 
@@ -16,36 +18,25 @@ Keys of a collection, in the order of `KINDS`:
 - `body`: a hash of bodies and bytes, of documents that have any.
 - `ids`, `owners`, `sessions`: sorted sets by bytes: of ids, of owner NUL id, and of session NUL
   first NUL id.
-
-A server without memory refuses the first write of a script if it may need more, and none after it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha1
-
-from agent_memory.stores.base import LONGEST_LEASE_SECONDS
 
 KINDS = ("meta", "due", "queue", "turns", "holders", "body", "ids", "owners", "sessions")
 LAYOUT = 1
 
 
-@dataclass(frozen=True, slots=True)
 class Script:
-    """A script and the digest by which a server that has seen it knows it."""
+    """A script, and its digest, by which a server recognizes it."""
 
-    source: str
-    digest: str
-
-
-def script(*parts: str) -> Script:
-    """A script of parts that stand one after the other."""
-    source = "".join(parts)
-    return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest())
+    def __init__(self, *parts: str) -> None:
+        self.source = "".join(parts)
+        self.digest = sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
 
-_COMMON = r"""
+COMMON = r"""
 local call, at = redis.call, 0
 local function arg() at = at + 1; return ARGV[at] end
 local function now()
@@ -70,7 +61,7 @@ end
 # The documents that a scan selects: their ids, the members of the index they stand in, and metas.
 # Arguments: the place of the id in a member (the number of NULs before it), the ends of the range,
 # how many, and what else must hold: an owner, a session, `first` below, `last` above.
-_SELECTED = r"""
+SELECTED = r"""
 local function id_in(member, nuls)
   local from = 1
   for _ = 1, nuls do from = (string.find(member, '%z', from) or #member) + 1 end
@@ -104,8 +95,8 @@ end
 
 # KEYS: ends, then meta and body of each collection. ARGV: whether tails and bodies are wanted, and
 # for each collection the number of ids, and these.
-DOCUMENTS = script(
-    _COMMON,
+DOCUMENTS = Script(
+    COMMON,
     r"""
 local tails, bodies, reply = arg() == '1', arg() == '1', {}
 for c = 2, #KEYS, 2 do
@@ -120,9 +111,9 @@ return reply
 )
 
 # KEYS: ends, meta and body of the collection, the index. ARGV: what is wanted, the selection.
-SCAN = script(
-    _COMMON,
-    _SELECTED,
+SCAN = Script(
+    COMMON,
+    SELECTED,
     r"""
 local tails, bodies, names = arg() == '1', arg() == '1', arg() == '1'
 local ids, _, metas = selected(KEYS[4], KEYS[2], not names)
@@ -133,8 +124,8 @@ return {ids, names and {} or metas, bodies and not names and all_of(KEYS[3], ids
 
 # KEYS: ends, and logs. ARGV: for each log its session, and "seqs", how many, and these; or
 # "after", the seq, and how many (empty: all).
-LINES = script(
-    _COMMON,
+LINES = Script(
+    COMMON,
     r"""
 local reply = {}
 for n = 2, #KEYS do
@@ -158,8 +149,8 @@ return reply
 )
 
 # KEYS: owners of the collection. ARGV: the first name to look at, what names begin with, how many.
-OWNERS = script(
-    _COMMON,
+OWNERS = Script(
+    COMMON,
     r"""
 local from, beginning, found = arg(), arg(), {}
 local most = tonumber(arg())
@@ -171,317 +162,5 @@ while #found < most do
   from = '(' .. owner .. '\1'
 end
 return found
-""",
-)
-
-_LEASES = (
-    f"local LONGEST = {LONGEST_LEASE_SECONDS * 1e6:.0f}\n"
-    + r"""
-local function is_held(value, moment)
-  local till = value and tonumber(string.sub(value, 1, 16))
-  return till and till > moment and till <= moment + LONGEST
-end
-"""
-)
-
-_WRITING = r"""
-local ENDS = KEYS[1]
-local function has_token(line, token)
-  return line and string.sub(line, 1, #token + 1) == token .. ' '
-end
-local function turn(c, owner)
-  local first = call('ZRANGEBYLEX', KEYS[c + 2], '[' .. owner .. '\0', '(' .. owner .. '\1',
-    'LIMIT', 0, 1)[1]
-  if first then
-    call('ZADD', KEYS[c + 3], string.sub(first, #owner + 2, #owner + 17), owner)
-  else
-    call('ZREM', KEYS[c + 3], owner)
-  end
-end
-local function set_due(c, id, meta, was, due)
-  local _, owner = parts_of(meta)
-  if was == due or not owner then return end
-  if due then
-    call('HSET', KEYS[c + 1], id, due)
-    call('ZADD', KEYS[c + 2], 0, owner .. '\0' .. due .. '\0' .. id)
-  else
-    call('HDEL', KEYS[c + 1], id)
-  end
-  if was then call('ZREM', KEYS[c + 2], owner .. '\0' .. was .. '\0' .. id) end
-  turn(c, owner)
-end
-local function wake(c, id, by)
-  local due = call('HGET', KEYS[c + 1], id)
-  if due and due <= by then return end
-  local meta = call('HGET', KEYS[c], id)
-  if meta then set_due(c, id, meta, due, by) end
-end
-"""
-
-# Ids of documents that are due, in fair turns. It looks at as many owners as are wanted, and as
-# many more as documents are held: enough of them have a document that nobody holds. KEYS: the
-# collection's, up to holders. ARGV: how many.
-DUE = script(
-    _COMMON,
-    _LEASES,
-    _WRITING,
-    r"""
-local limit, moment = tonumber(arg()), now()
-local most = limit + call('HLEN', KEYS[5])
-local owners = call('ZRANGEBYSCORE', KEYS[4], '-inf', digits(moment), 'LIMIT', 0, most)
-local each = #owners < most and most or most - limit + 1
-local waiting = {}
-for _, owner in ipairs(owners) do
-  local place, last = 0, '(' .. owner .. '\0' .. digits(moment) .. '\1'
-  local some = call('ZRANGEBYLEX', KEYS[3], '[' .. owner .. '\0', last, 'LIMIT', 0, each)
-  if #some == 0 then turn(1, owner) end
-  for _, one in ipairs(some) do
-    local due, id = string.sub(one, #owner + 2, #owner + 17), string.sub(one, #owner + 19)
-    if call('HEXISTS', KEYS[1], id) == 0 then  -- the document was damaged when it was deleted
-      call('ZREM', KEYS[3], one)
-      call('HDEL', KEYS[2], id)
-      turn(1, owner)
-    elseif not is_held(call('HGET', KEYS[5], id), moment) then
-      place = place + 1
-      waiting[#waiting + 1] = {place, due, id}
-    end
-  end
-end
-table.sort(waiting, function(a, b)
-  if a[1] ~= b[1] then return a[1] < b[1] end
-  if a[2] ~= b[2] then return a[2] < b[2] end
-  return a[3] < b[3]
-end)
-local ids = {}
-for n = 1, math.min(limit, #waiting) do ids[n] = waiting[n][3] end
-return ids
-""",
-)
-
-# KEYS: ends, the log, then those of the head's collection. ARGV: the head's id, its version,
-# session, seq and line, the end of the log then, when it is due, the line's token where it may have
-# been sent before.
-EXTEND = script(
-    _COMMON,
-    _WRITING,
-    r"""
-local id, version, session, seq, line, stop, micros, token = unpack(ARGV)
-local meta = call('HGET', KEYS[3], id)
-local was = call('HGET', ENDS, session) or '0 0 ' .. seq
-local last, first = string.match(was, '^(%d+) %d+ (%d+)$')
-if not (meta and string.match(meta, '^[^%z]*') == version and last and last + 1 == tonumber(seq))
-then
-  return token ~= '' and has_token(call('HGET', KEYS[2], seq), token) and 1 or 0
-end
-call('HSET', KEYS[2], seq, line)
-call('HSET', ENDS, session, stop .. ' ' .. first)
-call('HINCRBY', ENDS, '', 1)
-wake(3, id, digits(now() + micros))
-return 1
-""",
-)
-
-# KEYS: ends, names, layout, and those of collections and logs. ARGV: whether it may have been sent
-# before, place and name of each collection, and batches: a token, a session, conditions, writes.
-COMMIT = script(
-    _COMMON,
-    _LEASES,
-    _SELECTED,
-    _WRITING,
-    f"local LAYOUT = '{LAYOUT}'\n",
-    r"""
-local again, NOW = arg() == '1', nil
-local function moment()
-  NOW = NOW or now()
-  return NOW
-end
-local NAMES = {}
-for _ = 1, tonumber(arg()) do
-  local c = tonumber(arg())
-  NAMES[c] = arg()
-end
-local function collection() return tonumber(arg()) end
-
-local function holds()
-  local kind = arg()
-  if kind == 'L' then
-    local found = call('HGET', ENDS, arg())
-    return (found and string.match(found, '^%S*') or '0') == arg()
-  end
-  local c, id = collection(), arg()
-  if kind == 'M' then return call('HEXISTS', KEYS[c], id) == 0 end
-  if kind == 'E' then return call('HEXISTS', KEYS[c], id) == 1 end
-  if kind == 'V' then
-    local meta = call('HGET', KEYS[c], id)
-    return (meta and string.match(meta, '^[^%z]*')) == arg()
-  end
-  local value, holder = call('HGET', KEYS[c + 4], id), arg()
-  if kind == 'H' then return (value and string.sub(value, 17)) == holder end
-  return string.sub(value or '', 17) == holder or not is_held(value, moment())
-end
-
-local function count(change)
-  if call('HINCRBY', ENDS, '', change) <= 0 then call('HDEL', ENDS, '') end
-end
--- the members of the indexes by owner and by session; false for none
-local function members_of(meta, id)
-  local _, owner, session, first = parts_of(meta or '')
-  return owner and owner ~= '' and owner .. '\0' .. id,
-    session and session ~= '' and session .. '\0' .. first .. '\0' .. id
-end
-local function reindex(key, was, new)
-  if was == new then return end
-  if new then call('ZADD', key, 0, new) end
-  if was then call('ZREM', key, was) end
-end
-local function remove(c, id)
-  local meta = call('HGET', KEYS[c], id)
-  if not meta then return end
-  set_due(c, id, meta, call('HGET', KEYS[c + 1], id), false)
-  for _, n in ipairs({0, 4, 5}) do call('HDEL', KEYS[c + n], id) end
-  call('ZREM', KEYS[c + 6], id)
-  local by_owner, by_session = members_of(meta, id)
-  reindex(KEYS[c + 7], by_owner, false)
-  reindex(KEYS[c + 8], by_session, false)
-  if call('EXISTS', KEYS[c + 6]) == 0 then call('ZREM', KEYS[2], NAMES[c]) end
-end
-local function drop_lines(log, first, last)
-  for from = first, last, 500 do
-    local seqs = {}
-    for seq = from, math.min(from + 499, last) do seqs[#seqs + 1] = seq end
-    call('HDEL', log, unpack(seqs))
-  end
-  if last >= first then count(first - last - 1) end
-end
-local function drop_log(log, session)
-  local length = call('HLEN', log)
-  if length > 0 then count(-length) end
-  call('UNLINK', log)
-  call('HDEL', ENDS, session)
-end
-local function log_of(session)
-  return string.match(call('HGET', ENDS, session) or '', '^(%d+) (%d+) (%d+)$')
-end
-
-local write = {
-  A = function()
-    local log, session, number, first, stop = KEYS[tonumber(arg())], arg(), arg(), arg(), arg()
-    local _, _, begun = log_of(session)
-    for from = 1, number, 1000 do
-      local last = at + 2 * math.min(1000, number - from + 1)
-      call('HSET', log, unpack(ARGV, at + 1, last))
-      at = last
-    end
-    call('HSET', ENDS, session, stop .. ' ' .. (begun or first))
-    count(number)
-  end,
-  T = function()
-    local log, session, after = KEYS[tonumber(arg())], arg(), tonumber(arg())
-    local stop, _, first = log_of(session)
-    if not stop or after < tonumber(first) then return drop_log(log, session) end
-    if after >= tonumber(stop) then return end
-    drop_lines(log, after + 1, tonumber(stop))
-    local line = call('HGET', log, after) or ''
-    local total = string.match(line, '^%S+ %S+ %S+ (%d+) ') or '0'
-    call('HSET', ENDS, session, string.format('%.0f', after) .. ' ' .. total .. ' ' .. first)
-  end,
-  X = function()
-    local log, session, upto = KEYS[tonumber(arg())], arg(), tonumber(arg())
-    local stop, total, first = log_of(session)
-    if not stop or upto < tonumber(first) then return end
-    if upto >= tonumber(stop) then return drop_log(log, session) end
-    drop_lines(log, tonumber(first), upto)
-    call('HSET', ENDS, session, stop .. ' ' .. total .. ' ' .. string.format('%.0f', upto + 1))
-  end,
-  P = function()
-    local c, id, meta, body = collection(), arg(), arg(), arg()
-    local was = call('HGET', KEYS[c], id)
-    call('HSET', KEYS[c], id, meta)
-    if body ~= '' then call('HSET', KEYS[c + 5], id, body)
-    elseif was then call('HDEL', KEYS[c + 5], id) end
-    if not was then
-      call('ZADD', KEYS[c + 6], 0, id)
-      if call('ZADD', KEYS[2], 0, NAMES[c]) == 1 then call('SETNX', KEYS[3], LAYOUT) end
-    end
-    local by_owner, by_session = members_of(meta, id)
-    local was_by_owner, was_by_session = members_of(was, id)
-    reindex(KEYS[c + 7], was_by_owner, by_owner)
-    reindex(KEYS[c + 8], was_by_session, by_session)
-    local _, owner = parts_of(meta)
-    local _, owned = parts_of(was or '')
-    local due = owned and owner ~= owned and call('HGET', KEYS[c + 1], id)
-    if due then
-      call('ZADD', KEYS[c + 2], 0, owner .. '\0' .. due .. '\0' .. id)
-      call('ZREM', KEYS[c + 2], owned .. '\0' .. due .. '\0' .. id)
-      turn(c, owned)
-      turn(c, owner)
-    end
-  end,
-  W = function() wake(collection(), arg(), digits(moment() + arg())) end,
-  U = function()
-    local c, id, micros = collection(), arg(), arg()
-    local meta = call('HGET', KEYS[c], id)
-    local due = micros ~= '' and digits(moment() + micros)
-    if meta then set_due(c, id, meta, call('HGET', KEYS[c + 1], id), due) end
-  end,
-  H = function()
-    local c, id, holder, micros = collection(), arg(), arg(), arg()
-    if holder == '' then
-      call('HDEL', KEYS[c + 4], id)
-    else  -- a condition or a `Put` of the batch says that it is there
-      call('HSET', KEYS[c + 4], id, digits(moment() + micros) .. holder)
-    end
-  end,
-  D = function() remove(collection(), arg()) end,
-  K = function()
-    local c, index = collection(), collection()
-    local ids, members = selected(KEYS[c + index], KEYS[c], false)
-    for n, id in ipairs(ids) do
-      remove(c, id)
-      call('ZREM', KEYS[c + index], members[n])
-    end
-  end,
-  -- takes memory if there is any, so that a script that begins by deleting is refused as a whole
-  R = function() count(0) end,
-}
-
-local function refusal(from, number)
-  local reply = {0}
-  at = from
-  for _ = 1, number do
-    local kind = arg()
-    if kind == 'L' then
-      reply[#reply + 1] = call('HGET', ENDS, arg())
-    else
-      local c, id = collection(), arg()
-      reply[#reply + 1] = call('HGET', KEYS[c], id)
-      reply[#reply + 1] = call('HGET', KEYS[c + 5], id)
-    end
-    if kind ~= 'M' and kind ~= 'E' then arg() end
-  end
-  return reply
-end
-local replies = {}
-while at < #ARGV do
-  -- of the token: where the batch's first line is, if it has one
-  local token, log, seq, length, tail, number = arg(), arg(), arg(), arg(), arg(), tonumber(arg())
-  local from, done = at, true
-  local stop = from + length
-  for _ = 1, number do
-    if not holds() then done = false; break end
-  end
-  if done then
-    while at < stop do write[arg()]() end
-  elseif again and token ~= '' then
-    done = has_token(call('HGET', KEYS[tonumber(log)], seq), token)
-  end
-  if done then
-    replies[#replies + 1] = {1, tail ~= '' and call('HGET', ENDS, tail)}
-  else
-    replies[#replies + 1] = refusal(from, number)
-  end
-  at = stop
-end
-return replies
 """,
 )

@@ -326,7 +326,7 @@ class RedisCluster(RedisServer):
         return self._address
 
     def _slots(self) -> dict[int, str]:
-        """The addresses of the primaries, by slot; only one slot of those that others have."""
+        """Return the addresses of the primaries by slot, with one slot of each other primary."""
         answer: Any = None
         for node in (self._seed, *self._known.values()):
             try:

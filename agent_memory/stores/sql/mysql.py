@@ -20,6 +20,7 @@ from agent_memory.stores.sql.database import TableMissing
 from agent_memory.stores.sql.server import (
     CALL_SECONDS,
     CONNECT_SECONDS,
+    GRANT,
     LOCK_SECONDS,
     PATIENT_SECONDS,
     ConnectionLost,
@@ -228,10 +229,7 @@ class MySQLDriver(Driver):
         if code in _IN_THE_WAY:
             return InTheWay(reason)
         if code in _FORBIDDEN:
-            return StoreUnavailable(
-                f"{reason} Grant it to the user of the setting `store`, or let another user open "
-                "the store once to create its tables."
-            )
+            return StoreUnavailable(f"{reason} {GRANT}")
         if code == ER.NO_SUCH_TABLE:
             return TableMissing(reason)
         return StoreUnavailable(reason) if code in _UNAVAILABLE else StoreError(reason)

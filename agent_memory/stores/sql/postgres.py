@@ -17,6 +17,7 @@ from agent_memory.stores.sql.database import TableMissing
 from agent_memory.stores.sql.server import (
     CALL_SECONDS,
     CONNECT_SECONDS,
+    GRANT,
     LOCK_SECONDS,
     PATIENT_SECONDS,
     ConnectionLost,
@@ -164,10 +165,7 @@ class PostgresDriver(Driver):
         if state in _IN_THE_WAY:
             return InTheWay(reason)
         if state == "42501":
-            return StoreUnavailable(
-                f"{reason} Grant it to the user of the setting `store`, or let another user open "
-                "the store once to create its tables."
-            )
+            return StoreUnavailable(f"{reason} {GRANT}")
         if state == "42P01":
             return TableMissing(reason)
         return StoreUnavailable(reason) if state.startswith(_UNAVAILABLE) else StoreError(reason)

@@ -25,6 +25,10 @@ CALL_SECONDS = 20  # then a server counts as unreachable
 PATIENT_SECONDS = 600  # the same for long work, such as a migration
 LOCK_SECONDS = 10  # the wait of a statement for another writer
 
+GRANT = (
+    "Grant it to the user of the setting `store`, or let another user open the store once to "
+    "create its tables."
+)
 _MOST_IDLE = 8
 _MOST_CONNECTIONS = 32
 _WAIT_SECONDS = 15.0
