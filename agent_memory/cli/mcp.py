@@ -22,7 +22,7 @@ from agent_memory.cli.common import (
     open_memory,
 )
 from agent_memory.core.processes import share_arenas
-from agent_memory.core.threads import start
+from agent_memory.core.threads import Handover
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _serve_stdio(user: str, settings: Callable[[], AgentMemoryConfig]) -> None:
         typer.echo("An MCP client starts and uses this command. Ctrl-C stops it.", err=True)
     streams = wire()  # before imports that might print
     with open_memory(settings(), create=True) as memory:
-        start("warm-up", partial(memory.warm_up, user))  # in parallel to the client's handshake
+        Handover("warm-up", partial(memory.warm_up, user))  # in parallel to the client's handshake
         serve(build(memory, lambda asked: user), *streams)
 
 

@@ -7,6 +7,7 @@ the interpreter, wherever they are.
 from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 - its hooks must be registered before ours
+import contextlib
 import itertools
 import os
 import sys
@@ -14,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
 from typing import Any, TypeVar
@@ -22,6 +24,7 @@ T = TypeVar("T")
 
 _IMPORT_SECONDS = 20.0
 _M_ARENA_MAX = -8  # from glibc's malloc.h
+_OWN_CODE = (str(Path(__file__).parents[1]) + os.sep, contextlib.__file__)
 
 _held: list[threading.RLock] = []
 _child_hooks: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
@@ -81,11 +84,27 @@ def is_own(lock: threading.RLock) -> bool:
 
 
 def holds_a_lock() -> bool:
-    """Return whether this thread holds a lock that others may wait for.
-
-    A signal handler sees this if it interrupts code that runs under a lock.
-    """
+    """Return whether this thread holds a lock. It looks at all locks of the process."""
     return any(is_own(lock) for lock in _known.all())
+
+
+def interrupts_a_holder() -> bool:
+    """Return whether a signal handler makes this call, and interrupted the holder of a lock.
+
+    Handlers run on the main thread, and locks are held by code of this package. Without such code
+    below that of others on the stack, no lock is held, and none is looked at.
+    """
+    if threading.get_ident() != threading.main_thread().ident:
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    is_below_others = False
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_OWN_CODE):
+            is_below_others = True
+        elif is_below_others:
+            return holds_a_lock()
+        frame = frame.f_back
+    return False
 
 
 def begin_anew_in_child(thing: T, begin: Callable[[T], None]) -> None:

@@ -15,12 +15,17 @@ from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial, wraps
+from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 from agent_memory.core import tracing
-from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock, holds_a_lock
+from agent_memory.core.processes import (
+    begin_anew_in_child,
+    fork_safe_lock,
+    interrupts_a_holder,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,45 +48,97 @@ _Deliver: TypeAlias = Callable[[], None]
 _Work: TypeAlias = Callable[[], _Deliver]
 
 
-def start(
-    name: str, call: Callable[[], T], abandoned: Callable[[], None] = lambda: None
-) -> Future[T]:
-    """Run a call on a daemon thread, which has this name until the call ends.
+class Handover(Generic[T]):
+    """A call on a daemon thread. Its caller may wait for the outcome, or abandon it.
 
-    The future can be cancelled until the call ends. The call then runs on, and `abandoned` is
-    called after it on the same thread, whether it succeeded or failed. If a signal handler
-    interrupted the holder of a lock, the call is made immediately, on the handler's thread.
+    An abandoned call continues. Each step of the caller is a single one in C, so that an exception
+    of a signal handler leaves nothing half done.
 
-    Returns:
-        A future with the call's result or error; an OSError if no thread could be started.
+    Args:
+        name: The name of the thread until the call ends.
+        call: The call. If a signal handler interrupted the holder of a lock, it is made
+            immediately, on the handler's thread.
+        abandoned: Called after an abandoned call on its thread, whether it succeeded or failed.
+        then: Called with the outcome of a call that was not abandoned, on its thread.
+        context: The context of the call, instead of an empty one.
     """
-    future: Future[T] = Future()
-    here = tracing.here()
 
-    def run() -> _Deliver:
-        deliver: _Deliver
-        _unwanted.set(future.cancelled)
+    def __init__(
+        self,
+        name: str,
+        call: Callable[[], T],
+        abandoned: Callable[[], None] = lambda: None,
+        then: Callable[[Future[T]], None] = lambda outcome: None,
+        context: Context | None = None,
+    ) -> None:
+        self._name, self._call, self._abandoned, self._then = name, call, abandoned, then
+        self._decided = threading.Lock()  # acquired once: by the end of the call, or to abandon it
+        self._outcomes: SimpleQueue[Future[T]] = SimpleQueue()
+        self._outcome: Future[T] | None = None
+        self._span = tracing.here()
+        enter: Callable[..., _Deliver] = (context or Context()).run
+        work = partial(enter, self._run)
+        if interrupts_a_holder():
+            work()()
+            return
         try:
-            with tracing.within(here):
-                deliver = partial(future.set_result, call())
+            _threads.run(name, work)
+        except RuntimeError as error:  # the system has no thread left, or the interpreter stops
+            self._deliver(failed(OSError(str(error))))
+
+    def ended(self, seconds: float = inf) -> bool:
+        """Wait for the call to end, for at most so many seconds. Return whether it did."""
+        deadline = monotonic() + seconds
+        while self._outcome is None:
+            left = max(0.0, min(deadline - monotonic(), _UNHEARD_SECONDS))
+            try:
+                self._outcome = self._outcomes.get(timeout=left)
+            except Empty:
+                if monotonic() >= deadline:
+                    return False
+        return True
+
+    def result(self, seconds: float = inf) -> T:
+        """Wait for the call to end, and return its result or raise its error.
+
+        Raises:
+            TimeoutError: It takes longer.
+            OSError: No thread could be started.
+        """
+        if not self.ended(seconds) or self._outcome is None:
+            raise TimeoutError(f"The call {self._name!r} takes longer than {seconds:g} s.")
+        return self._outcome.result()
+
+    def abandon(self) -> bool:
+        """Abandon the call. Return False if it has ended or was abandoned before."""
+        return self._decided.acquire(blocking=False)
+
+    def _run(self) -> _Deliver:
+        _unwanted.set(self._decided.locked)
+        outcome: Future[T] = Future()
+        try:
+            with tracing.within(self._span):
+                outcome.set_result(self._call())
         except BaseException as error:  # noqa: BLE001 - handed to the caller, who raises it
-            deliver = partial(future.set_exception, error)
-        if future.set_running_or_notify_cancel():
-            return deliver
+            outcome.set_exception(error)
+        if self._decided.acquire(blocking=False):
+            return partial(self._deliver, outcome)
         try:
-            abandoned()
+            self._abandoned()
         except Exception:  # the caller no longer waits for it
-            logger.exception("what followed the abandoned call %r failed", name)
+            logger.exception("what followed the abandoned call %r failed", self._name)
         return lambda: None
 
-    if holds_a_lock():  # as in `apart`
-        Context().run(run)()
-        return future
-    try:
-        _threads.run(name, run)
-    except RuntimeError as error:  # the system has no thread left, or the interpreter stops
-        future.set_exception(OSError(str(error)))
-    return future
+    def _deliver(self, outcome: Future[T]) -> None:
+        self._outcomes.put(outcome)
+        self._then(outcome)
+
+
+def failed(error: BaseException) -> Future[Any]:
+    """Return the outcome of a call that raised an error."""
+    outcome: Future[Any] = Future()
+    outcome.set_exception(error)
+    return outcome
 
 
 def given_up() -> bool:
@@ -100,40 +157,22 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
     Signal exceptions (Ctrl-C, a time limit) reach the main thread between any two steps. They
     interrupt only its wait, and not the call: a lease that was taken is released. A signal handler
     that waits for a resource of the interrupted call gets it, because the call continues. A
-    handler's own call is made on its thread if that thread holds a lock. Otherwise the other
-    thread might wait for the lock, and the handler for the thread.
+    handler's own call is made on its thread if it interrupted the holder of a lock. Otherwise the
+    other thread might wait for the lock, and the handler for the thread.
     """
 
     @wraps(call)
     def run_apart(*args: P.args, **kwargs: P.kwargs) -> T:
-        if threading.current_thread() is not threading.main_thread() or holds_a_lock():
+        if threading.current_thread() is not threading.main_thread() or interrupts_a_holder():
             return call(*args, **kwargs)
-        done: SimpleQueue[Future[T]] = SimpleQueue()
-        waiting, context = threading.Lock(), copy_context()
-        context.run(_unwanted.set, lambda: not waiting.locked())
-        run = partial(context.run, call, *args, **kwargs)
-        with waiting:  # taken, waited for and released in single steps
-            try:
-                _threads.run("memory-call", lambda: partial(done.put, _outcome(run)))
-            except RuntimeError:  # the system has no thread left, or the interpreter stops
-                return call(*args, **kwargs)
-            while True:
-                try:
-                    return done.get(timeout=_UNHEARD_SECONDS).result()
-                except Empty:
-                    continue
+        made = partial(call, *args, **kwargs)
+        handover = Handover("memory-call", made, context=copy_context())
+        try:
+            return handover.result()
+        finally:
+            handover.abandon()
 
     return run_apart
-
-
-def _outcome(call: Callable[[], T]) -> Future[T]:
-    """Return a future with the result or the error of a call."""
-    outcome: Future[T] = Future()
-    try:
-        outcome.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - handed to the caller, who raises it
-        outcome.set_exception(error)
-    return outcome
 
 
 @contextmanager
@@ -144,15 +183,15 @@ def repeated(name: str, seconds: float, call: Callable[[], bool]) -> Iterator[No
     `seconds` makes no call. It starts no thread if one already watches other repeated calls. The
     end of the body waits for a call under way.
 
-    Nothing is repeated on a thread that holds a lock: the call might wait for the lock, and the
-    thread for the call. This is a signal handler that interrupted work under the lock.
+    Nothing is repeated in a signal handler that interrupted the holder of a lock: the call might
+    wait for the lock, and the handler for the call.
 
     Args:
         name: The name of the call's thread.
         seconds: The seconds from the beginning, or from the end of a call, to the next call.
         call: The function to call. An error is logged, and the call is repeated.
     """
-    if holds_a_lock():
+    if interrupts_a_holder():
         yield
         return
     repeated_call = _Repeated(name, seconds, call, monotonic() + seconds)
@@ -201,7 +240,7 @@ class _Threads:
                 continue
             awaited = False
             thread.name = name
-            deliver = Context().run(work)
+            deliver = work()
             thread.name = _IDLE_NAME
             with self._lock:  # before the caller continues: its next call finds this thread idle
                 self._idle.append(jobs)
@@ -242,7 +281,7 @@ class _Repeater:
                     self._look_at = repeated.due
                     self._changed.notify_all()
             if not looks:
-                start("memory-repeater", self._look).add_done_callback(self._looked)
+                Handover("memory-repeater", self._look, then=self._looked)
         except BaseException:  # Ctrl-C, perhaps before a thread looks; two lookers do no harm
             self._nobody_looks()
             raise
@@ -275,8 +314,8 @@ class _Repeater:
                     self._changed.wait(self._look_at - now)
             self._call(due)
 
-    def _looked(self, future: Future[None]) -> None:
-        if future.exception() is not None:  # no thread could be started: the next `add` tries again
+    def _looked(self, outcome: Future[None]) -> None:
+        if outcome.exception() is not None:  # no thread could be started; the next `add` tries
             self._nobody_looks()
 
     def _nobody_looks(self) -> None:
@@ -285,13 +324,13 @@ class _Repeater:
 
     def _call(self, due: list[_Repeated]) -> None:
         for repeated in due:
-            start(repeated.name, repeated.call).add_done_callback(partial(self._called, repeated))
+            Handover(repeated.name, repeated.call, then=partial(self._called, repeated))
 
-    def _called(self, repeated: _Repeated, future: Future[bool]) -> None:
-        error = future.exception()
+    def _called(self, repeated: _Repeated, outcome: Future[bool]) -> None:
+        error = outcome.exception()
         with self._changed:
             repeated.running, repeated.due = False, monotonic() + repeated.seconds
-            if error is None and not future.result():
+            if error is None and not outcome.result():
                 self._all.discard(repeated)
             self._changed.notify_all()
         if error is not None:

@@ -15,7 +15,7 @@ from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.engine.leases import Locks
 from agent_memory.engine.spending import Spending
 from agent_memory.ltm_blocks.base import Block, Resources
-from agent_memory.models.embedders import open_embedder
+from agent_memory.models.embedders import is_remote, open_embedder
 from agent_memory.models.embedders.base import Encoder
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.usage import Charges, Ledger, Prices
@@ -144,12 +144,25 @@ class Services:
             redact=config.redact or str,
             min_relevance=config.min_relevance,
             zones=Zones(config.timezone),
+            is_local=_is_local(config),
         )
 
     def close(self) -> None:
         """Close the stores, except those that were passed open."""
         for store in self._owned:
             store.close()
+
+
+def _is_local(config: AgentMemoryConfig) -> bool:
+    """Return whether the store and the embedder need no network.
+
+    The opened stores and functions of users may need one.
+    """
+    store, embedding = config.store, config.embedding
+    is_near = isinstance(store, str) and store.startswith(("memory:", "sqlite:"))
+    return (
+        is_near and (embedding is None or isinstance(embedding, str)) and not is_remote(embedding)
+    )
 
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, Field, PrivateAttr
 
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from agent_memory.stores.base import Store, VectorStore
 
 
+QueryThread: TypeAlias = Literal["own", "shared", "caller"]
+"""The thread of a block's queries; see `Block.query_thread`."""
+
+
 @dataclass(frozen=True)
 class Resources:
     """The engine's services for its blocks.
@@ -50,6 +54,7 @@ class Resources:
         redact: Redacts a text. Blocks apply it to data that is written to them directly.
         min_relevance: The minimum relevance of a recall; see `AgentMemoryConfig`.
         zones: The users' time zones, for questions without an offset.
+        is_local: Whether the store and the configured embedder need no network.
     """
 
     store: Store
@@ -62,6 +67,7 @@ class Resources:
     redact: Callable[[str], str] = str
     min_relevance: float = 0.2
     zones: Zones = IN_UTC
+    is_local: bool = False
 
     def today(self, scope: Scope, message: Message) -> date:
         """Return the day on which a user sends a message, in the user's time zone."""
@@ -131,6 +137,16 @@ class Block(SettingsModel, ABC):
         If no block does, the engine itself searches the messages that are not absorbed.
         """
         return False
+
+    @property
+    def query_thread(self) -> QueryThread:
+        """The thread on which the engine calls `get`.
+
+        "own": a thread for each call, with a time limit. "shared": one thread for all such blocks,
+        with a time limit, for queries that wait for no network. "caller": the caller's thread,
+        without a limit, for queries that only read a few records of a local store.
+        """
+        return "own"
 
     @property
     def searched(self) -> bool:

@@ -61,11 +61,12 @@ class FactChooser(SettingsModel):
         asked = [{"role": "system", "content": self.prompt}, {"role": "user", "content": told}]
         call: Callable[[], _Bearing] = partial(llm.structured, asked, _Bearing)
         account = current_account()
-        future = threads.start("choose-facts", call if account is None else account.charging(call))
+        charged = call if account is None else account.charging(call)
+        handover = threads.Handover("choose-facts", charged)
         try:
-            numbers = future.result(timeout=self.seconds).facts
+            numbers = handover.result(self.seconds).facts
         except (ModelError, OSError, TimeoutError, CancelledError) as error:
-            future.cancel()
+            handover.abandon()
             logger.warning("facts are ranked without a model this time: %s", _why(error))
             return list(ranked)
         chosen = [shown[n - 1] for n in dict.fromkeys(numbers) if 0 < n <= len(shown)]

@@ -19,7 +19,7 @@ from agent_memory.core.settings_model import Positive
 from agent_memory.core.timestamps import check_moment
 from agent_memory.core.tracing import of_id, of_record, traced
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.base import NoteBlock, Resources, by_owner
+from agent_memory.ltm_blocks.base import NoteBlock, QueryThread, Resources, by_owner
 from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock, id_of_key
 from agent_memory.ltm_blocks.text_indexes import TextIndexes
 from agent_memory.models.embedders.best_effort import BestEffort
@@ -75,6 +75,11 @@ class NoteMemory(CollectionBlock, NoteBlock):
 
     _embedder: BestEffort = PrivateAttr()
     _indexes: TextIndexes = PrivateAttr()
+
+    @property
+    def query_thread(self) -> QueryThread:
+        is_local = self.store is None and self.resources.is_local
+        return "shared" if is_local else "own"
 
     @property
     def selective(self) -> bool:

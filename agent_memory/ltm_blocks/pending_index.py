@@ -57,7 +57,7 @@ class EncodeAhead:
             self._waiting[owner] = encode
             runs, self._runs = self._runs, True
         if not runs:
-            threads.start("memory-encoder", self._run)
+            threads.Handover("memory-encoder", self._run)
 
     def stop(self) -> None:
         """Start no further call."""

@@ -12,7 +12,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.core.text import overlap_scores
 from agent_memory.errors import UnsupportedOperation
-from agent_memory.ltm_blocks.base import Block, Resources, record_id
+from agent_memory.ltm_blocks.base import Block, QueryThread, Resources, record_id
 from agent_memory.ltm_blocks.llm_reranker import FactChooser
 from agent_memory.models.loading import load_litellm
 
@@ -61,6 +61,11 @@ class StaticMemory(Block):
     @property
     def language_models(self) -> tuple[str | None, ...]:
         return () if self.choose is None else (self.choose.model,)
+
+    @property
+    def query_thread(self) -> QueryThread:
+        is_local = self.store is None and self.choose is None and self.resources.is_local
+        return "caller" if is_local else "own"
 
     def load(self) -> None:
         if self.choose is not None:

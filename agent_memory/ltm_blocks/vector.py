@@ -17,7 +17,7 @@ from agent_memory.core.records import Entry, Hit, LeftOut, Recall, Record, Scope
 from agent_memory.core.settings_model import Positive
 from agent_memory.core.threads import given_up
 from agent_memory.errors import Damaged, DimensionMismatch, ModelError, StoreUnavailable
-from agent_memory.ltm_blocks.base import Block, Resources, by_owner, message_id
+from agent_memory.ltm_blocks.base import Block, QueryThread, Resources, by_owner, message_id
 from agent_memory.ltm_blocks.pending_index import WHOLE, Encode, EncodeAhead, Waiting
 from agent_memory.models.embedders.base import Encoder
 from agent_memory.models.embedders.best_effort import BestEffort
@@ -111,6 +111,11 @@ class VectorMemory(Block):
     @property
     def _qdrant(self) -> str | None:
         return self.store if self.store is not None and is_qdrant(self.store) else None
+
+    @property
+    def query_thread(self) -> QueryThread:
+        is_local = self.store is None and self.embedding is None and self.resources.is_local
+        return "shared" if is_local else "own"
 
     @property
     def selective(self) -> bool:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
@@ -21,8 +21,10 @@ import pytest
 
 from agent_memory.core import threads
 from agent_memory.core.processes import holds_a_lock, known_lock
-from agent_memory.core.threads import repeated, start
+from agent_memory.core.threads import Handover, repeated
 from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, together
+from agent_memory.stores.kernel.contract import DocId
+from agent_memory.stores.memory import MemoryKernel
 
 SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
@@ -54,7 +56,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
 
 def test_a_thread_is_used_again(started: list[threading.Thread]) -> None:
     """Wrong: each call starts a thread; or a call after another finds its thread busy still."""
-    idents = {start("call", threading.get_ident).result() for _ in range(50)}
+    idents = {Handover("call", threading.get_ident).result() for _ in range(50)}
     assert len(idents) == len(started) == 1
     assert started[0].daemon
 
@@ -63,12 +65,12 @@ def test_a_call_that_hangs_delays_no_other(started: list[threading.Thread]) -> N
     """Wrong: calls wait for a free thread of a few."""
     gate = threading.Event()
     try:
-        hanging = [start("hangs", gate.wait) for _ in range(40)]
-        assert start("works", lambda: "done").result(SECONDS) == "done"
-        assert not any(future.done() for future in hanging)
+        hanging = [Handover("hangs", gate.wait) for _ in range(40)]
+        assert Handover("works", lambda: "done").result(SECONDS) == "done"
+        assert not any(call.ended(0) for call in hanging)
     finally:
         gate.set()
-    assert all(future.result(SECONDS) for future in hanging)
+    assert all(call.result(SECONDS) for call in hanging)
     assert len(started) == 41
     assert together([lambda: 1] * 42) == [1] * 42  # the first is the caller's
     assert len(started) == 41
@@ -79,11 +81,11 @@ def test_a_thread_without_calls_ends(
 ) -> None:
     """Wrong: a process keeps as many threads as it once needed."""
     monkeypatch.setattr(threads, "IDLE_SECONDS", 0.01)
-    start("call", lambda: None).result()
+    Handover("call", lambda: None).result()
     (thread,) = started
     thread.join(SECONDS)
     assert not thread.is_alive()
-    assert start("call", lambda: "done").result() == "done"
+    assert Handover("call", lambda: "done").result() == "done"
 
 
 class Unlucky:
@@ -108,7 +110,7 @@ class Unlucky:
 def test_a_call_for_a_thread_that_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: it is never made."""
     monkeypatch.setattr(threads, "SimpleQueue", Unlucky)
-    assert [start("call", partial(int, n)).result(SECONDS) for n in range(3)] == [0, 1, 2]
+    assert [Handover("call", partial(int, n)).result(SECONDS) for n in range(3)] == [0, 1, 2]
 
 
 def test_no_call_is_lost_when_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +118,7 @@ def test_no_call_is_lost_when_threads_end(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(threads, "IDLE_SECONDS", 0.0)
 
     def ask(who: int) -> list[int]:
-        return [start("call", partial(int, n)).result(SECONDS) for n in range(500)]
+        return [Handover("call", partial(int, n)).result(SECONDS) for n in range(500)]
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(ask, range(4))) == [list(range(500))] * 4
@@ -132,7 +134,7 @@ def test_each_call_has_a_context_of_its_own() -> None:
         return seen
 
     word.set("the caller's")
-    assert [start("call", exchange).result() for _ in range(2)] == ["nothing"] * 2
+    assert [Handover("call", exchange).result() for _ in range(2)] == ["nothing"] * 2
     assert word.get() == "the caller's"
 
 
@@ -145,7 +147,7 @@ def test_an_idle_thread_keeps_nothing_alive() -> None:
 
     large = Large()
     gone = weakref.ref(large)
-    assert start("call", large.give).result() is large
+    assert Handover("call", large.give).result() is large
     del large
 
     def is_gone() -> bool:
@@ -163,9 +165,9 @@ def test_what_a_call_raises_is_the_callers() -> None:
             raise error
 
         with pytest.raises(type(error)) as caught:
-            start("fails", fail).result()
+            Handover("fails", fail).result()
         assert caught.value is error
-    assert start("call", lambda: "done").result() == "done"
+    assert Handover("call", lambda: "done").result() == "done"
 
 
 def test_an_abandoned_call(
@@ -178,14 +180,13 @@ def test_an_abandoned_call(
         followed.append(threading.current_thread().name)
         raise ValueError("nothing to undo")
 
-    future = start("slow", gate.wait, fail)
-    assert future.cancel()
+    assert Handover("slow", gate.wait, fail).abandon()
     assert followed == []
     gate.set()
     until(lambda: started[0].name != "slow")
     assert followed == ["slow"]
     assert "'slow' failed" in caplog.text
-    assert start("call", lambda: "done", fail).result() == "done"
+    assert Handover("call", lambda: "done", fail).result() == "done"
     assert (followed, len(started)) == (["slow"], 1)
 
 
@@ -207,7 +208,7 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         assert threads._repeater._all == set()
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(OSError, match="can't start"):
-            start("call", lambda: None).result()
+            Handover("call", lambda: None).result()
         with repeated("beat", 0.001, lambda: True):
             pass
     with repeated("beat", 0.001, lambda: called.set() or True):
@@ -352,16 +353,16 @@ def test_a_call_that_fails_is_made_again(caplog: pytest.LogCaptureFixture) -> No
 def test_who_holds_a_lock_repeats_nothing() -> None:
     """Wrong: the handler of a signal, which interrupted who holds a lock, looks after its own lease
     for ever; or it waits for a renewal that waits for that lock."""
-    lock, ended = known_lock(), threading.Event()
-    calls = Calls(lambda _: lock.acquire(timeout=SECONDS))
+    kernel = MemoryKernel()
+    calls = Calls(lambda _: kernel._lock.acquire(timeout=SECONDS / 2))
 
-    def handle() -> None:
-        with lock, repeated("beat", 0.001, calls):
-            time.sleep(0.05)
-        ended.set()
+    class Interrupting(tuple[DocId, ...]):
+        def __iter__(self) -> Iterator[DocId]:
+            with repeated("beat", 0.001, calls):
+                time.sleep(0.05)
+            return iter(())
 
-    threading.Thread(target=handle, daemon=True).start()
-    assert ended.wait(SECONDS / 2)
+    kernel.documents(Interrupting())
     assert calls.count == 0
 
 
@@ -417,7 +418,7 @@ FORK = """
 import os, threading, time
 from agent_memory.core import threads
 from agent_memory.core.processes import holds_a_lock, known_lock
-from agent_memory.core.threads import repeated, start
+from agent_memory.core.threads import Handover, repeated
 from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, together
 
 never, within, limited = threading.Event(), threading.Event(), TimeLimited()
@@ -452,7 +453,7 @@ with repeated("hangs", 0.001, hangs):
     else:
         assert os.waitpid(child, 0)[1] == 0
         never.set()
-assert start("call", lambda: "done").result(60) == "done"
+assert Handover("call", lambda: "done").result(60) == "done"
 """
 
 
@@ -465,17 +466,17 @@ def test_forks() -> None:
 
 FORKS_IN_A_CALL = """
 import os
-from agent_memory.core.threads import start
+from agent_memory.core.threads import Handover
 
 
 def fork():
     if not (child := os.fork()):
-        assert start("child", lambda: "done").result(60) == "done"
+        assert Handover("child", lambda: "done").result(60) == "done"
         os._exit(0)
     return os.waitpid(child, 0)[1]
 
 
-assert [start("forks", fork).result(60) for _ in range(5)] == [0] * 5
+assert [Handover("forks", fork).result(60) for _ in range(5)] == [0] * 5
 """
 
 
@@ -489,7 +490,7 @@ EXIT = """
 import atexit, threading, time
 from agent_memory.core import threads
 from agent_memory.core.processes import holds_a_lock, known_lock
-from agent_memory.core.threads import repeated, start
+from agent_memory.core.threads import Handover, repeated
 from agent_memory.engine.recall.runner import together
 
 threads.IDLE_SECONDS = 60
@@ -506,10 +507,10 @@ def hangs(n):
 def late():
     with repeated("late", 0.001, lambda: True):
         pass
-    assert start("late", lambda: "done").result(60) == "done"  # no thread can be started any more
+    assert Handover("late", lambda: "done").result(60) == "done"  # no thread can be started
 
 
-start("hangs", lambda: hangs(0))
+Handover("hangs", lambda: hangs(0))
 together([lambda: time.sleep(0.01)] * 4)  # three threads are idle now
 holding = repeated("hangs", 0.001, lambda: hangs(1))
 holding.__enter__()

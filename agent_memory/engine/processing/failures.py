@@ -178,7 +178,7 @@ class Failures:
             self._within(self._look)
         elif monotonic() - self._looked >= _LOOKED_FOR:
             self._looked = monotonic()
-            threads.start("failures", self._look)
+            threads.Handover("failures", self._look)
         return {**self._stored, **self._met}
 
     def troubles(self, besides: Collection[str] = ()) -> list[str]:

@@ -170,27 +170,15 @@ class Contexts:
         form: str | None = None,
         shown: Sequence[Any] | None = None,
     ) -> MemoryContext:
-        """Return a context. See `AgentMemory.get`."""
-        reads_only = not self.blocks and not self._sent.on  # no other thread is needed
-        get = self._get if reads_only else self._got_apart
-        return get(session_id, message, user_id, max_tokens, form, shown)
+        """Return a context. See `AgentMemory.get`.
 
-    def _get(
-        self,
-        session_id: str,
-        message: Any,
-        user_id: str | None,
-        max_tokens: int | None,
-        form: str | None,
-        shown: Sequence[Any] | None,
-    ) -> MemoryContext:
+        It runs on the caller's thread: see `Block.query_thread` for the blocks.
+        """
         query = query_of(message)
         packer = self.packer.lowered(checked_budget(max_tokens))
         options: dict[str, Any] = {"once": True, "form": form, "shown": shown}
         seen = self.see(session_id, to_add(query), user_id, packer=packer, query=query, **options)
         return self.sending(session_id, self._view(seen), form)(seen.asked)
-
-    _got_apart = apart(_get)
 
     @apart
     def were(
@@ -260,7 +248,7 @@ class Contexts:
             ]
             if ids and block.counts_recalls:
                 try:
-                    block.recalled(seen.scope, ids)
+                    apart(block.recalled)(seen.scope, ids)
                 except StoreError as error:  # the count must not fail the context
                     logger.warning("recalls were not counted: %s", error)
         if self.blocks and query is not None and not is_courtesy(query.text()):

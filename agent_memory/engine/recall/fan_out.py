@@ -10,7 +10,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
-from agent_memory.core import threads
 from agent_memory.core.fusion import marked
 from agent_memory.core.messages import Message
 from agent_memory.core.notices import noticed
@@ -18,6 +17,7 @@ from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.core.query_text import asked_for
 from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.text import error_text
+from agent_memory.core.threads import Handover, apart
 from agent_memory.core.tracing import operation, tell_search
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.recall.runner import TimeLimited, resolve
@@ -58,6 +58,7 @@ class FanOut:
         self._store_id = store_id
         self._timeout = timeout
         self._timeouts = timeouts
+        self._threads = {block.name: block.query_thread for block in blocks}
         self._limited = TimeLimited()
         self._lock = fork_safe_lock()
         self._backoff = Backoff()
@@ -119,14 +120,16 @@ class FanOut:
         A load that hangs is waited for only once. If a load fails, the block is still queried, and
         its query reports the failure.
         """
-        if name in self._loaded or type(block).load is Block.load:
-            return
+        if name not in self._loaded and type(block).load is not Block.load:
+            self._load(name, block)
+
+    @apart
+    def _load(self, name: str, block: Block) -> None:
         with self._lock:
             first = name not in self._loading
             loading = self._loading.setdefault(name, Future())
         if first:
-            begun = threads.start(f"load-{name}", block.load)
-            begun.add_done_callback(lambda done: loading.set_result(None))
+            Handover(f"load-{name}", block.load, then=lambda _: loading.set_result(None))
         with suppress(TimeoutError):
             loading.result(LOAD_SECONDS)
         self._loaded.add(name)
@@ -155,7 +158,9 @@ class FanOut:
             for name, call in calls.items()
             if self._admits(name)
         }
-        outcomes, slow = self._limited.run_all(admitted, self._timeout, self._timeouts)
+        outcomes, slow = self._limited.run_all(
+            admitted, self._timeout, self._timeouts, self._threads
+        )
         warnings = [
             f"The block {name!r} failed before, and is asked again later."
             for name in calls

@@ -26,7 +26,7 @@ from agent_memory.engine.recall.contexts import Found, existing
 from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.recall.prompt_log import Recalls
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.base import ManualBlock, Resources
+from agent_memory.ltm_blocks.base import ManualBlock, QueryThread, Resources
 from agent_memory.ltm_blocks.pending_index import Made, Waiting
 from agent_memory.models.embedders.none import NoEmbedder
 from agent_memory.stores.base import SessionStore
@@ -183,6 +183,10 @@ class LogBlock(ManualBlock):
     behind: tuple[str, ...] = ()
 
     _waiting: dict[str, Waiting] = PrivateAttr()
+
+    @property
+    def query_thread(self) -> QueryThread:
+        return "shared" if self.resources.is_local else "own"
 
     @property
     def selective(self) -> bool:

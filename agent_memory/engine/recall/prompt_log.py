@@ -26,6 +26,7 @@ from agent_memory.core.prompt_log import (
 )
 from agent_memory.core.records import Entry, Head, Lease, Recall, Record, Scope
 from agent_memory.core.system_collections import SENT, SENT_TEXTS, WORDS, Reserved
+from agent_memory.core.threads import apart
 from agent_memory.engine.paging import is_there, picked_of
 from agent_memory.engine.stats import PromptStats, RecallStats
 from agent_memory.errors import AgentMemoryError
@@ -141,6 +142,7 @@ class SentContexts:
         self._store, self._deleted_since, self.on = store, deleted_since, on
         self._pending: Cache[tuple[str, str | None], _Pending] = Cache(_MOST_PENDING)
 
+    @apart
     def keep(
         self, session_id: str, kept: StoredContext, user_id: str | None, head: Head | None
     ) -> None:

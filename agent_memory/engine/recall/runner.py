@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from functools import partial
 from time import monotonic
 from types import MappingProxyType
 from typing import TypeVar
 
-from agent_memory.core import threads
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
+from agent_memory.core.threads import Handover, failed, given_up
+from agent_memory.ltm_blocks.base import QueryThread
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ def resolve(value: T | Awaitable[T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return run()
-    return threads.start("resolve", run).result()
+    return Handover("resolve", run).result()
 
 
 def together(calls: Sequence[Callable[[], T]]) -> list[T]:
@@ -52,14 +53,13 @@ def together(calls: Sequence[Callable[[], T]]) -> list[T]:
     """
     if not calls:
         return []
-    others = [threads.start("together", call) for call in calls[1:]]
+    others = [Handover("together", call) for call in calls[1:]]
     try:
         first = calls[0]()
-    except Exception:
-        wait(others)
-        raise
-    wait(others)
-    return [first, *(future.result() for future in others)]
+    finally:
+        for other in others:
+            other.ended()
+    return [first, *(other.result() for other in others)]
 
 
 class TimeLimited:
@@ -89,19 +89,20 @@ class TimeLimited:
         Raises:
             TimeoutError: It took longer, or too many abandoned calls to the block still run.
         """
-        future = self._begin(name, call, abandoned)
+        handover = self._begin(name, partial(_uncancelled, call), abandoned)
         try:
-            if not self._ended(name, future, seconds):
+            if not handover.ended(seconds) and self._abandon(name, handover):
                 raise TimeoutError(f"The block {name!r} took longer than {seconds:g} s.")
-            return future.result()
+            return handover.result()
         finally:
-            self._abandon(name, future)
+            self._abandon(name, handover)
 
     def run_all(
         self,
         calls: Mapping[str, Callable[[], T]],
         timeout: float,
         timeouts: Mapping[str, float] = MappingProxyType({}),
+        threads: Mapping[str, QueryThread] = MappingProxyType({}),
     ) -> tuple[dict[str, T | Exception], list[str]]:
         """Run all calls in parallel and wait at most `timeout` seconds for each.
 
@@ -110,68 +111,99 @@ class TimeLimited:
             timeout: Seconds to wait for them.
             timeouts: Seconds to wait for particular blocks, by name. A result that is there when
                 the longest wait ends counts, even if it was late.
+            threads: The threads of particular blocks, by name; see `Block.query_thread`. Calls
+                on the caller's thread have no limit.
 
         Returns:
             The result or the error of each call, in order, and the names of the abandoned calls.
         """
         begun = monotonic()
-        futures = {name: self._begin(name, call, lambda: None) for name, call in calls.items()}
-        outcomes: dict[str, T | Exception] = {}
-        slow: list[str] = []
+        lanes: dict[str, list[str]] = {}
+        for name in calls:
+            thread = threads.get(name, "own")
+            lanes.setdefault(name if thread == "own" else f"({thread})", []).append(name)
+        here = lanes.pop("(caller)", [])
+        ended: dict[str, Future[T]] = {}
+        handovers: dict[str, Handover[None]] = {}
         try:
-            for name, future in futures.items():
-                left = begun + timeouts.get(name, timeout) - monotonic()
-                if not self._ended(name, future, max(0.0, left)):
-                    slow.append(name)
-                    continue
+            for lane, names in lanes.items():
+                run = partial(_run_lane, names, calls, ended)
                 try:
-                    outcomes[name] = future.result()
-                except Exception as error:  # noqa: BLE001 - returned to the caller, who reports it
-                    outcomes[name] = error
+                    handovers[lane] = self._begin(lane, run, lambda: None)
+                except TimeoutError as error:
+                    ended |= dict.fromkeys(names, failed(error))
+            _run_lane(here, calls, ended)
+            for lane, handover in handovers.items():
+                names = lanes[lane]
+                left = begun + max(timeouts.get(name, timeout) for name in names) - monotonic()
+                if handover.ended(left) or not self._abandon(lane, handover):
+                    try:
+                        handover.result()
+                    except OSError as error:  # no thread could be started
+                        ended |= dict.fromkeys(names, failed(error))
         finally:
-            for name, future in futures.items():
-                self._abandon(name, future)
-        return outcomes, slow
+            for lane, handover in handovers.items():
+                self._abandon(lane, handover)
+        outcomes: dict[str, T | Exception] = {}
+        for name in filter(ended.__contains__, calls):
+            try:
+                outcomes[name] = ended[name].result()
+            except Exception as error:  # noqa: BLE001 - returned to the caller, who reports it
+                outcomes[name] = error
+        return outcomes, [name for name in calls if name not in outcomes]
 
-    def _begin(self, name: str, call: Callable[[], T], abandoned: Callable[[], None]) -> Future[T]:
+    def _begin(
+        self, name: str, call: Callable[[], T], abandoned: Callable[[], None]
+    ) -> Handover[T]:
         with self._lock:
-            full = self._abandoned[name] >= MOST_ABANDONED
-        if full:
-            refused: Future[T] = Future()
-            refused.set_exception(
-                TimeoutError(f"{MOST_ABANDONED} calls to it hang, so that no further one is made.")
-            )
-            return refused
+            if self._abandoned[name] >= MOST_ABANDONED:
+                raise TimeoutError(
+                    f"{MOST_ABANDONED} calls to it hang, so that no further one is made."
+                )
 
         def ended() -> None:
             with self._lock:
                 self._abandoned[name] -= 1
             abandoned()
 
-        return threads.start(f"block-{name}", partial(_uncancelled, call), ended)
+        return Handover(f"block-{name}", call, ended)
 
-    def _ended(self, name: str, future: Future[T], seconds: float) -> bool:
-        """Wait for a call and return whether it ended. Abandon it if it takes too long."""
-        try:
-            future.exception(seconds)
-        except TimeoutError:  # of the wait; an error of the call would be returned
-            return not self._abandon(name, future)
-        return True
-
-    def _abandon(self, name: str, future: Future[T]) -> bool:
-        """Abandon a call unless it has ended. Return whether it is abandoned."""
+    def _abandon(self, name: str, handover: Handover[T]) -> bool:
+        """Abandon a call unless it has ended. Return whether this call abandons it."""
         with self._lock:
-            if not future.cancelled() and future.cancel():
-                self._abandoned[name] += 1
-            return future.cancelled()
+            is_abandoned = handover.abandon()
+            self._abandoned[name] += is_abandoned
+            return is_abandoned
+
+
+def _run_lane(
+    names: Sequence[str], calls: Mapping[str, Callable[[], T]], ended: dict[str, Future[T]]
+) -> None:
+    """Run calls one after the other, and note the outcome of each."""
+    for name in names:
+        outcome: Future[T] = Future()
+        try:
+            outcome.set_result(calls[name]())
+        except BaseException as error:  # noqa: BLE001 - raised in the thread of the caller
+            outcome.set_exception(_not_cancelled(error))
+        ended[name] = outcome
+        if given_up():
+            return
 
 
 def _uncancelled(call: Callable[[], T]) -> T:
     try:
         return call()
     except BaseException as error:
-        from asyncio import CancelledError  # a slow import that few processes need
+        if (other := _not_cancelled(error)) is error:
+            raise
+        raise other from error
 
-        if isinstance(error, CancelledError):
-            raise RuntimeError("The block's own coroutine was cancelled.") from error
-        raise
+
+def _not_cancelled(error: BaseException) -> BaseException:
+    """Return an error in place of a `CancelledError`, and any other error itself."""
+    from asyncio import CancelledError  # a slow import that few processes need
+
+    if not isinstance(error, CancelledError):
+        return error
+    return RuntimeError("The block's own coroutine was cancelled.")
