@@ -16,7 +16,7 @@ from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.limits import quoted
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Absorbed, DeadLetter, Head
-from agent_memory.engine.assembly import Components, assemble
+from agent_memory.engine.assembly import Components
 from agent_memory.engine.edit.repair import look
 from agent_memory.engine.listing import UserSize, users_of
 from agent_memory.engine.paging import all_heads
@@ -247,10 +247,10 @@ def _opened(config: AgentMemoryConfig, name: str) -> tuple[Components, bool]:
     """
     for _ in range(_TRIES):
         try:
-            return _begin_rebuild(assemble(config, name), name)
+            return _begin_rebuild(Components(config, name), name)
         except DimensionMismatch:
             _drop_vectors(config, name)
-    return _begin_rebuild(assemble(config, name), name)
+    return _begin_rebuild(Components(config, name), name)
 
 
 def _begin_rebuild(components: Components, name: str) -> tuple[Components, bool]:

@@ -56,7 +56,7 @@ def worker(
     or Ctrl-C lets it finish the work in progress. A second one ends it immediately. Nothing is lost
     either way.
     """
-    from agent_memory.engine.assembly import assemble
+    from agent_memory.engine.assembly import Components
     from agent_memory.engine.stats import SharedMetrics
 
     settings = existing(load_config(store, config))
@@ -69,13 +69,13 @@ def worker(
     share_arenas()
     with (
         _signals() as stops,
-        closing(assemble(settings)) as parts,
+        closing(Components(settings)) as parts,
         SharedMetrics(parts.store).kept_up(parts.counted),
     ):
         report = Report(lambda: stops.put("The output is closed."))
         working = parts.worker(threads or settings.background_threads, report.on_done)
         if not once:
-            parts.warm_up(settings)
+            parts.warm_up()
             typer.echo(f"Working on {place}. Ctrl-C stops it.")
         _work(working, once, stops)
     typer.echo(report.summary())

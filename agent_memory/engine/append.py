@@ -103,8 +103,7 @@ class Appender:
     ) -> tuple[Head, KeptKey | None]:
         """Append messages atomically. See `AgentMemory.update`.
 
-        Returns:
-            The current head. For a retry, also the stored key of the first append.
+        Return the current head, and for a retry the stored key of the first append.
         """
         update = Update(session_id, messages, user_id, key, expected_end)
         if self._queue is not None and is_brief(messages):
@@ -184,9 +183,6 @@ class Appender:
         """Append imported messages, each with its name in the source. Skip known names.
 
         The new messages are appended atomically. A name is known as long as its key is stored.
-
-        Returns:
-            The number of new messages.
         """
         drafts = self.drafts([message for _, message in messages], session_id, user_id)
         ids = tuple(key_of_import(*one) for one in messages)

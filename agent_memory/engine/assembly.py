@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 
 from agent_memory.config.settings import NOTES, AgentMemoryConfig
@@ -47,46 +46,200 @@ from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, FactBlock, ManualBlock, NoteBlock
 from agent_memory.ltm_blocks.registry import Tombstones, register_elsewhere
 from agent_memory.models.embedders import is_remote
-from agent_memory.stores.base import Store
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
 class Components:
-    """The parts of an `AgentMemory`."""
+    """The parts of an `AgentMemory`: an open store, bound blocks, and what works with them.
 
-    guard: Guard
-    contexts: Contexts
-    sent: SentContexts
-    search: Search
-    pages: MessagePages
-    services: Services
-    store: Store
-    blocks: dict[str, Block]
-    default_notes: NoteBlock
-    records: SystemRecords
-    signs: Heartbeats
-    recalls: Recalls
-    grants: Grants
-    authors: Authors
-    leases: Leases
-    dead_letters: DeadLetters
-    absorber: Absorber
-    windows: Windows
-    compaction: Compaction
-    deletion: Deletion
-    work: SessionWork
-    replay: Replay
-    retention: Retention
-    editor: Editor
-    redaction: Redaction
-    deleted: Deleted
-    receipts: Receipts
-    values: Values
-    pins: Pins
-    lacking_models: dict[str, str]
-    """The warning for each block that absorbs nothing because it has no model."""
+    Args:
+        config: The settings.
+        only: The name of the only block to bind. None for all.
+
+    Attributes:
+        lacking_models: The warning for each block that absorbs nothing because it has no model.
+
+    Raises:
+        ConfigError: A block cannot work with these settings. Nothing stays open.
+        StoreError: The store cannot be opened.
+    """
+
+    def __init__(self, config: AgentMemoryConfig, only: str | None = None) -> None:
+        self._config = config
+        self.services = Services(config)
+        self._resources = resources = self.services.resources
+        self.store = store = resources.store
+        self.blocks: dict[str, Block] = {}
+        with ExitStack() as opened:  # if a step fails, nothing stays open
+            opened.callback(self.services.close)
+            for block in config.all_blocks:
+                if only in (None, block.name):
+                    self.blocks[block.name] = bound = block.bind(resources)
+                    opened.callback(bound.close)
+            self.grants = Grants(store)
+            self.grants.begin(config.shares)
+            opened.pop_all()
+        note_block = config.note_block
+        there = self.blocks.get(note_block.name)
+        self.default_notes = there if isinstance(there, NoteBlock) else note_block.bind(resources)
+        self._elsewhere = [name for name, one in self.all_blocks.items() if one.store is not None]
+        for name in self._elsewhere:
+            register_elsewhere(store, name)
+        self._begin_work()
+        self._begin_recall()
+        self._begin_changes()
+
+    def _begin_work(self) -> None:
+        """Make the parts that append, compact and absorb, and that delete what is over."""
+        config, store, blocks = self._config, self.store, list(self.blocks.values())
+        self.records, self.leases, self.recalls = SystemRecords(store), Leases(store), Recalls()
+        self.signs = Heartbeats(self.records)
+        self.guard, self.authors = Guard(store), Authors(store)
+        self.dead_letters = DeadLetters(store, config.absorb_attempts)
+        self.windows, self.values = Windows(store), Values(len)
+        self.absorber = Absorber(
+            store,
+            self.dead_letters,
+            blocks,
+            config.absorb_timeout,
+            config.recall_timeout,
+            prepares=not self.services.spending.is_by_user,
+            store_id=config.namespace,
+            absorbed=self.signs.absorbed,
+            moved=self.windows.moved,
+        )
+        self.pins = Pins(store, self.windows, self._values_of)
+        self.compaction = Compaction(
+            store,
+            self.windows,
+            config.strategy,
+            self._resources,
+            config.max_tokens,
+            config.recall_tokens if blocks else 0,
+            config.max_messages,
+            self.services.spending.unaffordable,
+            self.pins.held,
+        )
+        self.deleted = Deleted(store)
+        self.sent = SentContexts(store, self.deleted.since, on=config.keep_contexts)
+        self.retention = Retention(
+            store,
+            self.windows,
+            self.dead_letters,
+            list(self.absorber.blocks),
+            self.sent.expire,
+            config.retention,
+        )
+
+    def _begin_recall(self) -> None:
+        """Make the parts that read: contexts and searches."""
+        config, store, resources = self._config, self.store, self._resources
+        blocks, everything = self.blocks.values(), list(self.all_blocks.values())
+        eager = [block.name for block in blocks if block.recalls_pending]
+        self._backlog = Backlog(eager)
+        resources.pending.on_many = self._backlog.note
+        searched = [block for block in everything if block.searched]
+        recalling = everything if blocks else []
+        if not eager:
+            log = LogBlock(behind=tuple(self.absorber.blocks)).bind(resources)
+            searched = [*searched, log]
+            recalling = [*recalling, log] if self.absorber.blocks else recalling
+        packer = Packer(
+            resources.counter,
+            config.max_tokens,
+            config.recall_tokens,
+            config.memory_role,
+            {
+                block.name: BlockInfo(block.kind, block.max_tokens, block.selective)
+                for block in recalling
+            },
+            config.max_messages,
+            config.strategy.share,
+            config.strategy.summary_tokens,
+            cuts=config.min_relevance > 0,
+        )
+        lacking = config.lacking_models.items()
+        self.lacking_models = {name: text for name, text in lacking if name in self.blocks}
+        for message in self.lacking_models.values():
+            logger.warning("%s", message)
+        self.contexts = Contexts(
+            self.guard,
+            store,
+            self.windows,
+            packer,
+            FanOut(config.recall_timeout, blocks=recalling, store_id=config.namespace),
+            self._troubles,
+            resources.pending,
+            self.sent,
+            self.recalls,
+            self.pins.of,
+            self.compaction.cleared,
+        )
+        searcher = FanOut(config.recall_timeout, blocks=searched, store_id=config.namespace)
+        self.search = Search(self.guard, store, resources.counter, searcher, self.recalls)
+        self.pages = MessagePages(store, resources.counter, config.max_tokens)
+
+    def _begin_changes(self) -> None:
+        """Make the parts that change logs and delete, and the work on sessions."""
+        config, store, blocks = self._config, self.store, self.blocks.values()
+        tombstones = Tombstones(store)
+        self.editor = Editor(
+            store,
+            self.leases,
+            self.absorber,
+            self.dead_letters,
+            tombstones,
+            self.windows,
+            self.sent,
+        )
+        self.redaction = Redaction(store, self.editor, self.grants, self.authors)
+        self.deletion = Deletion(
+            store,
+            self.leases,
+            self.absorber,
+            [block for block in self.all_blocks.values() if isinstance(block, ManualBlock)],
+            tombstones,
+            self.records,
+            self.windows,
+            self.redaction,
+            self.deleted,
+        )
+        self.work = SessionWork(
+            store,
+            self.leases,
+            self.compaction,
+            self.absorber,
+            self.retention,
+            self.deletion.finish,
+            config.strategy.absorbs,
+            config.idle_minutes,
+            self._backlog,
+            self.windows.of,
+            frozenset(block.name for block in blocks if block.language_models),
+            config.quiet_seconds,
+            min(BATCH_TOKENS, config.max_tokens // 2),
+        )
+        self.replay = Replay(store, self.work, self.records)
+        self.receipts = Receipts(
+            store,
+            config.namespace,
+            self.services.keys,
+            _out_of_reach(config),
+            config.store == "memory://",
+            self._elsewhere,
+        )
+
+    def _values_of(self, scope: Scope, of_session: bool) -> KeyValues:
+        embedder = partial(self._resources.embedders, None)
+        return KeyValues(self.store, scope, embedder, self.values, of_session=of_session)
+
+    def _troubles(self, head: Head | None) -> list[str]:
+        """Return the warnings of a context."""
+        failing = self.absorber.failures.troubles(besides=self.lacking_models)
+        reached = self.services.spending.reached(None if head is None else head.user_id)
+        limits = [] if reached is None else [reached]
+        return [*self.lacking_models.values(), *failing, *limits, *self.compaction.troubles(head)]
 
     @property
     def all_blocks(self) -> dict[str, Block]:
@@ -139,19 +292,15 @@ class Components:
             name: BlockStats(lags[name], errors.get(name), len(letters.dead(name)))
             for name in absorbing
         }
-        ledger, today, counted = (
-            self.services.ledger,
-            self.services.spending.today(),
-            self.counted(),
-        )
+        counted = self.counted()
         return Stats(
             counts.sessions,
             counts.entries,
             blocks,
-            ledger.snapshot(),
+            self.services.ledger.snapshot(),
             counted.prompts,
             counted.usage,
-            today,
+            self.services.spending.today(),
             counted.recalls,
         )
 
@@ -173,14 +322,13 @@ class Components:
         housekeeping = Housekeeping(self.store, self.records, resume, beat, jobs)
         return Worker(self.store, self.work, housekeeping.run, threads, on_done, polls)
 
-    def warm_up(self, config: AgentMemoryConfig, scope: Scope | None = None) -> None:
+    def warm_up(self, scope: Scope | None = None) -> None:
         """Load slow parts in advance. See `OpenMemory.warm_up`."""
+        config = self._config
         asks_models = config.model or config.language_models or is_remote(config.embedding)
-        counter = self.services.resources.counter
-        blocks = self.all_blocks.values()
         warm_up(
-            counter,
-            blocks,
+            self._resources.counter,
+            self.all_blocks.values(),
             asks_models=bool(asks_models),
             scope=scope,
             closed=lambda: self.guard.closed,
@@ -196,196 +344,6 @@ class Components:
 def _lacking(kind: str) -> ConfigError:
     wanted = find_kind("agent_memory.ltm_blocks", kind).__name__
     return ConfigError(f"No {wanted} is configured. Add one: AgentMemory(blocks=[{wanted}(...)]).")
-
-
-def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
-    """Open the store, bind the blocks, and connect the parts.
-
-    Args:
-        config: The settings.
-        only: The name of the only block to bind. None for all.
-
-    Raises:
-        ConfigError: A block cannot work with these settings. Nothing stays open.
-        StoreError: The store cannot be opened.
-    """
-    services = Services(config)
-    resources = services.resources
-    store = resources.store
-    bound: dict[str, Block] = {}
-    with ExitStack() as opened:  # if a step fails, nothing stays open
-        opened.callback(services.close)
-        for block in config.all_blocks:
-            if only in (None, block.name):
-                bound[block.name] = bound_block = block.bind(resources)
-                opened.callback(bound_block.close)
-        grants = Grants(store)
-        grants.begin(config.shares)
-        opened.pop_all()
-    blocks, strategy = list(bound.values()), config.strategy
-    records, leases = SystemRecords(store), Leases(store)
-    signs, recalls = Heartbeats(records), Recalls()
-    dead_letters, tombstones = DeadLetters(store, config.absorb_attempts), Tombstones(store)
-    windows, cache = Windows(store), Values(len)
-    absorber = Absorber(
-        store,
-        dead_letters,
-        blocks,
-        config.absorb_timeout,
-        config.recall_timeout,
-        prepares=not services.spending.is_by_user,
-        store_id=config.namespace,
-        absorbed=signs.absorbed,
-        moved=windows.moved,
-    )
-    recall_tokens = config.recall_tokens if blocks else 0
-
-    def values(scope: Scope, of_session: bool) -> KeyValues:
-        embedder = partial(resources.embedders, None)
-        return KeyValues(store, scope, embedder, cache, of_session=of_session)
-
-    pins = Pins(store, windows, values)
-    spending = services.spending
-    compaction = Compaction(
-        store,
-        windows,
-        strategy,
-        resources,
-        config.max_tokens,
-        recall_tokens,
-        config.max_messages,
-        spending.unaffordable,
-        pins.held,
-    )
-    deleted = Deleted(store)
-    sent = SentContexts(store, deleted.since, on=config.keep_contexts)
-    retention = Retention(
-        store, windows, dead_letters, list(absorber.blocks), sent.expire, config.retention
-    )
-    note_block = config.note_block
-    there = bound.get(note_block.name)
-    default_notes = there if isinstance(there, NoteBlock) else note_block.bind(resources)
-    everything = list({**bound, default_notes.name: default_notes}.values())
-    elsewhere = [block.name for block in everything if block.store is not None]
-    for name in elsewhere:
-        register_elsewhere(store, name)
-    manual_blocks = [block for block in everything if isinstance(block, ManualBlock)]
-    searched = [block for block in everything if block.searched]
-    eager = [block.name for block in blocks if block.recalls_pending]
-    backlog = Backlog(eager)
-    resources.pending.on_many = backlog.note
-    recalling = everything[:] if blocks else []
-    if not eager:
-        log = LogBlock(behind=tuple(absorber.blocks)).bind(resources)
-        searched.append(log)
-        recalling += [log] if absorber.blocks else []
-    guard, authors = Guard(store), Authors(store)
-    packer = Packer(
-        resources.counter,
-        config.max_tokens,
-        config.recall_tokens,
-        config.memory_role,
-        {
-            block.name: BlockInfo(block.kind, block.max_tokens, block.selective)
-            for block in recalling
-        },
-        config.max_messages,
-        strategy.share,
-        strategy.summary_tokens,
-        cuts=config.min_relevance > 0,
-    )
-    recaller = FanOut(config.recall_timeout, blocks=recalling, store_id=config.namespace)
-    searcher = FanOut(config.recall_timeout, blocks=searched, store_id=config.namespace)
-
-    lacking = {name: one for name, one in config.lacking_models.items() if name in bound}
-    for message in lacking.values():
-        logger.warning("%s", message)
-
-    def troubles(head: Head | None) -> list[str]:
-        failing = absorber.failures.troubles(besides=lacking)
-        reached = spending.reached(None if head is None else head.user_id)
-        message = [] if reached is None else [reached]
-        return [*lacking.values(), *failing, *message, *compaction.troubles(head)]
-
-    editor = Editor(store, leases, absorber, dead_letters, tombstones, windows, sent)
-    redaction = Redaction(store, editor, grants, authors)
-    deletion = Deletion(
-        store,
-        leases,
-        absorber,
-        manual_blocks,
-        tombstones,
-        records,
-        windows,
-        redaction,
-        deleted,
-    )
-    work = SessionWork(
-        store,
-        leases,
-        compaction,
-        absorber,
-        retention,
-        deletion.finish,
-        strategy.absorbs,
-        config.idle_minutes,
-        backlog,
-        windows.of,
-        [block.name for block in blocks if block.language_models],
-        config.quiet_seconds,
-        min(BATCH_TOKENS, config.max_tokens // 2),
-    )
-    return Components(
-        guard=guard,
-        contexts=Contexts(
-            guard,
-            store,
-            windows,
-            packer,
-            recaller,
-            troubles,
-            resources.pending,
-            sent,
-            recalls,
-            pins.of,
-            compaction.cleared,
-        ),
-        sent=sent,
-        search=Search(guard, store, resources.counter, searcher, recalls),
-        pages=MessagePages(store, resources.counter, config.max_tokens),
-        services=services,
-        store=store,
-        blocks=bound,
-        default_notes=default_notes,
-        records=records,
-        signs=signs,
-        recalls=recalls,
-        grants=grants,
-        authors=authors,
-        leases=leases,
-        dead_letters=dead_letters,
-        absorber=absorber,
-        windows=windows,
-        compaction=compaction,
-        deletion=deletion,
-        work=work,
-        replay=Replay(store, work, records),
-        retention=retention,
-        editor=editor,
-        redaction=redaction,
-        deleted=deleted,
-        receipts=Receipts(
-            store,
-            config.namespace,
-            services.keys,
-            _out_of_reach(config),
-            config.store == "memory://",
-            elsewhere,
-        ),
-        values=cache,
-        pins=pins,
-        lacking_models=lacking,
-    )
 
 
 def _out_of_reach(config: AgentMemoryConfig) -> list[Part]:

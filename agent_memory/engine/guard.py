@@ -14,11 +14,7 @@ Ownership = Literal["own", "deleting", "another's", "nobody's"]
 
 
 class Guard:
-    """Checks calls and raises if they are not allowed.
-
-    Attributes:
-        closed: Whether the memory is closed, so that every call is refused.
-    """
+    """Checks calls and raises if they are not allowed."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store

@@ -15,7 +15,7 @@ from agent_memory.core.idempotency import KeptKey, as_it_was
 from agent_memory.core.records import Absorbed, Head, Scope
 from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.append import Appender, Update
-from agent_memory.engine.assembly import assemble
+from agent_memory.engine.assembly import Components
 from agent_memory.engine.edit.edit import Regeneration
 from agent_memory.engine.listing import Listing
 from agent_memory.engine.loop.regenerate import Regenerate
@@ -63,7 +63,7 @@ class OpenMemory:
         if config is not None and fields:
             fields = {**{name: getattr(config, name) for name in config.model_fields_set}, **fields}
         self.config = AgentMemoryConfig(**fields) if config is None or fields else config
-        self.components = parts = assemble(self.config)
+        self.components = parts = Components(self.config)
         self.blocks = parts.blocks
         self._store, self._counter = parts.store, parts.services.resources.counter
         self._guard, self._contexts, self._shares = parts.guard, parts.contexts, Shares()
@@ -113,7 +113,7 @@ class OpenMemory:
         """
         self._guard.check(None, user_id)
         scope = None if user_id is None else Scope(user_id)
-        self.components.warm_up(self.config, scope)
+        self.components.warm_up(scope)
 
     def close(self) -> None:
         """Finish background work and release connections. Idempotent.

@@ -6,7 +6,7 @@ They are stored among the values of the session or of the user.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from agent_memory.core.limits import MOST, quoted, text_of
 from agent_memory.core.receipts import digest_of
@@ -26,15 +26,13 @@ _AT_ONCE = 200
 _MOST = 10_000
 
 
+@dataclass(eq=False)
 class Pins:
     """Stores and reads pins."""
 
-    def __init__(
-        self, store: Store, windows: Windows, values: Callable[[Scope, bool], KeyValues]
-    ) -> None:
-        self._store = store
-        self._windows = windows
-        self._values = values
+    _store: Store
+    _windows: Windows
+    _values: Callable[[Scope, bool], KeyValues]
 
     def of(self, scope: Scope) -> frozenset[str]:
         """Return the ids of the records to recall first."""

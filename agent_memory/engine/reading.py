@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -215,22 +215,15 @@ class Query(Arguments):
         return first, datetime.combine(self.until + timedelta(1), time(), UTC)
 
 
+@dataclass(eq=False)
 class Finding:
     """Runs a model's reads."""
 
-    def __init__(
-        self,
-        guard: Guard,
-        search: Search,
-        pending: Pending,
-        blocks: Mapping[str, Block],
-        open_handle: Callable[[str, Scope], Any],
-    ) -> None:
-        self._guard = guard
-        self._search = search
-        self._pending = pending
-        self._blocks = blocks
-        self._open_handle = open_handle
+    _guard: Guard
+    _search: Search
+    _pending: Pending
+    _blocks: Mapping[str, Block]
+    _open_handle: Callable[[str, Scope], Any]
 
     def found(
         self, scope: Scope, query: Query, limit: int

@@ -29,14 +29,7 @@ if TYPE_CHECKING:
 class Services:
     """The services of one `AgentMemory`. Models and embedders open on first use.
 
-    Args:
-        config: The settings.
-        at: Maps the URL of a block's database to the URL to open, such as that of a copy.
-
-    Attributes:
-        ledger: Counts model calls, tokens and cost.
-        spending: Enforces the spending limits.
-        resources: The resources of blocks and strategies.
+    `at` maps the URL of a block's database to the URL to open, such as that of a copy.
     """
 
     def __init__(self, config: AgentMemoryConfig, at: Callable[[str], str] = str) -> None:
@@ -177,15 +170,7 @@ def warm_up(
     scope: Scope | None,
     closed: Callable[[], bool],
 ) -> None:
-    """Load slow parts in advance. A failure is logged, and met again by the call that needs them.
-
-    Args:
-        counter: Its tokenizer is built.
-        blocks: Their embedders and indexes are loaded.
-        asks_models: Whether language models or embedders of providers will be called.
-        scope: The scope of the records that blocks read. None for no records.
-        closed: Returns whether the memory was closed. Then the rest is not loaded.
-    """
+    """Load slow parts in advance. A failure is logged, and met again by a call that needs them."""
     steps: list[tuple[str, Callable[[], object]]] = [("the tokenizer", counter.load)]
     if asks_models:
         steps.append(("litellm", load_litellm))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO, cast
+from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.messages import Message
@@ -18,88 +18,11 @@ from agent_memory.engine.user import User
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from agent_memory.composite.memory import CompositeMemory
     from agent_memory.engine.loop.rounds import GivenTool
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.transfer.snapshots.writing import Exported
     from agent_memory.ltm_blocks.working import Scratchpad
-
-
-class Sessions(Protocol):
-    """The calls of a memory that its sessions use. Each refuses another user's session."""
-
-    def update(
-        self,
-        session_id: str,
-        message: Any,
-        *,
-        user_id: str | None = None,
-        key: str | None = None,
-        expected_end: int | None = None,
-    ) -> Head: ...
-
-    def get(
-        self,
-        session_id: str,
-        message: Any = None,
-        *,
-        user_id: str | None = None,
-        max_tokens: int | None = None,
-    ) -> MemoryContext: ...
-
-    def search(
-        self,
-        query: str,
-        *,
-        user_id: str | None = None,
-        session_id: str | None = None,
-        limit: int = 10,
-    ) -> list[Recall]: ...
-
-    def history(
-        self,
-        session_id: str,
-        *,
-        user_id: str | None = None,
-        after: int = 0,
-        limit: int | None = None,
-        last: int | None = None,
-    ) -> list[Entry]: ...
-
-    def contexts(
-        self,
-        session_id: str,
-        *,
-        user_id: str | None = None,
-        after: int = 0,
-        limit: int | None = None,
-    ) -> list[SentContext]: ...
-
-    def pop(
-        self, session_id: str, count: int = 1, *, user_id: str | None = None
-    ) -> list[Message]: ...
-
-    def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn: ...
-
-    def after_turn(
-        self,
-        turn: Turn,
-        answer: Any,
-        *,
-        key: str | None = None,
-        expected_end: int | None = None,
-    ) -> Head: ...
-
-    def completion(
-        self, session_id: str, message: Any, *, user_id: str | None = None, **options: Any
-    ) -> Any: ...
-
-    def flush(
-        self, session_id: str | None = None, *, user_id: str | None = None
-    ) -> list[Absorbed]: ...
-
-    def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]: ...
-
-    def delete(self, session_id: str, *, user_id: str | None = None) -> Receipt | None: ...
 
 
 @with_call_errors
@@ -119,7 +42,9 @@ class BoundSession:
         user_id: The user, or None.
     """
 
-    def __init__(self, memory: Sessions, session_id: str, user_id: str | None) -> None:
+    def __init__(
+        self, memory: AgentMemory | CompositeMemory, session_id: str, user_id: str | None
+    ) -> None:
         self._memory = memory
         self.session_id = session_id
         self.user_id = user_id

@@ -33,11 +33,7 @@ _OF_ONE_STORE = frozenset({Kind.SCRUBS.value, Kind.MIGRATION.value, Kind.SIGNS.v
 
 
 class SystemRecords:
-    """The engine's notes by kind and key, and what its collections hold of a session.
-
-    Args:
-        store: The store that holds them.
-    """
+    """The engine's notes by kind and key, and what its collections hold of a session."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -79,27 +79,19 @@ def run_tool(
         return DOWN
 
 
+@dataclass(eq=False)
 class Toolbox:
     """Provides tools for a model and runs its calls.
 
     No argument of a model can name another user or session: these are the caller's.
     """
 
-    def __init__(
-        self,
-        guard: Guard,
-        blocks: Mapping[str, Block],
-        open_handle: Callable[[str, Scope], Any],
-        pages: MessagePages,
-        finding: Finding,
-        pins: Pins,
-    ) -> None:
-        self._guard = guard
-        self._blocks = blocks
-        self._open_handle = open_handle
-        self._pages = pages
-        self._finding = finding
-        self._pins = pins
+    _guard: Guard
+    _blocks: Mapping[str, Block]
+    _open_handle: Callable[[str, Scope], Any]
+    _pages: MessagePages
+    _finding: Finding
+    _pins: Pins
 
     def schemas(self, session_id: str, user_id: str | None, form: str) -> list[dict[str, Any]]:
         """Return the schemas. See `AgentMemory.tools`."""

@@ -13,7 +13,7 @@ from agent_memory.core.ids import check_id
 from agent_memory.core.messages import Message
 from agent_memory.core.tokens.counter import Tokenizer
 from agent_memory.engine.append import drafts_of
-from agent_memory.engine.assembly import assemble
+from agent_memory.engine.assembly import Components
 from agent_memory.errors import InvalidMessage, MemoryClosed
 from agent_memory.stores.base import Durability, Store
 from agent_memory.strategies.trim import Trim
@@ -56,7 +56,7 @@ class ChatHistory:
             tokenizer=tokenizer,
             overflow=Trim(),
         )
-        self._components = components = assemble(config)
+        self._components = components = Components(config)
         self._namespace = namespace
         self._store = components.store
         self._drafted = partial(drafts_of, counter=components.services.resources.counter)

@@ -22,7 +22,7 @@ from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope, empty_head
-from agent_memory.engine.assembly import assemble
+from agent_memory.engine.assembly import Components
 from agent_memory.errors import MemoryClosed
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.sql.store import SQLStore
@@ -223,7 +223,7 @@ def test_a_silent_session_is_absorbed(book: Book, monkeypatch: pytest.MonkeyPatc
 def test_users_take_turns(book: Book) -> None:
     """Wrong: who has one session waits for somebody's two hundred."""
     store = MemoryStore()
-    parts = assemble(AgentMemoryConfig(store=store, overflow=FlushToLTM(blocks=[book])))
+    parts = Components(AgentMemoryConfig(store=store, overflow=FlushToLTM(blocks=[book])))
     with AgentMemory(store=store) as memory:
         for n in range(200):
             memory.update(f"many {n:03}", old("hello"), user_id="busy")
@@ -246,7 +246,7 @@ def test_long_sessions_take_turns(book: Book) -> None:
         memory.update("long", [old(str(n)) for n in range(1000)])
         memory.update("short", old("hello"))
     turns: list[str] = []
-    worker = assemble(config).worker(1, lambda session_id, processed: turns.append(session_id))
+    worker = Components(config).worker(1, lambda session_id, processed: turns.append(session_id))
     worker.run_once()
     worker.stop()
     assert turns == ["long", "short", *["long"] * 6]
@@ -291,7 +291,7 @@ def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixtur
     tries.clear()
     store.schedule_all()
     config = AgentMemoryConfig(store=watched(store, watch), overflow=FlushToLTM(blocks=[book]))
-    worker = assemble(config).worker(2)
+    worker = Components(config).worker(2)
     worker.run_once()
     worker.stop()
     assert tries["before delete"] == 70
@@ -308,7 +308,7 @@ def test_run_once_ends_though_messages_come(book: Book) -> None:
         def again(session_id: str, processed: object) -> None:
             memory.update("s", old("one more"))
 
-        worker = assemble(config).worker(1, again)
+        worker = Components(config).worker(1, again)
         worker.run_once()
         worker.stop()
         assert book.taken["s"] == [1]
@@ -331,7 +331,7 @@ def test_what_comes_while_a_session_is_tended(book: Book) -> None:
     )
     other.update("s", [user("hello")] * 100)
     for still_due in (True, False):
-        worker = assemble(config).worker(1)
+        worker = Components(config).worker(1)
         worker.run_once()
         worker.stop()
         assert bool(store.due()) is still_due

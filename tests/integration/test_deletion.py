@@ -29,7 +29,7 @@ from agent_memory import (
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Recall, Scope
-from agent_memory.engine.assembly import assemble
+from agent_memory.engine.assembly import Components
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import StoreUnavailable
@@ -155,7 +155,7 @@ def by_flush(memory: AgentMemory, _: AgentMemoryConfig) -> None:
 
 
 def by_worker(_: AgentMemory, settings: AgentMemoryConfig) -> None:
-    parts = assemble(settings)
+    parts = Components(settings)
     worker = parts.worker(1)
     worker.run_once()
     worker.stop()

@@ -18,7 +18,7 @@ from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
-from agent_memory.engine.assembly import assemble
+from agent_memory.engine.assembly import Components
 from agent_memory.errors import ConfigError, DimensionMismatch
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.operations import rebuild
@@ -188,7 +188,7 @@ def test_one_that_another_worker_holds(monkeypatch: pytest.MonkeyPatch) -> None:
         (progress,) = memory.replay("notes")
         assert progress.error is not None
         store.release("s", "somebody")
-        worker = assemble(config(store, Notes(version="v2"))).worker(1)
+        worker = Components(config(store, Notes(version="v2"))).worker(1)
         worker.run_once()
         worker.stop()
     assert noted(store) == ["v2 hello"]
@@ -209,7 +209,7 @@ def test_a_new_block_absorbs_the_past(how: str) -> None:
     """Wrong: a block that is added to a running deployment knows only of what comes after."""
     store = MemoryStore()
     past(store)
-    worker = assemble(config(store, Notes(), absorb="overflow")).worker(1)
+    worker = Components(config(store, Notes(), absorb="overflow")).worker(1)
     worker.run_once()
     worker.stop()
     assert store.due() == []
@@ -224,7 +224,7 @@ def test_a_new_block_absorbs_the_past(how: str) -> None:
         with AgentMemory(**fields, overflow_mode="background"):
             until(lambda: len(noted(store, "added")) >= len(left))
     else:
-        worker = assemble(settings).worker(2)
+        worker = Components(settings).worker(2)
         worker.run_once()
         worker.stop()
     assert noted(store, "added") == sorted(left)  # of the open one, what left the window
@@ -239,7 +239,7 @@ def test_a_block_that_comes_back_catches_up() -> None:
         with AgentMemory(config(store, *blocks, absorb="overflow")) as memory:
             memory.update(text, user(text, created_at=yesterday()), user_id="ada")
             memory.update("s", user(f"{text} in s", created_at=yesterday()), user_id="ada")
-        worker = assemble(config(store, *blocks, absorb="overflow")).worker(1)
+        worker = Components(config(store, *blocks, absorb="overflow")).worker(1)
         worker.run_once()
         worker.stop()
         assert store.due() == []
@@ -256,22 +256,22 @@ def test_old_workers_do_not_hide_the_past(monkeypatch: pytest.MonkeyPatch) -> No
     past(store)
     before = config(store, Notes(), absorb="overflow")
     after = config(store, Notes(), Notes(name="added"), absorb="overflow", max_tokens=400)
-    old = assemble(before).worker(1)
+    old = Components(before).worker(1)
     old._keep_house()
-    new = assemble(after).worker(1)
+    new = Components(after).worker(1)
     new._keep_house()  # all fall due
     old.run_once()
     old.stop()
     assert store.due() == []
     now = time.time()
     monkeypatch.setattr("agent_memory.engine.processing.worker.time", lambda: now + 700)
-    worker = assemble(after).worker(1)
+    worker = Components(after).worker(1)
     worker.run_once()
     worker.stop()
     assert len(noted(store, "added")) > 150
     assert store.due() == []
     monkeypatch.setattr("agent_memory.engine.processing.worker.time", lambda: now + 9000)
-    assemble(after).worker(1)._keep_house()
+    Components(after).worker(1)._keep_house()
     assert store.due() == []  # once is enough
 
 

@@ -17,7 +17,7 @@ from agent_memory.core.ids import shared_session
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.core.redaction import DELETED
-from agent_memory.engine.assembly import assemble
+from agent_memory.engine.assembly import Components
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.sharing.shares import Share
 from agent_memory.errors import AccessDenied
@@ -495,7 +495,7 @@ def flush(memory: AgentMemory, delete: Callable[[AgentMemory], None]) -> None:
 
 def work(memory: AgentMemory, delete: Callable[[AgentMemory], None]) -> None:
     """Has a worker go on with it."""
-    parts = assemble(memory.config)
+    parts = Components(memory.config)
     worker = parts.worker(1)
     worker.run_once()
     worker.stop()

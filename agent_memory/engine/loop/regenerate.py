@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from agent_memory.core.idempotency import digest_of
@@ -21,24 +21,16 @@ if TYPE_CHECKING:
     from agent_memory.core.records import Head
 
 
+@dataclass(eq=False)
 class Regenerate:
     """Regenerates the answer to the newest question."""
 
-    def __init__(
-        self,
-        guard: Guard,
-        contexts: Contexts,
-        regeneration: Regeneration,
-        editor: Editor,
-        appender: Appender,
-        settle: Callable[[Head], Head],
-    ) -> None:
-        self._guard = guard
-        self._contexts = contexts
-        self._regeneration = regeneration
-        self._editor = editor
-        self._appender = appender
-        self._settle = settle
+    _guard: Guard
+    _contexts: Contexts
+    _regeneration: Regeneration
+    _editor: Editor
+    _appender: Appender
+    _settle: Callable[[Head], Head]
 
     def turn(self, session_id: str, user_id: str | None) -> Turn:
         """Return the turn. See `AgentMemory.regenerate`."""

@@ -6,6 +6,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -41,14 +42,6 @@ GivenTool = Any
 
 class Offer:
     """The tools of one turn.
-
-    Args:
-        tools: Schemas and functions.
-        known: Names of the memory's own tools.
-        call: Runs one of these, by its name and arguments.
-
-    Attributes:
-        schemas: All schemas, for the model.
 
     Raises:
         InvalidInput: A tool is neither a schema nor a function, a function has no valid schema, or
@@ -122,12 +115,7 @@ class Offer:
 
 
 class _Function:
-    """A Python function as a tool.
-
-    Args:
-        function: A sync or async function. Its docstring is the description for the model. Its
-            annotations give the schema of the arguments.
-    """
+    """A Python function as a tool, described to the model by its docstring and annotations."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = str(getattr(function, "__name__", ""))
@@ -191,50 +179,29 @@ def _text(value: Any) -> str:
 Chunks = Generator[Any, None, Any]
 
 
+@dataclass(eq=False)
 class Conversation:
     """Runs the rounds of one turn.
-
-    Args:
-        turn: The turn so far. It may have calls without results, if their tools run here.
-        pack: Packs the turn's context again after it has grown.
-        llm: The model.
-        offer: The tools.
-        max_rounds: The maximum number of tool rounds before the answer.
-        options: Further arguments for the model.
-        store: Stores a turn with its answer.
 
     Raises:
         InvalidMessage: The turn has calls without results that cannot run here.
     """
 
-    def __init__(
-        self,
-        turn: Turn,
-        pack: Pack,
-        llm: LLM,
-        offer: Offer,
-        max_rounds: int,
-        options: Mapping[str, Any],
-        store: Callable[[Turn, Message], object],
-    ) -> None:
-        self._turn = turn
-        self._pack = pack
-        self._llm = llm
-        self._offer = offer
-        self._max_rounds = max_rounds
-        self._options = options
-        self._store = store
-        self._waiting = list(filter(offer.is_run_here, open_calls(turn.asked)))
-        check_so_far(turn.asked, self._waiting)
+    _turn: Turn
+    _pack: Pack
+    _llm: LLM
+    _offer: Offer
+    _max_rounds: int
+    _options: Mapping[str, Any]
+    _store: Callable[[Turn, Message], object]
+
+    def __post_init__(self) -> None:
+        asked = self._turn.asked
+        self._waiting = list(filter(self._offer.is_run_here, open_calls(asked)))
+        check_so_far(asked, self._waiting)
 
     def rounds(self, *, stream: bool) -> Chunks:
         """Call the model and its tools in turn, and store the turn with the answer.
-
-        Args:
-            stream: Whether to yield the model's chunks as they arrive.
-
-        Returns:
-            The last response: the answer, or calls that the caller must run.
 
         Raises:
             ModelError: The model failed, or calls tools after the last round.

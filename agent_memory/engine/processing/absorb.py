@@ -99,10 +99,6 @@ class Absorber:
     several users at once. Nobody is charged for that, so it is off with spending limits per user.
     `absorbed` is called with the name of a block that absorbed a batch. `moved` is called with the
     heads before and after a cursor moved.
-
-    Attributes:
-        blocks: The absorbing blocks, by name.
-        failures: Their last failures.
     """
 
     def __init__(

@@ -100,46 +100,35 @@ class Processed:
     again: float | None = None
 
 
+@dataclass(eq=False)
 class SessionWork:
     """Does the pending work of a session: deletion, compaction, summary, absorption, retention.
 
     All pending messages are absorbed after `idle_minutes` of silence (None for never), or while the
-    session is in the `backlog`. The blocks in `quiet` call a model for each batch. They wait for a
+    session is in the `backlog`. The blocks in `_quiet` call a model for each batch. They wait for a
     batch of `full_tokens`, and at every update for a pause of `quiet_seconds` (0: no wait).
     """
 
-    def __init__(
-        self,
-        store: SessionStore,
-        leases: Leases,
-        compaction: Compaction,
-        absorber: Absorber,
-        retention: Retention,
-        erase: Callable[[str], object],
-        absorb: Absorb,
-        idle_minutes: float | None,
-        backlog: Backlog,
-        recent: Callable[[Head], list[Entry]],
-        quiet: Collection[str] = (),
-        quiet_seconds: float = 0.0,
-        full_tokens: int = BATCH_TOKENS,
-    ) -> None:
-        self.backlog = backlog
-        self._recent = recent
-        waits = isinstance(absorb, str) and quiet_seconds
-        self._quiet = frozenset(quiet) if waits else frozenset()
-        self._quiet_seconds = quiet_seconds
-        self._full_tokens = full_tokens
-        self._store = store
-        self._leases = leases
-        self._compaction = compaction
-        self._absorber = absorber
-        self._retention = retention
-        self._erase = erase
-        self._absorb: Absorb = absorb
-        self._idle_minutes = idle_minutes
-        pauses = [quiet_seconds if name in self._quiet else 0.0 for name in absorber.blocks]
-        self._wait = longest_wait(absorb, pauses, idle_minutes, retention.seconds)
+    _store: SessionStore
+    _leases: Leases
+    _compaction: Compaction
+    _absorber: Absorber
+    _retention: Retention
+    _erase: Callable[[str], object]
+    _absorb: Absorb
+    _idle_minutes: float | None
+    backlog: Backlog
+    _recent: Callable[[Head], list[Entry]]
+    _quiet: frozenset[str] = frozenset()
+    _quiet_seconds: float = 0.0
+    _full_tokens: int = BATCH_TOKENS
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self._absorb, str) and self._quiet_seconds):
+            self._quiet = frozenset()
+        blocks = self._absorber.blocks
+        pauses = [self._quiet_seconds if name in self._quiet else 0.0 for name in blocks]
+        self._wait = longest_wait(self._absorb, pauses, self._idle_minutes, self._retention.seconds)
 
     def needed(self, head: Head) -> bool:
         """Return whether an update leaves work to do now."""

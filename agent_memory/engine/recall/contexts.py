@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -46,17 +46,7 @@ Pack = Callable[[Sequence[Message]], MemoryContext]
 
 
 class Seen(NamedTuple):
-    """The state of a session before recall.
-
-    Attributes:
-        packer: Packs contexts.
-        head: The session's head.
-        entries: Its window.
-        asked: The turn so far.
-        query: The message to recall for.
-        scope: The scope of recall.
-        window: The part of the window and the turn that a context shows.
-    """
+    """The state of a session before recall."""
 
     packer: Packer
     head: Head | None
@@ -68,15 +58,7 @@ class Seen(NamedTuple):
 
 
 class View(NamedTuple):
-    """The input of a context.
-
-    Attributes:
-        seen: The session, and the turn so far.
-        found: The recalls, by block.
-        warnings: The warnings.
-        among: The blocks whose sources are in the session's own store. None for all.
-        usage: The model usage of recall.
-    """
+    """The input of a context. `among` are the blocks whose sources are in the session's store."""
 
     seen: Seen
     found: Found
@@ -120,45 +102,28 @@ class View(NamedTuple):
         return seen.packer.window(seen.head, seen.entries, asked)
 
 
+@dataclass(eq=False)
 class Contexts:
     """Reads sessions and blocks, and packs contexts.
 
-    `pinned` returns the ids of the records to recall first. `clear` returns a session's window with
-    stubs in place of old tool results.
-
-    Attributes:
-        packer: Packs contexts.
-        blocks: The blocks that are queried.
-        troubles: Returns warnings about a session.
-        prompts: Statistics on contexts and their stable prefixes.
+    `_pinned` returns the ids of the records to recall first. `_clear` returns a session's window
+    with stubs in place of old tool results.
     """
 
-    def __init__(
-        self,
-        guard: Guard,
-        store: SessionStore,
-        windows: Windows,
-        packer: Packer,
-        recaller: FanOut,
-        troubles: Callable[[Head | None], list[str]],
-        pending: Pending,
-        sent: SentContexts,
-        recalls: Recalls,
-        pinned: Callable[[Scope], frozenset[str]],
-        clear: Callable[[Head, Sequence[Entry]], list[Entry]],
-    ) -> None:
-        self._clear = clear
-        self._recalls = recalls
-        self._pinned = pinned
-        self._pending = pending
-        self._sent = sent
-        self._guard = guard
-        self._store = store
-        self._windows = windows
-        self._recaller = recaller
-        self.packer, self.blocks = packer, recaller.blocks
-        self.troubles = troubles
-        self.prompts = Prompts()
+    _guard: Guard
+    _store: SessionStore
+    _windows: Windows
+    packer: Packer
+    _recaller: FanOut
+    troubles: Callable[[Head | None], list[str]]
+    _pending: Pending
+    _sent: SentContexts
+    _recalls: Recalls
+    _pinned: Callable[[Scope], frozenset[str]]
+    _clear: Callable[[Head, Sequence[Entry]], list[Entry]]
+
+    def __post_init__(self) -> None:
+        self.blocks, self.prompts = self._recaller.blocks, Prompts()
         self._unpaired: Cache[str, tuple[tuple[str, ...], frozenset[int]]] = Cache(10_000)
 
     def get(
@@ -286,16 +251,6 @@ class Contexts:
         shown: Sequence[Any] | None = None,
     ) -> Seen:
         """Read a session.
-
-        Args:
-            session_id: The conversation.
-            asked: The turn so far.
-            user_id: The user.
-            packer: Another packer than the configured one.
-            query: The message to recall for. None for the newest user message.
-            once: See `Packer.window`.
-            form: A format. See `AgentMemory.get`.
-            shown: The messages to show instead of the window. See `AgentMemory.get`.
 
         Raises:
             InvalidInput: An id or a message is not valid.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from uuid import uuid4
 
 from agent_memory.core.context import Explanation, dropped_of
@@ -23,18 +24,13 @@ _OF_NOBODY = (
 )
 
 
+@dataclass(eq=False)
 class Explainer:
     """Runs the steps of `get` and collects the records that are left out."""
 
-    def __init__(
-        self,
-        contexts: Contexts,
-        given_up: Callable[[str], list[DeadLetter]],
-        store: SessionStore,
-    ) -> None:
-        self._contexts = contexts
-        self._given_up = given_up
-        self._store = store
+    _contexts: Contexts
+    _given_up: Callable[[str], list[DeadLetter]]
+    _store: SessionStore
 
     @apart
     def run(self, question: str, user_id: str | None, session_id: str | None) -> Explanation:

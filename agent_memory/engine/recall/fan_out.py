@@ -36,15 +36,6 @@ class FanOut:
 
     A circuit breaker guards each block. A working block is open to all callers. A failed block is
     open to one caller at a time, after a growing pause, until it works again.
-
-    Args:
-        timeout: Seconds to wait for a block.
-        timeouts: Seconds to wait for particular blocks, by name.
-        blocks: The blocks that `recall` queries, bound and in order.
-        store_id: The name of the store in spans.
-
-    Attributes:
-        blocks: The blocks that `recall` queries.
     """
 
     def __init__(
@@ -73,14 +64,7 @@ class FanOut:
         limit: int,
         only: Collection[str] | None = None,
     ) -> tuple[dict[str, list[Recall]], list[str]]:
-        """Return the recalls of each block, and a warning for each that failed or was too slow.
-
-        Args:
-            scope: The scope of the memory.
-            message: The message to recall for. The question is extracted from a long one.
-            limit: The maximum number of recalls per block.
-            only: The blocks to query, by name. None for all.
-        """
+        """Return the recalls of each block, and a warning for each that failed or was too slow."""
         message = message and asked_for(message)
         with operation("search_memory", self._store_id, scope.session_id) as span:
             found, warnings = self._recall(scope, message, limit, only)

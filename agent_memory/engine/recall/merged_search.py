@@ -268,27 +268,18 @@ logger = logging.getLogger(__name__)
 _ALL = Filter()
 
 
+@dataclass(eq=False)
 class Search:
-    """Searches the blocks and merges their results.
+    """Searches the blocks and merges their results."""
 
-    Attributes:
-        blocks: The blocks that are queried.
-    """
+    _guard: Guard
+    _store: SessionStore
+    _counter: TokenCounter
+    _searcher: FanOut
+    _recalls: Recalls
 
-    def __init__(
-        self,
-        guard: Guard,
-        store: SessionStore,
-        counter: TokenCounter,
-        searcher: FanOut,
-        recalls: Recalls,
-    ) -> None:
-        self._recalls = recalls
-        self._guard = guard
-        self._store = store
-        self._counter = counter
-        self._searcher = searcher
-        self.blocks = searcher.blocks
+    def __post_init__(self) -> None:
+        self.blocks = self._searcher.blocks
 
     @apart
     def run(

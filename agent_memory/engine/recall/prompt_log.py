@@ -128,13 +128,7 @@ class _Pending(NamedTuple):
 
 
 class SentContexts:
-    """Stores and reads contexts. Thread-safe.
-
-    Args:
-        store: The log, and the store of the contexts.
-        deleted_since: Returns when a session, or its user, was deleted after it began.
-        on: Whether new contexts are stored.
-    """
+    """Stores and reads contexts. Thread-safe."""
 
     def __init__(
         self, store: Store, deleted_since: Callable[[Head], datetime | None], *, on: bool
@@ -148,12 +142,8 @@ class SentContexts:
     ) -> None:
         """Store a context, in place of one of the same turn so far. A failure is only logged.
 
-        Args:
-            session_id: The conversation.
-            kept: The context to store.
-            user_id: The user whose memory it contains.
-            head: The session of the context. None if it does not exist yet. If the session does not
-                belong to the user yet, the context stays pending: another user may get it.
+        While the session does not exist or belongs to no user, the context stays pending: another
+        user may get the session.
         """
         if head is not None and head.user_id == user_id:
             try:
@@ -194,12 +184,9 @@ class SentContexts:
     ) -> list[SentContext]:
         """Return the contexts of a session's turns after a seq, oldest first.
 
-        Args:
-            head: The session. Contexts of an earlier session with the same id are left out.
-            after: Only turns that begin after this seq.
-            limit: The maximum number of turns.
-            recall_now: Returns the current recalls for a question. A record stored without a
-                source session is shown if its text is unchanged.
+        Contexts of an earlier session with the same id are left out. `recall_now` returns the
+        current recalls for a question: a record without a source session is shown if its text is
+        unchanged.
         """
         session_id, begun = head.session_id, to_micros(head.created_at)
         every = [one for one in self._of(session_id) if one.first > after]

@@ -80,12 +80,6 @@ class TimeLimited:
     ) -> T:
         """Return the call's result, if it arrives within the limit.
 
-        Args:
-            name: The block's name.
-            call: Runs on a daemon thread.
-            seconds: How long to wait.
-            abandoned: Called on that thread when an abandoned call ends, with or without success.
-
         Raises:
             TimeoutError: It took longer, or too many abandoned calls to the block still run.
         """
