@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,45 @@ def test_durability_is_the_one_asked_for(
     database = Database(str(path), durability)
     assert database.read(lambda c: c.value("PRAGMA synchronous")) == synchronous
     database.close()
+
+
+def test_leases_are_not_synced_but_later_appends_are(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: a power loss takes an append that followed a lease, also one that was interrupted; or
+    each overflow waits for the disk to take and to release its lease.
+    """
+    statements, connect = list[str](), sqlite.connect
+
+    def connected(*args: Any) -> tuple[sqlite3.Connection, int]:
+        connection, made_as = connect(*args)
+        connection.set_trace_callback(statements.append)
+        return connection, made_as
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sqlite, "connect", connected)
+    with closing(SQLStore(f"sqlite:///{path}")) as store:
+        store.append("s", [draft("a")])
+        statements.clear()
+        assert store.lease("s", "me", 10)
+        store.release("s", "me")
+        store.append("s", [draft("b")])
+        store.append("s", [draft("c")])
+        assert [text.split(" (")[0][:26] for text in statements if "SELECT id" not in text] == [
+            "PRAGMA synchronous=NORMAL",
+            "UPDATE agent_memory_docume",
+            "UPDATE agent_memory_docume",
+            "PRAGMA synchronous=FULL",
+            "INSERT OR IGNORE INTO agen",
+            "INSERT OR IGNORE INTO agen",
+        ]
+        with pytest.raises(KeyboardInterrupt):
+            store._database.alone(interrupted, synced=False)
+        statements.clear()
+        store.append("s", [draft("d")])
+        assert statements[0] == "PRAGMA synchronous=FULL"
 
 
 @pytest.mark.parametrize("durability", ["process", "power"])

@@ -275,7 +275,8 @@ class Kernel(Protocol):
         """Commit batches in order and in one transaction, durable on return.
 
         Each is applied whole or refused, across sessions, owners and collections. Its conditions
-        hold until its writes are done, those about missing documents too.
+        hold until its writes are done, those about missing documents too. A power loss may undo a
+        batch of nothing but `Hold` and `Due`.
         """
         ...
 

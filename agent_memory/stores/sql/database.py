@@ -75,10 +75,11 @@ class SQLDatabase(Protocol):
         """Run `work` outside of a transaction: each statement sees one consistent state."""
         ...
 
-    def alone(self, work: Callable[[SQLConnection], T]) -> T:
+    def alone(self, work: Callable[[SQLConnection], T], *, synced: bool = True) -> T:
         """Run `work`, each statement of which is its own transaction.
 
-        On SQLite no other thread of this process writes meanwhile.
+        On SQLite no other thread of this process writes meanwhile. Without `synced`, a power loss
+        may undo the work, together with all that was written later without a sync.
         """
         ...
 

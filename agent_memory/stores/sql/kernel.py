@@ -72,7 +72,8 @@ class SQLKernel(SQLReader):
             batch = batches[0]
             statement = self._taking(batch) or self._statement(batch)
             if statement is not None:
-                changed = self._database.alone(methodcaller("run", *statement))
+                run = methodcaller("run", *statement)
+                changed = self._database.alone(run, synced=_must_last(batch))
                 if changed > 0 or not batch.conditions:
                     return [DONE]
         return self._database.write(lambda it: [self._commit(it, one) for one in batches])
@@ -308,6 +309,15 @@ def _only_filter(scan: Scan) -> str:
         if value and scan == Scan(scan.collection, **{column: value}):
             return column
     return ""
+
+
+def _must_last(batch: Batch) -> bool:
+    """Return whether a power loss must not undo a batch.
+
+    Leases and due times alone may be undone, as by a crash right before they were written: their
+    holders end with the machine, and what is due is looked at again.
+    """
+    return not all(isinstance(write, Hold | Due) for write in batch.writes)
 
 
 def _written(write: Write) -> Sequence[DocId]:

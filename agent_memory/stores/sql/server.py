@@ -244,7 +244,7 @@ class ServerDatabase:
                 break
         raise StoreUnavailable(reason)
 
-    def alone(self, work: Callable[[SQLConnection], T]) -> T:
+    def alone(self, work: Callable[[SQLConnection], T], *, synced: bool = True) -> T:
         return self.read(work)  # a server accepts concurrent writers
 
     def write(self, work: Callable[[SQLConnection], T]) -> T:

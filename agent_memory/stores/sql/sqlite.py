@@ -48,20 +48,34 @@ logger = logging.getLogger(__name__)
 
 
 class Connection:
-    """One connection, for one thread at a time; see `SQLConnection`. `log` is its open log."""
+    """One connection, for one thread at a time; see `SQLConnection`.
+
+    `log` is its open log. With `syncs`, its commits wait for the disk.
+    """
 
     dialect = "sqlite"
     most_text: int | None = None
 
-    def __init__(self, raw: sqlite3.Connection, log: Identity | None = None) -> None:
+    def __init__(
+        self, raw: sqlite3.Connection, log: Identity | None = None, *, syncs: bool = False
+    ) -> None:
         self._raw = raw
         self.log = log
         self.close = raw.close
+        self._can_relax = syncs and log is not None  # without a log that would be unsafe
+        self._is_relaxed = False
 
     @property
     def in_transaction(self) -> bool:
         """Return whether a transaction is open."""
         return self._raw.in_transaction
+
+    def relax(self, relaxed: bool) -> None:
+        """Choose whether commits wait for the disk. A later one that does syncs all before it."""
+        if self._can_relax and relaxed != self._is_relaxed:
+            self._is_relaxed = True  # also if a signal interrupts the next statement
+            self._raw.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
+            self._is_relaxed = relaxed
 
     def run(self, text: str, values: Sequence[Any] = ()) -> int:
         return self._raw.execute(text, values).rowcount
@@ -197,7 +211,9 @@ class Database:
         except sqlite3.Error as error:
             raise self._failure(error) from error
 
-    def alone(self, work: Callable[[Connection], T], *, within: bool = False) -> T:
+    def alone(
+        self, work: Callable[[Connection], T], *, synced: bool = True, within: bool = False
+    ) -> T:
         """Run `work` while no other thread of this process writes.
 
         With `within`, this thread holds the writer's lock already.
@@ -212,6 +228,7 @@ class Database:
                     self._compare(None)
                     connection = self._writing = self._connected()
                 try:
+                    connection.relax(not synced)
                     result = work(connection)
                     self._compare(connection.log)
                     return result
@@ -357,7 +374,8 @@ class Database:
         self._file.check(None)
         others = self._open()
         raw, made_as = connect(self._file.path, self._durability)
-        connection = Connection(raw, self._file.opened(made_as))
+        syncs = self._durability != "process"
+        connection = Connection(raw, self._file.opened(made_as), syncs=syncs)
         try:
             for other in set(others).intersection(self._open()):
                 self._file.check(other.log)  # it was open all the time, and shares the log
