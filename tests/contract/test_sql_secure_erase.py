@@ -25,7 +25,7 @@ from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.segments import Segment
 from agent_memory.stores.sql import sqlite
 from agent_memory.stores.sql.migrations import table_name
-from agent_memory.stores.sql.sqlite import Connection, Database
+from agent_memory.stores.sql.sqlite_file import Connection, Database
 from agent_memory.stores.sql.sqlite_pages import RawFile, gap, of_trees, page_size
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
@@ -330,7 +330,7 @@ def test_a_file_that_cannot_be_rewritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: a deletion that was done is reported as failed."""
-    monkeypatch.setattr(f"{ENGINE}.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(f"{ENGINE}_file.BUSY_SECONDS", 0.05)
     monkeypatch.setattr(f"{ENGINE}._SCRUB_SECONDS", 0.05)
     store = SQLStore(f"sqlite:///{tmp_path}/memory.db")
     store.append("s", [draft(_said(2_000))])
@@ -419,7 +419,7 @@ def test_a_file_without_a_log(full_of_traces: Path, monkeypatch: pytest.MonkeyPa
     connection = sqlite3.connect(full_of_traces)
     assert connection.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
     connection.close()
-    monkeypatch.setattr(f"{ENGINE}._switch_to_wal", lambda connection: "delete")
+    monkeypatch.setattr(f"{ENGINE}_file._switch_to_wal", lambda connection: "delete")
     store = SQLStore(f"sqlite:///{full_of_traces}")
     store.secure_erase()
     assert _traces(full_of_traces.parent) == set()

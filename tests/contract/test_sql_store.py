@@ -18,7 +18,7 @@ from agent_memory import AgentMemory
 from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Counts, Durability, Store
-from agent_memory.stores.sql import sqlite
+from agent_memory.stores.sql import sqlite, sqlite_file
 from agent_memory.stores.sql.migrations import TABLES, table_name
 from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.store import SQLStore
@@ -205,7 +205,7 @@ def test_not_a_database(tmp_path: Path) -> None:
 
 def test_a_file_that_another_process_holds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else: a forgotten transaction of somebody's is a driver's error, or ends the handle."""
-    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.05)
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     holder = sqlite3.connect(path, isolation_level=None)

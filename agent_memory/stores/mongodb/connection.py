@@ -76,9 +76,6 @@ class Deployment:
         self._connected()
         begin_anew_in_child(self, Deployment._begin_anew)
 
-    def __repr__(self) -> str:
-        return f"Deployment({self._hosts!r}, {self._name!r})"
-
     def table(self, name: str) -> Table:
         return Table(self, name)
 

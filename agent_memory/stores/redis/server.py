@@ -72,9 +72,6 @@ class RedisServer:
         self._begin_anew()
         begin_anew_in_child(self, RedisServer._begin_anew)
 
-    def __repr__(self) -> str:
-        return f"RedisServer({self.place})"
-
     def _begin_anew(self) -> None:
         self._idle: list[Any] = []
         self._free = threading.Semaphore(_MOST)
@@ -85,7 +82,7 @@ class RedisServer:
 
     def ask(self, *command: Argument) -> Any:
         """Return the answer to a command, which is sent twice if the connection broke."""
-        return self._again(lambda: self._call([command])[0])
+        return self.ask_many([command])[0]
 
     def ask_many(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
         """Return the answers to such commands, sent together."""

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from agent_memory.errors import InvalidInput, StoreError, StoreUnavailable, UnsupportedOperation
 from agent_memory.stores.sql.migrations import FIRST, STEPS, is_current, stored_version
-from agent_memory.stores.sql.sqlite import BUSY_SECONDS, Connection
+from agent_memory.stores.sql.sqlite_file import BUSY_SECONDS, Connection
 
 _SQLITE, _FOLDER = "sqlite:///", "folder:///"
 _MOST_PROBLEMS = 10

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from agent_memory.core.processes import is_own, known_lock
 from agent_memory.errors import Damaged, StoreError, StoreUnavailable
@@ -23,15 +23,17 @@ from agent_memory.stores.base import Durability
 from agent_memory.stores.erasures import Erasures
 from agent_memory.stores.sql.database import Places, SQLConnection
 from agent_memory.stores.sql.migrations import is_current
-from agent_memory.stores.sql.sqlite_file import Identity, SQLiteFile, new_id
+from agent_memory.stores.sql.sqlite_file import (
+    BUSY_SECONDS,
+    Connection,
+    Identity,
+    SQLiteFile,
+    connect,
+)
 from agent_memory.stores.sql.sqlite_pages import NoTree, RawFile
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 30.0
-"""The seconds to wait for other connections."""
-
-_NO_TEXT = "Could not decode to UTF-8"
 _NO_TABLE = "no such table"
 _MALFORMED = "disk image is malformed"
 _SCRUB_SECONDS = 5.0
@@ -45,126 +47,6 @@ _WITHIN = (
 )
 
 logger = logging.getLogger(__name__)
-
-
-class Connection:
-    """One connection, for one thread at a time; see `SQLConnection`.
-
-    `log` is its open log. With `syncs`, its commits wait for the disk.
-    """
-
-    dialect = "sqlite"
-    most_text: int | None = None
-
-    def __init__(
-        self, raw: sqlite3.Connection, log: Identity | None = None, *, syncs: bool = False
-    ) -> None:
-        self._raw = raw
-        self.log = log
-        self.close = raw.close
-        self._can_relax = syncs and log is not None  # without a log that would be unsafe
-        self._is_relaxed = False
-
-    @property
-    def in_transaction(self) -> bool:
-        """Return whether a transaction is open."""
-        return self._raw.in_transaction
-
-    def relax(self, relaxed: bool) -> None:
-        """Choose whether commits wait for the disk. A later one that does syncs all before it."""
-        if self._can_relax and relaxed != self._is_relaxed:
-            self._is_relaxed = True  # also if a signal interrupts the next statement
-            self._raw.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
-            self._is_relaxed = relaxed
-
-    def run(self, text: str, values: Sequence[Any] = ()) -> int:
-        return self._raw.execute(text, values).rowcount
-
-    def run_each(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
-        self._raw.executemany(text, rows)
-
-    def rows(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        try:
-            return self._raw.execute(text, values).fetchall()
-        except sqlite3.OperationalError as error:
-            if _NO_TEXT not in str(error):
-                raise
-            return self._undecoded(text, values)
-
-    def _undecoded(self, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Return the rows, with damaged texts as bytes, so that the others can be used."""
-        self._raw.text_factory = _text_or_bytes
-        try:
-            return self._raw.execute(text, values).fetchall()
-        finally:
-            self._raw.text_factory = str
-
-    def value(self, text: str, values: Sequence[Any] = ()) -> Any:
-        rows = self.rows(text, values)
-        return rows[0][0] if rows else None
-
-    def has_table(self, name: str) -> bool:
-        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-        return self._raw.execute(query, [name]).fetchone() is not None
-
-    def define(self, text: str) -> None:
-        self._raw.execute(text)
-
-    def transaction(self, work: Callable[[SQLConnection], T]) -> T:
-        with self._raw:  # ends the transaction, even after the exception of a signal
-            self._raw.execute("BEGIN IMMEDIATE")
-            return work(self)
-
-
-def connect(path: str, durability: Durability | None) -> tuple[sqlite3.Connection, int]:
-    """Connect to a file, and return its database id. An empty file becomes a new database."""
-    connection = sqlite3.connect(
-        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    try:
-        _set_id(connection)
-        mode = _switch_to_wal(connection)
-        # NORMAL is safe only in WAL mode; a file system without shared memory has no WAL.
-        relaxed = durability == "process" and mode == "wal"
-        connection.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
-        connection.execute("PRAGMA secure_delete=ON")  # deleted data is zeroed in the file
-        # opens the log, which the first connection creates
-        (made_as,) = connection.execute("PRAGMA application_id").fetchone()
-    except BaseException:
-        connection.close()
-        raise
-    return connection, made_as
-
-
-def _set_id(connection: sqlite3.Connection) -> None:
-    """Write the id of a new database into an empty file."""
-    if connection.execute("PRAGMA page_count").fetchone()[0]:
-        return
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        if not connection.execute("PRAGMA application_id").fetchone()[
-            0
-        ]:  # no other process was first
-            connection.execute(f"PRAGMA application_id={new_id()}")
-
-
-def _switch_to_wal(connection: sqlite3.Connection) -> str:
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
-        except sqlite3.OperationalError as error:
-            # SQLite does not wait for this lock, whatever the busy timeout.
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
-def _text_or_bytes(raw: bytes) -> str | bytes:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return raw
 
 
 _locks: weakref.WeakValueDictionary[str, _WriterLock] = weakref.WeakValueDictionary()

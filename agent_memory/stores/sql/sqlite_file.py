@@ -1,23 +1,35 @@
-"""The file of a SQLite database: created for its owner alone, and checked to be still in place."""
+"""The file of a SQLite database, created for its owner alone and checked to be still in place, and
+connections to it.
+"""
 
 from __future__ import annotations
 
 import math
 import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import randbelow
 from shutil import copyfileobj
 from struct import unpack_from
-from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from agent_memory.errors import StoreUnavailable
+from agent_memory.stores.base import Durability
+from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.sqlite_pages import LENGTH, page_size
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 30.0
+"""The seconds to wait for other connections."""
 
 Identity = tuple[int, int]
 """The identity of a file, which survives a move. No other open file has the same."""
 
+_NO_TEXT = "Could not decode to UTF-8"
 _REOPEN = "Close this memory, and open it again."
 _LOG_SECONDS = 0.001  # faster writers need not check each time, which takes as long
 _MAGIC = b"SQLite format 3\x00"
@@ -54,15 +66,15 @@ class SQLiteFile:
         self._newest_log: Identity | None = None
         self._seen_log = -math.inf
         self._trouble = ""
-        self._watch: Watch | None = None
+        self._made_as = self._changes = 0
+        self._compared: tuple[int, int] | None = None  # size and time when `compare` looked last
 
     def opened(self, made_as: int) -> Identity | None:
         """Register the file of a new connection with its database id. Return its log."""
         # Not before: on a container's image, opening may copy the file.
         self.identity = self.identity or _identity(self.path)
-        if self._watch is None:
-            status = _stat(self.path)
-            self._watch = None if status is None else Watch(status, made_as)
+        if self._compared is None and (status := _stat(self.path)) is not None:
+            self._made_as, self._compared = made_as, (status.st_size, status.st_mtime_ns)
         self._newest_log = _identity(self._log)
         return self._newest_log
 
@@ -91,14 +103,28 @@ class SQLiteFile:
 
     def is_written(self, there: os.stat_result) -> bool:
         """Return whether the file itself, rather than its log, was written since `compare`."""
-        return self._watch is not None and self._watch.is_written(there)
+        return self._compared not in (None, (there.st_size, there.st_mtime_ns))
 
     def compare(self, first: bytes) -> None:
         """Check that only SQLite wrote to the file. The caller has the right to write."""
         status = _stat(self.path)
-        if status is not None and self._watch is not None and self._watch.is_harmed(status, first):
+        if status is None or self._compared is None:
+            return
+        header = header_of(first)
+        if header is None or self._is_harmed(header, status.st_size, self._compared[0]):
             self._trouble = self._written_over()
             raise StoreUnavailable(self._trouble)
+        self._changes, self._compared = header.changes, (status.st_size, status.st_mtime_ns)
+
+    def _is_harmed(self, header: Header, size: int, before: int) -> bool:
+        """Return whether another program wrote to the file.
+
+        While another process copies the log, the file is shorter than its first page says. It
+        never shrinks, however.
+        """
+        is_cut = size < before and size < header.size
+        is_another = self._made_as != 0 and header.made_as not in (0, self._made_as)
+        return is_cut or is_another or (header.changes - self._changes) % _TURN > _TURN // 2
 
     def _written_over(self) -> str:
         aside = self._set_aside()
@@ -124,7 +150,7 @@ class SQLiteFile:
         return f" The last writes are in {self.name + '-wal.old'!r}."
 
     def _is_log(self, log: Identity) -> bool:
-        now = monotonic()
+        now = time.monotonic()
         if now - self._seen_log > _LOG_SECONDS:
             self._seen_log = now
             return log == _identity(self._log)
@@ -225,32 +251,121 @@ def header_of(first: bytes) -> Header | None:
     return Header(made_as, changes, pages * page_size(first) if valid_for == changes else 0)
 
 
-class Watch:
-    """The last observed state of an open file."""
+class Connection:
+    """One connection, for one thread at a time; see `SQLConnection`.
 
-    def __init__(self, there: os.stat_result, made_as: int) -> None:
-        self._made_as, self._changes = made_as, 0
-        self._size, self._time = there.st_size, there.st_mtime_ns
+    `log` is its open log. With `syncs`, its commits wait for the disk.
+    """
 
-    def is_written(self, there: os.stat_result) -> bool:
-        """Return whether the file was written since, usually by SQLite with the content of its
-        log.
-        """
-        return (there.st_size, there.st_mtime_ns) != (self._size, self._time)
+    dialect = "sqlite"
+    most_text: int | None = None
 
-    def is_harmed(self, there: os.stat_result, first: bytes) -> bool:
-        """Return whether another program wrote to the file, and store the new state if not.
+    def __init__(
+        self, raw: sqlite3.Connection, log: Identity | None = None, *, syncs: bool = False
+    ) -> None:
+        self._raw = raw
+        self.log = log
+        self.close = raw.close
+        self._can_relax = syncs and log is not None  # without a log that would be unsafe
+        self._is_relaxed = False
 
-        While another process copies the log, the file is shorter than its first page says. It
-        never shrinks, however.
-        """
-        now = header_of(first)
-        if (
-            now is None
-            or (there.st_size < self._size and there.st_size < now.size)
-            or (self._made_as != 0 and now.made_as not in (0, self._made_as))
-            or (now.changes - self._changes) % _TURN > _TURN // 2
-        ):
-            return True
-        self._changes, self._size, self._time = now.changes, there.st_size, there.st_mtime_ns
-        return False
+    @property
+    def in_transaction(self) -> bool:
+        """Return whether a transaction is open."""
+        return self._raw.in_transaction
+
+    def relax(self, relaxed: bool) -> None:
+        """Choose whether commits wait for the disk. A later one that does syncs all before it."""
+        if self._can_relax and relaxed != self._is_relaxed:
+            self._is_relaxed = True  # also if a signal interrupts the next statement
+            self._raw.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
+            self._is_relaxed = relaxed
+
+    def run(self, text: str, values: Sequence[Any] = ()) -> int:
+        return self._raw.execute(text, values).rowcount
+
+    def run_each(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._raw.executemany(text, rows)
+
+    def rows(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._raw.execute(text, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if _NO_TEXT not in str(error):
+                raise
+            return self._undecoded(text, values)
+
+    def _undecoded(self, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Return the rows, with damaged texts as bytes, so that the others can be used."""
+        self._raw.text_factory = _text_or_bytes
+        try:
+            return self._raw.execute(text, values).fetchall()
+        finally:
+            self._raw.text_factory = str
+
+    def value(self, text: str, values: Sequence[Any] = ()) -> Any:
+        rows = self.rows(text, values)
+        return rows[0][0] if rows else None
+
+    def has_table(self, name: str) -> bool:
+        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return self._raw.execute(query, [name]).fetchone() is not None
+
+    def define(self, text: str) -> None:
+        self._raw.execute(text)
+
+    def transaction(self, work: Callable[[SQLConnection], T]) -> T:
+        with self._raw:  # ends the transaction, even after the exception of a signal
+            self._raw.execute("BEGIN IMMEDIATE")
+            return work(self)
+
+
+def connect(path: str, durability: Durability | None) -> tuple[sqlite3.Connection, int]:
+    """Connect to a file, and return its database id. An empty file becomes a new database."""
+    connection = sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    try:
+        _set_id(connection)
+        mode = _switch_to_wal(connection)
+        # NORMAL is safe only in WAL mode; a file system without shared memory has no WAL.
+        relaxed = durability == "process" and mode == "wal"
+        connection.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
+        connection.execute("PRAGMA secure_delete=ON")  # deleted data is zeroed in the file
+        # opens the log, which the first connection creates
+        (made_as,) = connection.execute("PRAGMA application_id").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection, made_as
+
+
+def _set_id(connection: sqlite3.Connection) -> None:
+    """Write the id of a new database into an empty file."""
+    if connection.execute("PRAGMA page_count").fetchone()[0]:
+        return
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if not connection.execute("PRAGMA application_id").fetchone()[
+            0
+        ]:  # no other process was first
+            connection.execute(f"PRAGMA application_id={new_id()}")
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> str:
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait for this lock, whatever the busy timeout.
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _text_or_bytes(raw: bytes) -> str | bytes:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
