@@ -163,7 +163,6 @@ class _View:
         return one._replace(tail=self.tail(one.id)) if tails else one
 
     def commit(self, batch: Batch, now: int) -> Outcome:
-        """Apply a batch if its conditions hold."""
         documents, logs = named(batch.conditions)
         tails = {session: self.tail(session) for session in logs}
         rows = {at: self.row(at) for at in documents}

@@ -121,7 +121,6 @@ class Files:
         return marks
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file."""
         try:
             return (self._folder / path).read_bytes()
         except OSError as error:
@@ -188,7 +187,6 @@ class Files:
         return sha256(self.read(path)).hexdigest() if place.exists() else None
 
     def remove(self, path: str) -> None:
-        """Take a file away. Idempotent."""
         place = self._folder / path
         try:
             place.unlink(missing_ok=True)

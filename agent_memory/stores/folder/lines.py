@@ -142,7 +142,6 @@ def name_of(kind: str, first: Fields) -> str:
 
 
 def opened_of(first: Fields) -> tuple[int, str]:
-    """Return the dimension of a block's vectors, and their model."""
     return _count(first, "dimension"), _text(first, "model")
 
 
@@ -223,7 +222,6 @@ def line_of_record(record: Record, features: str | None = None) -> str:
 
 
 def text_of(blob: bytes, block: str, record: Record, seals: SegmentSeals) -> str:
-    """Return a record's features as text."""
     sealed = seals.sealed(block, record.owner, record.id, blob)
     return base64.b64encode(sealed).decode("ascii")
 

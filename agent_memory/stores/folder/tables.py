@@ -33,7 +33,6 @@ class Tables(MemoryKernel):
     """A kernel in memory whose due times and holders are saved and restored."""
 
     def state(self) -> State:
-        """Return due times, leases and locks."""
         sessions = {
             row.document.id: (row.document.first, row.due, row.holder, row.held_until)
             for row in self._view().selected(Scan(HEAD))
@@ -79,7 +78,6 @@ class Vectors(KernelStore):
         return [one.features for one in self._lines.get(block, {}).values()]
 
     def forget(self, block: str) -> None:
-        """Drop a block."""
         self._lines.pop(block, None)
         self.clear_vectors(block)
 

@@ -98,7 +98,6 @@ class Deployment:
         raise failure  # not from the driver's, which may quote what was to be written
 
     def close(self) -> None:
-        """Close the connections. Idempotent."""
         with self._connecting:
             self._closed = True
             client, self._client, self._database = self._client, None, None
@@ -204,7 +203,6 @@ class Table:
         self._run(lambda it: it.create_indexes(models))
 
     def one(self, which: Doc, fields: Doc | None = None) -> Doc | None:
-        """Return a document, or None."""
         return self._run(lambda it: it.find_one(which, fields))
 
     def all(
@@ -215,7 +213,6 @@ class Table:
         return self._run(lambda it: list(it.find(which, fields, sort=order, limit=limit)))
 
     def distinct(self, field: str, which: Doc) -> list[Any]:
-        """Return the values that a field has in the documents that match."""
         return self._run(lambda it: it.distinct(field, which))
 
     def insert(self, docs: Sequence[Doc]) -> None:
@@ -243,7 +240,6 @@ class Table:
         return self._run(work)
 
     def update_all(self, which: Doc, change: Doc) -> None:
-        """Change all documents that match."""
         self._run(lambda it: it.update_many(which, change))
 
     def update_each(
@@ -275,11 +271,9 @@ class Table:
         return self._run(lambda it: it.delete_one(which).deleted_count == 1)
 
     def delete_all(self, which: Doc) -> None:
-        """Remove all documents that match."""
         self._run(lambda it: it.delete_many(which))
 
     def group(self, which: Doc, sums: Doc) -> Doc:
-        """Return sums over the documents that match; nothing if none does."""
         steps = [{"$match": which}, {"$group": {"_id": None, **sums}}]
         return next(iter(self._run(lambda it: list(it.aggregate(steps)))), {})
 

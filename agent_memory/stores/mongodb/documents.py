@@ -76,7 +76,6 @@ def marked(op: str) -> Doc:
 
 
 def place_of(namespace: str, at: DocId) -> str:
-    """Return the `_id` of a document."""
     return f"{quote(namespace, safe='')}/{quote(at.collection, safe='')}/{at.id}"
 
 
@@ -86,7 +85,6 @@ def empty(namespace: str, at: DocId) -> Doc:
 
 
 def values_of(document: Document) -> Doc:
-    """Return the fields that `Put` writes."""
     values = {name: getattr(document, name) for name in _FIELDS}
     return values | {"data": document.data or None}
 
@@ -137,7 +135,6 @@ def free(now: int) -> list[Doc]:
 
 
 def selection(namespace: str, scan: Scan) -> Doc:
-    """Return a scan as a filter."""
     which: Doc = {"ns": namespace, "c": scan.collection, "live": 1}
     tests: Iterable[tuple[str, Any]] = (
         ("owner", scan.owner),
@@ -160,7 +157,6 @@ def line_of(session: str, row: Doc) -> Line:
 
 
 def field_of(seq: int) -> str:
-    """Return the name of a line among those of its head."""
     return f"e{seq}"
 
 
@@ -318,7 +314,6 @@ class HeadChange:
 
 
 def timing_of(write: Write, now: int) -> Doc:
-    """Return the fields of `Due` or `Hold`."""
     match write:
         case Due(_, micros):
             return {"due": NEVER if micros is None else now + micros}
@@ -367,7 +362,6 @@ def head_of(batch: Batch) -> DocId | None:
 
 
 def begins_session(batch: Batch, head: DocId | None) -> bool:
-    """Return whether a batch begins a session."""
     return any(isinstance(one, Missing) and one.id == head for one in batch.conditions)
 
 

@@ -319,7 +319,6 @@ class MongoDBKernel(MongoDBReader):
         return DONE
 
     def _change_one(self, batch: Batch, at: DocId, op: str) -> Outcome | None:
-        """Change a document that is no head, by itself."""
         place, now = self._place(at), now_micros()
         free = {"_id": place, "op": {"$exists": False}}
         which = [{**free, **one} for one in filters_of(batch.conditions, now)]

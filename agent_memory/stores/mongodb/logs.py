@@ -209,12 +209,10 @@ class Logs:
             return
 
     def drop(self, log: str) -> None:
-        """Remove all documents of a log."""
         self._messages.delete_all({"log": log})
 
 
 def _seqs(head: Doc | None, part: Part) -> list[int]:
-    """Return the seqs of a part that the log has."""
     if head is None:
         return []
     if part.seqs is not None:

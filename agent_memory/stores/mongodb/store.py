@@ -48,7 +48,6 @@ class MongoDBStore(KernelStore):
             raise
 
     def _prepare(self, deployment: Deployment, kernel: MongoDBKernel) -> None:
-        """Make the indexes, once for each database."""
         meta = deployment.table("agent_memory_meta")
         stored = meta.one({"_id": "layout"})
         if stored is None:

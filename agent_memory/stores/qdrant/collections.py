@@ -49,7 +49,6 @@ class Collections:
         return Roles(recalled, targets.get(self._names.written(block), recalled))
 
     def is_written(self, block: str, name: str) -> bool:
-        """Return whether writes go to a collection."""
         with self._connection.reached() as client:
             aliases = client.get_collection_aliases(name).aliases
         return self._names.written(block) in {alias.alias_name for alias in aliases}
@@ -60,7 +59,6 @@ class Collections:
         return {block: name for block, name in blocks.items() if block is not None}
 
     def _targets(self) -> dict[str, str]:
-        """Return the collection of each alias."""
         with self._connection.reached() as client:
             return {one.alias_name: one.collection_name for one in client.get_aliases().aliases}
 
@@ -127,7 +125,6 @@ class Collections:
             client.create_payload_index(name, "last", models.PayloadSchemaType.INTEGER)
 
     def drop(self, *names: str) -> None:
-        """Delete existing collections with the aliases that point to them."""
         for name in names:
             with suppress(Missing), self._connection.reached() as client:
                 client.delete_collection(name)

@@ -110,7 +110,6 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """Close the client. Idempotent."""
         self._client.close()
 
     def _refusal(self, status: int, answer: str) -> AgentMemoryError:

@@ -66,7 +66,6 @@ def record_at(payload: dict[str, Any] | None, block: str) -> Record:
 
 
 def features_at(points: Sequence[Any], dimension: int) -> Features:
-    """Return the features of points, in order."""
     import numpy as np
 
     from agent_memory.retrieval.features import PLACE, Features
@@ -87,7 +86,6 @@ def features_at(points: Sequence[Any], dimension: int) -> Features:
 def where(
     *, owner: str | None = None, session_id: str | None = None, after: int = 0
 ) -> models.Filter:
-    """Return a filter that matches all arguments."""
     from qdrant_client import models
 
     if owner is None and session_id is None:

@@ -250,7 +250,6 @@ class QdrantStore:
         self._filled.discard(block)
 
     def close(self) -> None:
-        """Close the client."""
         self._connection.close()
 
     def _own(self, block: str, width: int | None = None) -> str:

@@ -77,7 +77,6 @@ class RedisKernel:
         return [f"{self._prefix}{kind}:{collection}" for kind in KINDS]
 
     def log(self, session: str) -> str:
-        """Return the key of a log."""
         return f"{self._prefix}log:{session}"
 
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:

@@ -77,7 +77,6 @@ class RedisServer:
         self._free = threading.Semaphore(_MOST)
 
     def nodes(self) -> list[RedisServer]:
-        """Return the servers of a cluster, or this one."""
         return [self]
 
     def ask(self, *command: Argument) -> Any:

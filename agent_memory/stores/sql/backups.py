@@ -73,7 +73,6 @@ def copying(path: Path, to: Path) -> Iterator[sqlite3.Connection]:
 
 
 def existing(path: Path) -> sqlite3.Connection:
-    """Connect to an existing database, without creating one."""
     uri = f"{path.absolute().as_uri()}?mode=rw"
     return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 

@@ -95,5 +95,4 @@ _DIALECTS = {
 
 
 def dialect_of(name: str) -> Dialect:
-    """Return the dialect of a database."""
     return _DIALECTS[name]

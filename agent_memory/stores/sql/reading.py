@@ -284,7 +284,6 @@ def _whole(connection: SQLConnection, namespace: str, read: Callable[[], list[Li
 def drop_pieces(
     connection: SQLConnection, namespace: str, session: str, which: str, seq: int
 ) -> None:
-    """Delete the pieces of a session's lines."""
     if connection.most_text is not None:
         text = f"DELETE FROM {DOCUMENTS} WHERE {_OF_SESSION} AND {which}"
         connection.run(text, [namespace, session, seq])

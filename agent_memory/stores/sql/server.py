@@ -99,7 +99,6 @@ class Driver(ABC):
         """Return the dialect of a connection's server: postgresql, mysql or mariadb."""
 
     def most_text(self, raw: Any) -> int | None:
-        """Return the most characters of a text in a statement; None for any number."""
         return None
 
     @abstractmethod

@@ -228,7 +228,6 @@ class Database:
             self._file.sync_log()
 
     def close(self) -> None:
-        """Wait for writes under way, and close the connections. Idempotent."""
         self._closed = True
         self._places.clear()
         with self._writer.lock:
@@ -290,7 +289,6 @@ class Database:
 
     @property
     def locks(self) -> list[threading.Lock]:
-        """Return the locks of the readers."""
         return [place.lock for place in self._places]
 
     def prepare_fork(self) -> None:

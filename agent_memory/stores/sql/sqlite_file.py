@@ -172,7 +172,6 @@ class SQLiteFile:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether a check has failed."""
         return bool(self._trouble)
 
     def _create(self, path: str) -> None:
@@ -237,12 +236,10 @@ class Header(NamedTuple):
 
 
 def new_id() -> int:
-    """Return a new random database id."""
     return 1 + randbelow(2**31 - 1)
 
 
 def header_of(first: bytes) -> Header | None:
-    """Return the header in these bytes, or None."""
     if len(first) < LENGTH or not first.startswith(_MAGIC):
         return None
     changes, pages = unpack_from(">II", first, 24)
@@ -271,7 +268,6 @@ class Connection:
 
     @property
     def in_transaction(self) -> bool:
-        """Return whether a transaction is open."""
         return self._raw.in_transaction
 
     def relax(self, relaxed: bool) -> None:

@@ -34,7 +34,6 @@ class NoTree(ValueError):
 
 
 def page_size(first: bytes) -> int:
-    """Return the page size from the file's first bytes."""
     size: int = unpack_from(">H", first, 16)[0]
     return LARGEST if size == 1 else size
 
@@ -111,7 +110,6 @@ class RawFile:
         self._open = True
 
     def first(self) -> bytes:
-        """Return the first bytes of the file."""
         return self._read(LENGTH, 0)
 
     def untidy(self) -> Iterator[int]:
@@ -153,7 +151,6 @@ class RawFile:
                 )
 
     def close(self) -> None:
-        """Close the file. Idempotent."""
         if self._open:
             self._open = False
             with suppress(OSError):

@@ -108,7 +108,6 @@ def _database(url: str, durability: Durability | None) -> SQLDatabase:
 
 
 def open_server(url: str, durability: Durability | None) -> ServerDatabase:
-    """Open the database of a PostgreSQL or MySQL URL."""
     from agent_memory.stores.sql.server import ServerDatabase
 
     scheme = url.partition("://")[0]

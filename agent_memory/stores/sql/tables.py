@@ -138,7 +138,6 @@ assert {table_name(name) for name in TABLES} == metadata.tables.keys() - {"agent
 
 
 def source() -> str:
-    """Return the source of `schema`."""
     lines = [_HEADER]
     for name, url in _DIALECTS.items():
         kind: Any = make_url(url).get_dialect()
