@@ -25,7 +25,8 @@ from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.segments import Segment
 from agent_memory.stores.sql import sqlite
 from agent_memory.stores.sql.migrations import table_name
-from agent_memory.stores.sql.sqlite_file import Connection, Database
+from agent_memory.stores.sql.sqlite import Database
+from agent_memory.stores.sql.sqlite_file import Connection
 from agent_memory.stores.sql.sqlite_pages import RawFile, gap, of_trees, page_size
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
