@@ -16,10 +16,10 @@ from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.text import identifiers, names
 
 _ALIKE = 0.8
-_MOST_KNOWN = 500
+_MOST_KNOWN = 2_000
 
-_Pairs = frozenset[str]
-_NO_PAIRS: _Pairs = frozenset([""])
+_Pairs = frozenset[int]
+_NO_PAIRS: _Pairs = frozenset([0])
 
 
 def doubles(texts: Sequence[str]) -> dict[int, int]:
@@ -27,7 +27,7 @@ def doubles(texts: Sequence[str]) -> dict[int, int]:
     pairs = [_pairs(text) for text in texts]
     named = cache(partial(_named, texts))
     shared = _shared(pairs)
-    by_pair: dict[str, list[int]] = defaultdict(list)
+    by_pair: dict[int, list[int]] = defaultdict(list)
     duplicates: dict[int, int] = {}
     for place, own in enumerate(pairs):
         if len(own & shared.keys()) < _ALIKE * len(own):
@@ -44,9 +44,9 @@ def doubles(texts: Sequence[str]) -> dict[int, int]:
     return duplicates
 
 
-def _shared(texts: Sequence[_Pairs]) -> Counter[str]:
+def _shared(texts: Sequence[_Pairs]) -> Counter[int]:
     """Count the texts of each pair that more than one text has."""
-    seen_pairs, repeated = set[str](), set[str]()
+    seen_pairs, repeated = set[int](), set[int]()
     for some in texts:
         repeated |= seen_pairs & some
         seen_pairs |= some
@@ -55,11 +55,11 @@ def _shared(texts: Sequence[_Pairs]) -> Counter[str]:
 
 @lru_cache(_MOST_KNOWN)  # blocks look among their own first, and the merge among all
 def _pairs(text: str) -> _Pairs:
-    """Return the pairs of neighbouring words; a placeholder for a text without words.
+    """Return the hashes of pairs of neighbouring words; a placeholder for a text without words.
 
     Pairs preserve the order of words, which says who did what to whom.
     """
-    return frozenset(map(" ".join, pairwise(["", *text.casefold().split()]))) or _NO_PAIRS
+    return frozenset(map(hash, pairwise(["", *text.casefold().split()]))) or _NO_PAIRS
 
 
 def _alike(left: _Pairs, right: _Pairs) -> bool:

@@ -21,6 +21,7 @@ from agent_memory.retrieval.score import (
     Ranked,
     in_order,
     informativeness,
+    nearest,
     ranked,
 )
 from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments
@@ -134,11 +135,21 @@ class SegmentIndex:
             query: The query.
             limit: Maximum number of records.
         """
-        found = [self.candidates(query, max(DEPTH, limit))]
+        searched = [(self, query)]
         if query.pending is not None:
-            pending = query.pending
-            found.append(pending.index.candidates(pending.query, max(DEPTH, limit)))
-        return ranked(found, query, limit)
+            searched.append((query.pending.index, query.pending.query))
+        depth = max(DEPTH, limit)
+        if query.is_direction:
+            return nearest(
+                [index._nearest_to(one.meaning, depth) for index, one in searched], limit
+            )
+        return ranked([index.candidates(one, depth) for index, one in searched], query, limit)
+
+    def _nearest_to(self, meaning: np.ndarray, depth: int) -> tuple[Named, np.ndarray]:
+        """Return the records nearest to a direction with their cosines, unordered."""
+        cosines = self._cosines(meaning)
+        places = _best(np.where(self.filled, cosines, -np.inf), depth, above=-np.inf)
+        return Named(self.name, self.vector, places), cosines[places]
 
     def candidates(self, query: Query, depth: int) -> Candidates:
         """Return the nearest records by meaning and by words, with their neighbours.
@@ -165,7 +176,7 @@ class SegmentIndex:
             places=self._places[places],
             cosines=cosines[places],
             filled=self.filled[places] if len(query.meaning) else np.zeros(len(places), np.bool_),
-            best=self._nearest(places, query.tokens),
+            best=self._best_pieces(places, query.tokens),
             weights=weights[:, places].T,
             meant=meant[places],
             total=len(self),
@@ -198,7 +209,7 @@ class SegmentIndex:
         # the last bits of a sum depend on the row's place; rounding makes equal rows equal
         return np.round(found, _DIGITS, out=found)
 
-    def _nearest(self, places: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    def _best_pieces(self, places: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """Return `Tokens.best` of the records at these places."""
         if not len(tokens):
             return np.zeros((len(places), 0), np.float32)

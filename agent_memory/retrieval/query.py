@@ -147,6 +147,11 @@ class Query:
         unit = direction / (float(np.linalg.norm(direction)) or 1.0)
         return self.over_the_same(Query(unit.astype(np.float32), alone=True))
 
+    @property
+    def is_direction(self) -> bool:
+        """Whether the nearest vectors alone are wanted."""
+        return self.alone and not self.words and not len(self.tokens) and self.period is None
+
     def by_words(self) -> Query:
         """Return the query without its meaning, for records that have no vectors."""
         return replace(self, meaning=_NO_VECTOR, tokens=NO_TOKENS, owners=NO_STARTS)

@@ -42,6 +42,17 @@ class Named(NamedTuple):
     vector: Callable[[int], np.ndarray]
     numbers: np.ndarray
 
+    @classmethod
+    def joined(cls, parts: Sequence[Named]) -> Named:
+        """Concatenate several."""
+        numbers = np.concatenate([part.numbers for part in parts])
+        owners = np.repeat(np.arange(len(parts)), [len(part.numbers) for part in parts])
+        return cls(
+            lambda at: parts[owners[at]].name(numbers[at]),
+            lambda at: parts[owners[at]].vector(numbers[at]),
+            np.arange(len(numbers)),
+        )
+
     def at(self, rows: np.ndarray) -> Named:
         """Return some of them."""
         return self._replace(numbers=self.numbers[rows])
@@ -91,14 +102,11 @@ class Candidates(NamedTuple):
         places, cosines, filled, best, weights, meant = (
             np.concatenate(one) for one in zip(*(part[1:7] for part in parts), strict=True)
         )
-        ids = [name for part in parts for name in part.names.all()]
-        vectors = [vector for part in parts for vector in part.names.vectors()]
-        names = Named(ids.__getitem__, lambda at: vectors[at](), np.arange(len(ids)))
+        names = Named.joined([part.names for part in parts])
         total, holding = sum(part.total for part in parts), sum(part.holding for part in parts)
         every = cls(names, places, cosines, filled, best, weights, meant, total, np.array(holding))
-        first = {name: at for at, name in reversed([*enumerate(ids)])}
-        rows = np.array(sorted(first.values()), np.intp)
-        return every.at(rows[in_order(places[rows])])
+        order = in_order(places)
+        return every.at(order[~_repeated(places[order], names.at(order))])
 
     def at(self, rows: np.ndarray) -> Self:
         """Return some of them."""
@@ -133,6 +141,18 @@ class Candidates(NamedTuple):
             fitting(after, words),
             fitting(second, words + words[before]),
         ]
+
+
+def _repeated(places: np.ndarray, names: Named) -> np.ndarray:
+    """(n,) whether an earlier record has the same id; only records at the same place can."""
+    own = places[["session", "seq", "part"]]
+    same = own[1:] == own[:-1]
+    rows = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+    ids = names.at(rows).all()
+    first = {name: at for at, name in reversed([*enumerate(ids)])}
+    repeated = np.zeros(len(places), np.bool_)
+    repeated[np.delete(rows, list(first.values()))] = True
+    return repeated
 
 
 def _shifted(places: np.ndarray, step: int) -> np.ndarray:
@@ -226,6 +246,28 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
         parts[best],
         one.cosines[best],
         (one.weights @ worth)[best],
+    )
+
+
+def nearest(found: Sequence[tuple[Named, np.ndarray]], limit: int) -> Ranked:
+    """Rank records of one or several indexes by their cosines alone; their relevance is 0.
+
+    A record that several indexes have is taken from the first.
+    """
+    names = Named.joined([one for one, _ in found])
+    cosines = np.concatenate([one for _, one in found])
+    best = np.argsort(-cosines, kind="stable")[: 2 * limit].tolist()
+    unique = {names.name(at): at for at in reversed(best)}
+    rows = np.array(sorted(unique.values(), key=best.index)[:limit], np.intp)
+    zeros = np.zeros((len(rows), len(PARTS)), np.float32)
+    return Ranked(
+        names.at(rows).all(),
+        names.at(rows).vectors(),
+        cosines[rows],
+        zeros[:, 0],
+        zeros,
+        cosines[rows],
+        zeros[:, 0],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from operator import index
 from typing import Any, Literal
 
@@ -119,15 +120,18 @@ def lag_of(one: Document, block: str) -> Lag | None:
         raise Damage("session", one.id).error() from error
 
 
+_quoted = cache(json.dumps)
+
+
 def _is_absorbed(one: Document, block: str) -> bool:
     """Return whether a cursor stands at the end of the log.
 
     It reads the text, for most sessions of a user are absorbed, and decoding each takes longer
     than the search.
     """
-    _, _, cursors = one.about.rpartition('"cursors":')
-    mark = f"{json.dumps(block)}:{one.tail.seq}"
-    return f"{mark}}}" in cursors or f"{mark}," in cursors
+    mark = f"{_quoted(block)}:{one.tail.seq}"
+    at = one.about.rfind(mark)
+    return at > one.about.rfind('"cursors":') and one.about[at + len(mark) :][:1] in ("}", ",")
 
 
 def line_of(
