@@ -240,26 +240,35 @@ def _asked(question: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def _newest_of_a_form(told: list[Hit], question: str) -> list[Hit]:
     """Move each statement before the one among the first hits that it contradicts."""
+    languages, asked = _asked(question)
     first = [hit for hit in told[:_FIRST] if _states(hit)]
-    names = {hit.record.id for hit in first}
+    words = {hit.record.id: said_in(_text(hit.record), languages) for hit in first}
     for hit in first:
-        place = [one.record.id for one in told].index(hit.record.id)
-        stated = (one for one in told[:place] if one.record.id in names)
-        old = next((one for one in stated if _replaces(hit, one, question)), None)
-        if old is not None:
-            told = _beside(told, old, hit, True)
+        own = hit.record.id
+        for old in told:
+            if old.record.id == own:
+                break
+            theirs = words.get(old.record.id)
+            if theirs is None or not _has_form(words[own], theirs, asked):
+                continue
+            if _follows(hit.record, old.record):
+                told = _beside(told, old, hit, True)
+                break
     return told
 
 
 def _replaces(hit: Hit, stated: Hit, question: str) -> bool:
-    """Return whether a newer statement has the same form as another.
-
-    It has all words that the other shares with the question, and most of the other's words.
-    """
+    """Return whether a newer statement has the same form as another."""
     languages, asked = _asked(question)
-    old, new = (said_in(_text(one.record), languages) for one in (stated, hit))
-    same = old & asked <= new and len(old & new) >= _SAME_FORM * len(old)
-    return same and _follows(hit.record, stated.record)
+    new, old = (said_in(_text(one.record), languages) for one in (hit, stated))
+    return _has_form(new, old, asked) and _follows(hit.record, stated.record)
+
+
+def _has_form(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -> bool:
+    """Return whether a statement has all words that the other shares with the question, and most
+    of the other's words.
+    """
+    return old & asked <= new and len(old & new) >= _SAME_FORM * len(old)
 
 
 def _newer(

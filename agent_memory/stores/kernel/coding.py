@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import cache
+from collections.abc import Iterable
 from operator import index
 from typing import Any, Literal
 
@@ -107,8 +107,6 @@ def lag_of(one: Document, block: str) -> Lag | None:
     Raises:
         Damaged: It is not what was written.
     """
-    if _is_absorbed(one, block):
-        return None
     try:
         about = json.loads(one.about)
         after = max(index(about["cursors"].get(block, 0)), index(about["expired"]))
@@ -120,18 +118,19 @@ def lag_of(one: Document, block: str) -> Lag | None:
         raise Damage("session", one.id).error() from error
 
 
-_quoted = cache(json.dumps)
+def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Document]:
+    """Return the heads whose logs go on past a block's cursor, and those that cannot be read.
 
-
-def _is_absorbed(one: Document, block: str) -> bool:
-    """Return whether a cursor stands at the end of the log.
-
-    It reads the text, for most sessions of a user are absorbed, and decoding each takes longer
-    than the search.
+    It reads the text: decoding each head takes longer than a search.
     """
-    mark = f"{_quoted(block)}:{one.tail.seq}"
-    at = one.about.rfind(mark)
-    return at > one.about.rfind('"cursors":') and one.about[at + len(mark) :][:1] in ("}", ",")
+    name = json.dumps(block)
+
+    def is_absorbed(about: str, end: int) -> bool:
+        mark = f"{name}:{end}"
+        at = about.rfind(mark)
+        return at > about.rfind('"cursors":') and about[at + len(mark) :][:1] in ("}", ",")
+
+    return [one for one in heads if one is not None and not is_absorbed(one.about, one.tail[0])]
 
 
 def line_of(

@@ -28,6 +28,7 @@ from agent_memory.stores.kernel.appending import (
 from agent_memory.stores.kernel.coding import (
     HEAD,
     KEY,
+    are_not_absorbed,
     entry_of,
     head_document,
     head_id,
@@ -219,7 +220,7 @@ class KernelSessions:
             some = self._kernel.documents([head_id(session_id)], tails=True, bodies=False)
         else:
             some = [*self._kernel.scan(Scan(HEAD, f"user:{user_id}", tails=True, bodies=False))]
-        lags = undamaged([one for one in some if one is not None], lambda one: lag_of(one, block))
+        lags = undamaged(are_not_absorbed(some, block), lambda one: lag_of(one, block))
         found = [lag for lag in lags if lag is not None]
         return sorted(found, key=lambda lag: lag.created_at, reverse=True)
 
