@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+import click
 import pytest
+import typer.main
+from click.testing import CliRunner, Result
 from hypothesis import settings
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, NoteMemory
 from agent_memory.cli.app import app
@@ -61,9 +64,20 @@ def until(true: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
+@cache
+def command_line() -> click.Command:
+    """Build the command line once; Typer builds it for each call, which takes longer than most."""
+    return typer.main.get_command(app)
+
+
+def invoke(arguments: Sequence[str], input: str | bytes | None = None, **settings: Any) -> Result:
+    """Return the result of a command of ours, run in this process."""
+    return CliRunner().invoke(command_line(), list(arguments), input, **settings)
+
+
 def run(*arguments: str, code: int = 0) -> str:
     """Return the output of a command of ours, which must end with this code."""
-    result = CliRunner().invoke(app, list(arguments))
+    result = invoke(arguments)
     assert result.exit_code == code, result.output
     return result.output
 

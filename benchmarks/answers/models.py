@@ -42,13 +42,10 @@ class Answer:
 
 
 class Model:
-    """A model whose answers are stored. Safe to use from many threads.
+    """A model with stored answers. Safe to use from many threads.
 
-    Args:
-        name: Its litellm name, such as "openai/gpt-4o-mini".
-        folder: Where its answers are stored; one JSON line each in `answers.jsonl`.
-        settings: Passed to litellm.
-        asks: Whether it is asked for what is not stored.
+    Answers lie in `answers.jsonl` of `folder`, one JSON line each. `settings` go to litellm. Only a
+    model that `asks` is called for an answer that is not stored.
     """
 
     def __init__(self, name: str, folder: Path, settings: Mapping[str, Any], asks: bool) -> None:
@@ -61,11 +58,7 @@ class Model:
         self._stored = {one.pop("request"): Answer(**one) for one in stored}
 
     def answer(self, messages: Messages) -> Answer:
-        """Return the stored answer to a request, or ask for one and store it.
-
-        Raises:
-            NotStored: There is none, and the model may not be asked.
-        """
+        """Return the stored answer, or ask for one and store it. May raise `NotStored`."""
         whole = json.dumps([self._name, list(messages)], sort_keys=True)
         request = sha256(whole.encode()).hexdigest()[:16]
         stored = self._stored.get(request)
@@ -105,11 +98,7 @@ def judging(question: Question, answer: str) -> list[dict[str, str]]:
 
 
 def verdict(text: str) -> bool:
-    """Return the judge's verdict.
-
-    Raises:
-        ValueError: It is neither yes nor no.
-    """
+    """Return the judge's verdict. Raise ValueError if it is neither yes nor no."""
     word = text.strip().strip(".*").lower()
     if word not in ("yes", "no"):
         raise ValueError(f"The judge answered neither yes nor no: {text[:80]!r}.")

@@ -32,12 +32,7 @@ class Shown:
 
 @contextmanager
 def systems(conversation: Conversation, tokens: int) -> Iterator[_Systems]:
-    """All systems over one conversation that was said to them.
-
-    Args:
-        conversation: Whose questions will be asked.
-        tokens: What each system may show for a question.
-    """
+    """All systems over one conversation, each limited to `tokens` a question."""
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder, 'm.db').as_posix()}"
         limits = {"max_tokens": _ROOM, "max_recall_tokens": tokens, "recall_timeout": 60.0}

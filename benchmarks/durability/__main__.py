@@ -66,14 +66,7 @@ _ROWS = {
 
 @dataclass(slots=True)
 class Report:
-    """Results of a run.
-
-    Attributes:
-        namespace: Where in the store it took place.
-        messages: Messages acknowledged.
-        stalls: Seconds of the longest update, by mode.
-        findings: What is wrong.
-    """
+    """Results of a run; `stalls` has the seconds of the longest update, by mode."""
 
     namespace: str
     messages: int = 0

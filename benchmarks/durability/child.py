@@ -1,4 +1,4 @@
-"""A process that calls a memory at random until it is killed, and tells of each call."""
+"""Call a memory at random until killed, and report each call to the parent process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from benchmarks.durability.site import FACTS, MAX_TOKENS, VECTORS, Mode, Site
 from benchmarks.durability.verify import catch_up
 
 Step = tuple[str, int]
-"""A named step, and which occurrence of it."""
+"""A named step, and its occurrence."""
 
 _LEASE_SECONDS = 0.5
 _WORDS = ["amber", "basil", "cedar", "dune", "ember", "fjord", "grove", "heron", "inlet", "kelp"]
@@ -44,18 +44,7 @@ _RARE = ("flush all", "delete", "delete_user", "replay")
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one process is to do.
-
-    Attributes:
-        name: Begins its messages, so that all differ.
-        seed: Decides its calls and their order.
-        own: Its sessions, each with its user, if it has one from the beginning.
-        shared: Sessions that other processes write too, each with its user.
-        mode: How overflow is handled.
-        absorb: When blocks absorb.
-        rare: Whether it makes the rare calls too.
-        kill: The step at which it kills itself.
-    """
+    """Calls of one process: `own` and `shared` map its sessions to users, `kill` ends it."""
 
     name: str
     seed: int
@@ -68,7 +57,7 @@ class Round:
 
 
 class Steps:
-    """Counts the steps of this process, and kills it at one of them."""
+    """Count the steps of this process, and kill it at one of them."""
 
     def __init__(self, kill: Step | None) -> None:
         self.seen: Counter[str] = Counter()
@@ -83,7 +72,7 @@ class Steps:
 
 
 def run_until_killed(site: Site, task: Round, told: Connection) -> None:
-    """Do a round; each call is told of before it is made and after it returned."""
+    """Do a round, and report each call before it is made and after it returned."""
     # a killed process keeps its leases: the next must not wait ten seconds for each
     leases.LEASE_SECONDS, leases._BEAT_SECONDS = _LEASE_SECONDS, _LEASE_SECONDS / 4
     steps = Steps(task.kill)
@@ -106,7 +95,7 @@ def run_until_killed(site: Site, task: Round, told: Connection) -> None:
 
 
 def finish(site: Site, told: Connection) -> None:
-    """Have all be done that is left to do; what could not be is told."""
+    """Do all pending work, and report the work that failed."""
     store = site.store()
     with site.memory(store) as memory:
         for finding in catch_up(memory):

@@ -1,4 +1,4 @@
-"""Processes killed at named steps and at random moments, over and over, on the same sessions."""
+"""Kill processes at named steps and at random moments, on the same sessions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SHARED = {"shared-1": "shared-user", "shared-2": "shared-user", "shared-3": "oth
 """Sessions that all lanes write, each with its user."""
 
 Steps = dict[tuple[Mode, bool], Counter[str]]
-"""How often each step occurs: by mode, and without and with the rare calls."""
+"""Occurrences of each step, by mode, and without and with the rare calls."""
 
 _MODES: tuple[Mode, ...] = ("inline", "background")
 _ABSORBS: tuple[Absorb, ...] = ("overflow", "every_update", 60)
 _RARE = 0.2
 _MESSAGES = 60
-_TELLING = (
+_RISKIEST = (
     "after put_records",
     "after put_vectors",
     "before put_vectors",
@@ -40,19 +40,12 @@ _TELLING = (
     "before delete",
     "after append",
 )
-"""The steps around which most could go wrong; a short run is killed at these, in both modes."""
+"""The riskiest steps; a short run is killed at these, in both modes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One kill to be made.
-
-    Attributes:
-        mode: How the process handles overflow.
-        rare: Whether it makes the rare calls too.
-        step: Where it kills itself.
-        moment: Or else: after how many of its messages, and seconds more, it is killed.
-    """
+    """A kill, at a step or at a moment: after a number of messages, and seconds more."""
 
     mode: Mode
     rare: bool
@@ -65,20 +58,9 @@ class Kill:
 
 
 class Lane:
-    """One process after another, each going on where the last was killed.
+    """One process after another, each continuing after the last was killed.
 
-    Args:
-        number: Tells its sessions and users from those of other lanes.
-        site: Where.
-        store: Open there.
-        seed: Decides what its processes do.
-
-    Attributes:
-        users: Its two users; only the first is ever deleted.
-        ledger: What its sessions must hold.
-        sessions: All that it ever had for itself.
-        stalls: The longest update, by mode.
-        findings: What was wrong.
+    Of its two `users` only the first is ever deleted. `stalls` has the longest update by mode.
     """
 
     def __init__(self, number: int, site: Site, store: Store, seed: int) -> None:
@@ -97,7 +79,7 @@ class Lane:
         self.findings: list[Finding] = []
 
     def round(self, kill: Kill) -> Counter[str] | None:
-        """Run one process to its end; the steps that it made, or None where it was killed."""
+        """Run a process to its end. Return its steps, or None if it was killed."""
         self._rounds += 1
         self._leave()
         task = Round(
@@ -129,14 +111,14 @@ class Lane:
         return steps
 
     def _inspect(self, task: str) -> None:
-        """See what the kill has left of records."""
+        """Check the records that the kill has left."""
         for session_id, user in (SHARED | self.ledger.users).items():
             if user != self.users[0]:  # whose deletion some process may be about to finish
                 for finding in inspect(self._store, session_id):
                     self._report(finding, task)
 
     def check(self) -> list[Finding]:
-        """What is wrong with its sessions, after all."""
+        """Return the findings about its sessions after the last round."""
         self._leave()
         for session_id in list(self.ledger.logs):
             self.ledger.seen(session_id, texts(self._store, session_id))
@@ -183,16 +165,7 @@ class Lane:
 def run_kills(
     site: Site, store: Store, kills: int, lanes: int, seed: int, advance: Callable[[], None]
 ) -> list[Lane]:
-    """Kill so many processes, in lanes beside each other.
-
-    Args:
-        site: Where.
-        store: Open there.
-        kills: How many.
-        lanes: How many processes at a time.
-        seed: Decides what they do, and where they are killed.
-        advance: Called at each kill.
-    """
+    """Kill processes in parallel lanes; call `advance` at each kill."""
     running = [Lane(number, site, store, seed) for number in range(lanes)]
     steps: Steps = {
         (mode, rare): running[0].round(Kill(mode, rare)) or Counter()
@@ -224,9 +197,9 @@ def run_kills(
 
 
 def _plan(steps: Steps, random: Random) -> Iterator[Kill]:
-    """All steps in turn, the telling ones first; a quarter of the kills at random moments."""
+    """All steps in turn, the riskiest first; a quarter of the kills at random moments."""
     known = {step for counts in steps.values() for step in counts}
-    ordered = [*_TELLING, *sorted(known.difference(_TELLING))]
+    ordered = [*_RISKIEST, *sorted(known.difference(_RISKIEST))]
     for place, (step, mode) in enumerate(cycle(product(ordered, _MODES))):
         rare = not steps[mode, False][step] or random.random() < _RARE
         if often := steps[mode, rare][step]:
@@ -237,7 +210,7 @@ def _plan(steps: Steps, random: Random) -> Iterator[Kill]:
 
 
 def owners(lanes: Iterable[Lane]) -> set[str]:
-    """All users and sessions for which the lanes' records can have been kept."""
+    """Return all users and sessions that may own the lanes' records."""
     users = {*SHARED.values(), *(user for lane in lanes for user in lane.users)}
     sessions = {*SHARED, *(name for lane in lanes for name in lane.sessions)}
     return {f"user:{user}" for user in users} | {f"session:{name}" for name in sessions}

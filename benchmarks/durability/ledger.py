@@ -1,4 +1,4 @@
-"""What the logs must hold, by what was acknowledged; and the words for what is wrong. Pure."""
+"""Compare logs with the calls that were acknowledged. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ UNFINISHED, ERROR = "unfinished", "error"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong.
-
-    Attributes:
-        kind: Which promise is broken.
-        session_id: Where.
-        detail: What was seen.
-        during: When it was seen first.
-    """
+    """A broken promise (`kind`) in a session, and when it was first seen."""
 
     kind: str
     session_id: str
@@ -29,16 +22,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One call.
-
-    Attributes:
-        name: "update", "pop", "delete", "delete_user"; calls of other names change no log.
-        session_id: The session, where it is about one.
-        texts: What is appended.
-        user_id: The user, where one is named.
-        count: How many messages are taken back.
-        role: Who says the texts.
-    """
+    """A call. Names other than update, pop, delete and delete_user change no log."""
 
     name: str
     session_id: str = ""
@@ -48,7 +32,7 @@ class Op:
     role: str = "user"
 
     def on(self, log: Sequence[str]) -> list[str]:
-        """The session's log after the call."""
+        """Return the session's log after the call."""
         match self.name:
             case "update":
                 return [*log, *self.texts]
@@ -65,14 +49,7 @@ def compare(
     wanted: Sequence[str],
     optional: Collection[str] = frozenset(),
 ) -> list[Finding]:
-    """What is wrong with the messages of a log.
-
-    Args:
-        session_id: Its session.
-        seen: What it holds.
-        wanted: What it should hold, in order.
-        optional: Those of `wanted` that may be missing: calls for them never returned.
-    """
+    """Compare a log with the wanted texts; the `optional` ones may be missing."""
     there = Counter(seen)
     findings = [
         Finding(LOST, session_id, text)
@@ -89,20 +66,17 @@ def compare(
 
 @dataclass(slots=True)
 class Shared:
-    """What one writer said in a session of many writers."""
+    """Messages of one writer in a session of many writers."""
 
     begun: list[str] = field(default_factory=list)
     unsure: set[str] = field(default_factory=set)
 
 
 class Ledger:
-    """What the sessions of one writer must hold, whose processes are killed at any moment.
+    """Expected logs of one writer, whose processes are killed at any moment.
 
-    Its calls come one after another. The one that was under way when a process was killed may have
-    happened or not; which, the next look at the session shows.
-
-    Args:
-        sessions: Those that it has for itself, each with its user.
+    Its calls come one after another. A call that was interrupted by a kill may have happened or
+    not: the next look at the session decides. `sessions` maps its own sessions to users.
     """
 
     def __init__(self, sessions: Mapping[str, str | None]) -> None:
@@ -116,11 +90,11 @@ class Ledger:
 
     @property
     def interrupted(self) -> Op | None:
-        """The call that was under way when the process was killed."""
+        """The call that was interrupted by the kill."""
         return self._pending
 
     def begin(self, op: Op) -> None:
-        """A call begins."""
+        """Note that a call begins."""
         self._pending = op
         if op.name == "update" and op.session_id not in self.logs:
             said = self.shared.setdefault(op.session_id, Shared())
@@ -128,7 +102,7 @@ class Ledger:
             said.unsure.update(op.texts)
 
     def done(self, op: Op, result: object) -> None:
-        """It returned: an update the log's end, a pop the messages taken."""
+        """Note a call's result: the log's end after an update, the messages taken by a pop."""
         self._pending = None
         if op.name == "update":
             self.acknowledged += len(op.texts)
@@ -147,7 +121,7 @@ class Ledger:
             self.shared[op.session_id].unsure.difference_update(op.texts)
 
     def seen(self, session_id: str, texts: Sequence[str]) -> None:
-        """A session was looked at, while none of its calls was under way."""
+        """Compare a session that has no call under way."""
         wanted, pending = self.logs[session_id], self._pending
         if pending and pending.session_id == session_id:
             self._pending = None
@@ -157,12 +131,9 @@ class Ledger:
         self.logs[session_id] = list(texts)
 
     def leave(self, fresh: Mapping[str, str]) -> None:
-        """Take other sessions for those of a user whose deletion was interrupted.
+        """Replace a user's sessions after its deletion was interrupted; `fresh` maps old to new.
 
-        Nobody knows when these will be gone: as soon as any process goes on with the deletion.
-
-        Args:
-            fresh: For each, the session that takes its place.
+        Any process may finish the deletion at any time.
         """
         self.leaving.append({name: self.logs.pop(name) for name in fresh})
         for old, new in fresh.items():

@@ -1,4 +1,4 @@
-"""Processes that start in a moment, tell what they do over a pipe, and may be killed."""
+"""Processes that start quickly, report over a pipe, and may be killed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ class Hung(Exception):
 class Child:
     """A process forked from one that has all imports done.
 
-    Args:
-        target: What it runs; its last argument is its end of the pipe.
-        *args: The other arguments.
+    `target` gets the other arguments, and last its end of the pipe.
     """
 
     def __init__(self, target: Callable[..., None], *args: object) -> None:
@@ -35,17 +33,13 @@ class Child:
         its.close()
 
     def go(self) -> None:
-        """Let a process go on that waits to receive."""
+        """Wake a process that waits to receive."""
         self._pipe.send(None)
 
     def messages(self, kill: tuple[int, float] | None = None) -> Iterator[Any]:
-        """What it tells, until it has ended.
+        """Yield its messages until it ends. Raise `Hung` after minutes of silence.
 
-        Args:
-            kill: After so many messages and so many seconds more it is killed.
-
-        Raises:
-            Hung: It told nothing for too long.
+        `kill` ends it after a number of messages, and seconds more.
         """
         heard = 0
         with self._pipe:
@@ -68,5 +62,5 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; minus the signal that killed it."""
+        """Its exit code, or minus the signal that killed it."""
         return self._process.exitcode

@@ -1,4 +1,4 @@
-"""Processes and threads that all write at once: one session, then a hundred."""
+"""Processes and threads that all write at the same time: one session, then a hundred."""
 
 from __future__ import annotations
 
@@ -25,20 +25,14 @@ Said = list[tuple[str, str]]
 
 @dataclass(slots=True)
 class Race:
-    """What came of a race.
-
-    Attributes:
-        said: What was to be said, by writer.
-        stalls: The longest update, by mode.
-        findings: Errors that reached callers.
-    """
+    """A race: messages by writer, the longest update by mode, and errors of callers."""
 
     said: dict[str, Said]
     stalls: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
 
     def check(self, store: Store) -> list[Finding]:
-        """What is wrong: a message lost, doubled, or out of its writer's order."""
+        """Return messages that were lost, doubled, or out of their writer's order."""
         wanted: dict[str, dict[str, list[str]]] = {}
         for writer, said in self.said.items():
             for session_id, text in said:
@@ -53,12 +47,12 @@ class Race:
 
 
 def user_of(session_id: str) -> str:
-    """Whom a session of a race belongs to."""
+    """Return the user of a race's session."""
     return USERS[len(session_id) % 2]
 
 
 def plan(name: str, processes: int, threads: int, sessions: int, messages: int) -> Race:
-    """A race in which each thread says so many messages, over all sessions in turn."""
+    """A race in which each thread writes `messages`, over all sessions in turn."""
     said: dict[str, Said] = {}
     for place in range(processes * threads):
         writer = f"p{place // threads}t{place % threads}"
@@ -71,7 +65,7 @@ def plan(name: str, processes: int, threads: int, sessions: int, messages: int) 
 
 
 def run_race(site: Site, race: Race, threads: int, advance: Callable[[], None]) -> None:
-    """Run it: processes of so many threads, every other one with its work in the background."""
+    """Run a race; every other process works in the background."""
     writers = sorted(race.said.items())
     parts = [dict(writers[n : n + threads]) for n in range(0, len(writers), threads)]
     ready = threading.Barrier(len(parts))
@@ -102,7 +96,7 @@ def run_race(site: Site, race: Race, threads: int, advance: Callable[[], None]) 
 
 
 def write(site: Site, mode: Mode, said: Mapping[str, Said], told: Connection) -> None:
-    """What each process does."""
+    """Write the messages of one process."""
     lock = threading.Lock()
 
     def tell(*message: Any) -> None:

@@ -1,4 +1,4 @@
-"""A process that writes, reads and deletes while the server of its store comes and goes."""
+"""Write, read and delete while the server of the store comes and goes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,12 @@ USER = "user"
 _LEASE_SECONDS = 1.0
 _PAUSE = 0.05
 PARTS = ("asks", "looks", "finds", "answers")
-"""What the messages of a turn say, after its name."""
+"""Last words of the messages of a turn; its name stands before them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one process is to do until it is told to stop.
-
-    Attributes:
-        name: Begins its messages.
-        sessions: Those that all processes write.
-        writers: How many threads write.
-        mode: How overflow is handled.
-    """
+    """Work of one process: `writers` threads write `sessions`, which all processes share."""
 
     name: str
     sessions: tuple[str, ...]
@@ -42,16 +35,16 @@ class Task:
 
     @property
     def gone(self) -> str:
-        """A session of its own, which it deletes over and over."""
+        """A session of its own, which it deletes repeatedly."""
         return f"{self.name}-gone"
 
 
 class _Failed(Exception):
-    """A call failed in another way than a server that is away explains; the parent was told."""
+    """A call failed in a way that no outage explains; the parent was told."""
 
 
 class _Caller:
-    """Makes calls until they are answered, and tells of each."""
+    """Repeat calls until they are answered, and report each."""
 
     def __init__(self, told: Connection) -> None:
         self._told = told
@@ -80,7 +73,7 @@ class _Caller:
 
 
 def turn(name: str) -> list[dict[str, Any]]:
-    """The messages of a turn."""
+    """Return the messages of a turn."""
     asks, looks, finds, answers = (f"{name} {part}" for part in PARTS)
     function = {"name": "look", "arguments": "{}"}
     calls = [{"id": name, "type": "function", "function": function}]
@@ -93,7 +86,7 @@ def turn(name: str) -> list[dict[str, Any]]:
 
 
 def live(site: Site, task: Task, told: Connection) -> None:
-    """Write, read and delete until told to stop; then see that what waits is absorbed."""
+    """Write, read and delete until told to stop; then wait until all is absorbed."""
     leases.LEASE_SECONDS, leases._BEAT_SECONDS = _LEASE_SECONDS, _LEASE_SECONDS / 4
     logging.disable(logging.CRITICAL)  # the server goes away on purpose
     caller, store = _Caller(told), site.store()
@@ -168,7 +161,7 @@ def _delete(caller: _Caller, memory: AgentMemory, task: Task, name: str) -> None
 
 
 def _check(context: MemoryContext) -> None:
-    """See that a context is within its budget, and of whole turns."""
+    """Check that a context is within its budget and has whole turns."""
     if context.tokens > MAX_TOKENS:
         raise InvalidBudget(f"a context of {context.tokens} tokens, above {MAX_TOKENS}")
     asked: set[str] = set()

@@ -44,15 +44,9 @@ _MOST_BETWEEN = 10
 
 @dataclass(slots=True)
 class Report:
-    """What came of a run.
+    """Results of a run.
 
-    Attributes:
-        namespace: Where in the store it took place.
-        kills: How often the server was killed.
-        messages: Messages acknowledged.
-        refused: How often calls said that the store was away, by sentence.
-        slowest: The longest time of each kind of call, answered or refused, in seconds.
-        findings: What is wrong.
+    `refused` counts errors by sentence. `slowest` has seconds by kind of call.
     """
 
     namespace: str
@@ -64,7 +58,7 @@ class Report:
 
 
 class _Watch:
-    """Hears what the processes tell."""
+    """Collect the reports of the processes."""
 
     def __init__(self, report: Report, children: list[Child]) -> None:
         self._report = report
@@ -74,7 +68,7 @@ class _Watch:
         self.seen: list[Counter[str]] = [Counter() for _ in children]
 
     def hear(self, place: int) -> None:
-        """Hear one process to its end."""
+        """Read the reports of one process to its end."""
         child = self._children[place]
         try:
             for message in child.messages():
@@ -91,8 +85,7 @@ class _Watch:
             self._changed.notify_all()
 
     def wait(self, what: str, more: int = 0) -> None:
-        """Wait until each process that has not ended has told of something, or so many times more
-        than now."""
+        """Wait until each running process has reported `what`, or `more` times more."""
         with self._changed:
             wanted = [max(1, more and seen[what] + more) for seen in self.seen]
             self._changed.wait_for(
@@ -134,17 +127,9 @@ def run(
     seed: int = 0,
     advance: Callable[[], object] = lambda: None,
 ) -> Report:
-    """Kill a server so often, and look what is left. Without findings its namespace is emptied.
+    """Kill and restart a server, then check the store. Empty the namespace if all is well.
 
-    Args:
-        url: The store, whose server runs.
-        kill: Kills the server.
-        start: Starts it again.
-        kills: How often.
-        processes: How many use it; every other one works in the background.
-        writers: Threads of each that write.
-        seed: Decides when it is killed.
-        advance: Called after each kill.
+    Every other process works in the background; each has `writers` threads that write.
     """
     report, random = Report(f"durability-{token_hex(4)}"), Random(seed)
     with FakeLLM(finder()) as model:
@@ -189,7 +174,7 @@ def run(
 
 
 def _look(store: Store, report: Report, watch: _Watch, tasks: list[Task]) -> None:
-    """Compare what is stored with what was acknowledged."""
+    """Compare the store with the acknowledged messages."""
     report.findings += verify(store, {f"user:{USER}", *(f"session:{one}" for one in SESSIONS)})
     for session_id, by_writer in watch.said.items():
         log = texts(store, session_id)
@@ -240,7 +225,7 @@ class Command:
                 sleep(0.1)
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill it, as a crash would."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -1,4 +1,4 @@
-"""What all processes of a torture run share: the store, the memory over it, the model."""
+"""Shared by all processes of a torture run: the store, its memory, the model."""
 
 from __future__ import annotations
 
@@ -25,13 +25,7 @@ _LINE = re.compile(r"\[(\d+)\] \S+ \w+: (.*)")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a run takes place.
-
-    Attributes:
-        url: The store.
-        namespace: Keeps the run apart from all else in the store.
-        api_base: Where the model answers.
-    """
+    """The store, the namespace and the model of a run."""
 
     url: str
     namespace: str
@@ -44,7 +38,7 @@ class Site:
     def memory(
         self, store: Store, mode: Mode = "inline", absorb: Absorb = "overflow"
     ) -> AgentMemory:
-        """A memory with a small window, so that much overflows, and both kinds of records."""
+        """Open a memory with a small window, which overflows often, and both kinds of records."""
         blocks = [
             VectorMemory(name=VECTORS, roles=ROLES),
             ExtractiveMemory(name=FACTS, roles=ROLES),
@@ -65,9 +59,9 @@ class Site:
 
 
 def finder() -> Callable[[dict[str, Any]], str]:
-    """A model that finds one fact in each message, in other words each time it is asked.
+    """A model that finds one fact in each message, in other words with each call.
 
-    So a batch that is absorbed twice shows, unless the second answer took the first one's place.
+    A batch that is absorbed twice shows, unless the second answer replaced the first.
     """
     asked = count(1)
 

@@ -43,7 +43,7 @@ _WORKER = "from agent_memory.cli.app import main; main()"
 
 
 _SLACK = {"rss": 0.1, "workers": 0.1, "files": 0.1, "threads": 0.1, "wal": 0.3, "p99": 0.3}
-"""What is to be flat, and the part that it may rise by; at any rate it may by so many:"""
+"""Values that must stay flat, and the share that each may rise by; `_LEAST` is always allowed."""
 _LEAST = {"rss": 8.0, "workers": 8.0, "files": 3.0, "threads": 3.0, "wal": 8.0, "p99": 5.0}
 
 Sample = dict[str, float]
@@ -53,7 +53,7 @@ the file and the largest `wal`; `files` and `threads` of the calling process; `c
 
 
 def risen(samples: Sequence[Sample]) -> list[str]:
-    """What is not flat: higher in the last quarter, on average, than in the one before."""
+    """Return the names that are higher in the last quarter than in the one before."""
     quarter = len(samples) // 4
     if not quarter:
         return ["too short to tell"]
@@ -73,14 +73,9 @@ def sampled(
     every: float,
     workers: Sequence[int],
 ) -> Iterator[Sample]:
-    """Look at this process and its workers for so long.
+    """Sample this process and its workers every `every` seconds.
 
-    Args:
-        taken: Gives the milliseconds of the calls that ended since it was asked last, by name.
-        url: The store's.
-        minutes: How long.
-        every: Seconds of an interval.
-        workers: Their process ids.
+    `taken` returns the milliseconds of the calls since the last sample, by name.
     """
     begun = perf_counter()
     path = url.removeprefix("sqlite:///") if url.startswith("sqlite:") else None
@@ -108,7 +103,7 @@ def _part(values: Sequence[float], percent: int) -> float:
 
 
 def _resident(pid: int) -> float:
-    """Of a process, MB, as Linux tells it; 0 once it has ended."""
+    """Return the resident memory of a process in MB, 0 once it has ended."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (FileNotFoundError, ProcessLookupError):
@@ -124,17 +119,7 @@ def _megabytes(path: str | None, suffix: str) -> float:
 
 
 class Soak:
-    """Threads that call until told to stop, and what it took them.
-
-    Args:
-        memory: Whom they call.
-        users: How many users there are.
-        pause: Seconds between two calls of a thread, on average.
-        seed: Of what is called.
-
-    Attributes:
-        errors: How many calls failed, by name and class.
-    """
+    """Threads that call a memory at random, `pause` seconds apart on average."""
 
     def __init__(self, memory: AgentMemory, users: int, pause: float, seed: int) -> None:
         self.errors: defaultdict[str, int] = defaultdict(int)
@@ -145,7 +130,7 @@ class Soak:
         self._taken: defaultdict[str, list[float]] = defaultdict(list)
 
     def fill(self) -> None:
-        """Have each session say something, some more and some less."""
+        """Fill each session with some messages."""
         chance = Random(self._seed)
         for user in range(self._users):
             for number in range(_SESSIONS):
@@ -155,7 +140,7 @@ class Soak:
 
     @contextmanager
     def running(self, threads: int) -> Iterator[None]:
-        """Call from so many threads meanwhile."""
+        """Call from that many threads meanwhile."""
         crowd = [threading.Thread(target=self._call, args=(n,)) for n in range(threads)]
         for one in crowd:
             one.start()
@@ -167,7 +152,7 @@ class Soak:
                 one.join()
 
     def taken(self) -> dict[str, list[float]]:
-        """Milliseconds of the calls that ended since it was asked last, by name."""
+        """Milliseconds of the calls since the last look, by name."""
         with self._noting:
             taken, self._taken = self._taken, defaultdict(list)
         return taken
@@ -274,7 +259,7 @@ def main(
 
 @contextmanager
 def _site(url: str, folder: Path, workers: int) -> Iterator[tuple[AgentMemory, list[int]]]:
-    """A memory, and the ids of workers of the same settings."""
+    """Open a memory, and start workers with the same settings."""
     given = {
         "store": url, "namespace": f"soak-{uuid4().hex[:8]}", "max_tokens": 1500,
         "retention": "PT60S", "overflow_mode": "background", "embedding": "local",

@@ -1,4 +1,4 @@
-"""Whether all that derives from the logs is there once, and nothing else is there."""
+"""Check that all that derives from the logs is stored once, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POLL = 0.02
 
 
 def catch_up(memory: AgentMemory) -> list[Finding]:
-    """Have all be done that is left to do; what could not be."""
+    """Do all pending work; return the work that failed."""
     failed = [
         Finding(BEHIND, one.session_id, f"{one.block}: {one.error}")
         for one in memory.flush()
@@ -40,7 +40,7 @@ def catch_up(memory: AgentMemory) -> list[Finding]:
 
 
 def texts(store: Store, session_id: str) -> list[str]:
-    """What a session's log says; nothing where its deletion has begun."""
+    """Return the texts of a session's log; none once its deletion has begun."""
     head = store.head(session_id)
     if head is None or head.deleting:
         return []
@@ -48,9 +48,9 @@ def texts(store: Store, session_id: str) -> list[str]:
 
 
 def inspect(store: Store, session_id: str) -> Iterator[Finding]:
-    """What is wrong with a session's records at any moment, whatever was interrupted.
+    """Check a session's records while processes may be interrupted.
 
-    What a block has absorbed, by its cursor, it must have once; what comes after, once at most.
+    A block must have the messages up to its cursor once, and later ones at most once.
     """
     worker = f"durability-{uuid4().hex}"
     while not store.lease(session_id, worker, _INSPECTION):
@@ -82,12 +82,7 @@ def _check_seqs(
 
 
 def verify(store: Store, owners: Iterable[str]) -> list[Finding]:
-    """What is wrong with what a memory has kept, once it has caught up.
-
-    Args:
-        store: Where.
-        owners: All whose records there may be: "user:..." and "session:...".
-    """
+    """Check a store that has caught up; `owners` may have records."""
     heads = {head.session_id: head for head in all_heads(store)}
     findings: list[Finding] = []
     entries: dict[tuple[str, int], Entry] = {}

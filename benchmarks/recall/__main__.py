@@ -1,8 +1,8 @@
-"""What recall finds in long conversations: `python -m benchmarks recall --data PATH`.
+"""Measure recall in long conversations: `python -m benchmarks recall --data PATH`.
 
 Evidence recall on LoCoMo (see `conversations`) or on chats with an assistant (see `chats`), through
-the public API alone: every turn is said to a memory with `VectorMemory` at its defaults, then every
-question is searched and got.
+the public API alone. Every turn goes to a memory with `VectorMemory` at its defaults, then every
+question goes to `search` and `get`.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _memory(url: str, budget: int, embedding: str | None, settings: Settings) ->
 
 
 def _say(memory: AgentMemory, conversation: Conversation) -> tuple[TurnOf, float]:
-    """Say all turns; where they are, and the seconds until all were absorbed."""
+    """Store all turns. Return where they are, and the seconds until all were absorbed."""
     turn_of: TurnOf = {}
     memory.search("warm", user_id=conversation.name)  # loads the embedder
     begun = perf_counter()

@@ -1,4 +1,4 @@
-"""How much of the evidence a search brings back. Pure."""
+"""Measure the share of the evidence that a search brings back. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,9 @@ _SEED = 20_231_108
 
 @dataclass(frozen=True)
 class Found:
-    """What a search brought for one question.
+    """The result of a search for one question, best first.
 
-    Attributes:
-        category: Of the question.
-        evidence: The turns that hold the answer.
-        ranked: For each memory that was returned, best first, the turns that it holds.
-        within: For each token budget, the turns that were recalled within it.
-        tokens: For each token budget, how many tokens the recalled texts took.
-        seconds: How long the search took.
+    `ranked` has the turns of each record; `within` and `tokens` go by token budget.
     """
 
     category: str

@@ -42,9 +42,7 @@ BETWEEN = timedelta(seconds=30)
 class Question:
     """A question and the ids of the turns that hold its answer.
 
-    Attributes:
-        answer: The right answer; empty where the source has none.
-        asked_at: When it is asked; None for after all that was said.
+    `answer` is empty if the source has none; `asked_at` is None for after the last message.
     """
 
     text: str
@@ -56,13 +54,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Conversation:
-    """One long conversation.
-
-    Attributes:
-        name: Of the conversation.
-        sessions: For each session, its messages in order, with their turns' ids.
-        questions: Those that have evidence.
-    """
+    """A long conversation: its sessions with the ids of their turns, and its questions."""
 
     name: str
     sessions: dict[str, list[tuple[str, dict[str, Any]]]]

@@ -1,7 +1,7 @@
-"""What is found by words alone in other languages: `python -m benchmarks recall languages`.
+"""Measure word search in other languages: `python -m benchmarks recall languages`.
 
-Of each language, questions and messages that answer them in other inflected forms, among messages
-that answer none. Nothing embeds. Rules were tried on the first half of the pairs, not on the other.
+Each language has questions and messages that answer them in other inflected forms, among messages
+that answer none. Nothing embeds. The rules were made with the first half of the pairs only.
 """
 
 from __future__ import annotations
@@ -23,13 +23,7 @@ _USER = "somebody"
 
 @dataclass(frozen=True)
 class Language:
-    """Pairs of one language.
-
-    Attributes:
-        name: Its name.
-        pairs: Questions with the messages that answer them.
-        distractors: Messages that answer none.
-    """
+    """Questions with the messages that answer them, and distractors, of one language."""
 
     name: str
     pairs: tuple[tuple[str, str], ...]

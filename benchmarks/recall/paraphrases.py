@@ -42,7 +42,7 @@ _STEPS, _RATE = 20_000, 0.02
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured in one haystack, as shares of 1."""
+    """Shares of 1, measured in one haystack."""
 
     first: float
     among_ten: float
@@ -104,7 +104,7 @@ def _recalled(memory: AgentMemory, question: str) -> list[Recall]:
 
 
 def _gate(recall: Recall) -> float:
-    """What the logistic function is of."""
+    """Return the argument of the logistic function."""
     by, likely = fitted()["relevance"], np.clip(recall.relevance or 0.0, 1e-9, 1 - 1e-9)
     return float(by["middle"] + np.log(likely / (1 - likely)) / by["slope"])
 

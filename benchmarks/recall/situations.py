@@ -1,8 +1,8 @@
-"""Questions that people ask: `python -m benchmarks recall situations [--held-out] [--show]`.
+"""Questions of people's lives: `python -m benchmarks recall situations [--held-out] [--show]`.
 
-A situation is a few dated sessions, a question, and what a context has to recall for it, in which
-order, or has not. There are twenty of each kind in `situations.json`, which the rules were made
-with, and twenty others in `situations_held_out.json`, which they were not.
+A situation is a few dated sessions, a question, and the texts that a context must recall for it, in
+order, or must not. The rules were made with the twenty of each kind in `situations.json`, not with
+the twenty in `situations_held_out.json`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,7 @@ _ASKED_ON = "2025-06-02"
 
 
 class Outcome(NamedTuple):
-    """What came of a situation.
-
-    Attributes:
-        asked: The question.
-        texts: What the context recalled.
-        shown: Whether all that has to be there is.
-        clean: Whether nothing is that must not be.
-        ordered: Whether the right statement stands before the other one.
-    """
+    """The recalled texts of a situation, and whether they are complete, clean and ordered."""
 
     asked: str
     texts: list[str]
@@ -44,7 +36,7 @@ class Outcome(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether all is as it has to be."""
+        """Whether all three hold."""
         return self.shown and self.clean and self.ordered
 
 

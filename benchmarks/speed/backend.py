@@ -1,4 +1,4 @@
-"""What a contender does, in a process of its own. Needs nothing but Python.
+"""Work of a contender, in a process of its own. Needs nothing but Python.
 
 A backend is written once, with plain methods (`SyncBackend`) or with coroutines (`AsyncBackend`);
 the loops that time them are here, so that all are timed alike.
@@ -30,7 +30,7 @@ class Job(NamedTuple):
 
 @dataclass
 class Tally:
-    """What a worker did: the numbers acknowledged per session, its errors, when it ended."""
+    """Results of a worker: acknowledged numbers per session, errors, and its end."""
 
     done: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     errors: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Tally:
 
 
 Outcome = tuple[Tally, dict[str, list[str]]]
-"""What a worker did, and the contents of its sessions; of those, that is, that could be read."""
+"""A worker's tally, and the contents of those of its sessions that could be read."""
 
 
 class Backend(ABC):

@@ -19,16 +19,7 @@ _ANSWER_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Contender:
-    """One contender.
-
-    Attributes:
-        key: Its name in results.json.
-        name: Its name in tables and plots.
-        kind: Ours, a floor, or a peer.
-        module: The module that serves it, and its first arguments.
-        venv: Where a peer is installed, below the folder of the peers.
-        needs: What pip installs there.
-    """
+    """A contender: ours, a floor, or a peer in a virtualenv of its own."""
 
     key: str
     name: str
@@ -75,16 +66,7 @@ class Gone(Exception):  # a state, told to the reader of the table
 
 
 class Process:
-    """A contender at work.
-
-    Args:
-        contender: Which.
-        peers_dir: Where peers are installed.
-        folder: Where it keeps its files, and what it says on stderr.
-
-    Attributes:
-        about: Who it says it is; empty until `meet`.
-    """
+    """A running contender; `about` is empty until `meet`."""
 
     def __init__(self, contender: Contender, peers_dir: Path, folder: Path) -> None:
         self.contender = contender
@@ -102,19 +84,11 @@ class Process:
             )
 
     def meet(self) -> None:
-        """Wait until it is ready.
-
-        Raises:
-            Gone: It is not able to start.
-        """
+        """Wait until it is ready. Raise `Gone` if it cannot start."""
         self.about = self._read()
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Have it do a work.
-
-        Raises:
-            Gone: The process ended, or gave no answer in time.
-        """
+        """Have it do a work. Raise `Gone` if it ended or is too slow."""
         asked = _pipe(self._process.stdin)
         try:
             asked.write(json.dumps(request) + "\n")
@@ -159,7 +133,7 @@ def venv_python(venv: Path) -> Path:
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's, without settings of ours; tiktoken's files are found with no network."""
+    """Return this process's environment without settings of ours, for work without a network."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("AGENT_MEMORY_")}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode beside it
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))

@@ -72,26 +72,14 @@ def run(
 
 
 class Site:
-    """A database in a folder.
-
-    Args:
-        folder: Where the database is.
-        users: How many users there are.
-        each: How many messages each user has at the end.
-    """
+    """A database in a folder, of users with `each` messages at the end."""
 
     def __init__(self, folder: Path, users: int, each: int) -> None:
         self._folder, self._users, self._each = folder, users, each
         self._random = Random(users)
 
     def grow(self, questions: int, processes: int, advance: Callable[[int], object]) -> list[Stage]:
-        """Store everything, and measure at each stage.
-
-        Args:
-            questions: How many searches at each.
-            processes: How many fresh processes at each.
-            advance: Called with how many more messages were stored.
-        """
+        """Store everything, and measure with that many searches and fresh processes at each stage."""
         stages: list[Stage] = []
         with self.open() as memory:
             texts = [message_text(_WARM_UP + number) for number in range(SESSION)]

@@ -1,8 +1,8 @@
-"""What a prompt's hook costs, by how much was said: `python -m benchmarks speed hooks`.
+"""Measure a prompt's hook by the number of messages: `python -m benchmarks speed hooks`.
 
-Each prompt is a process of its own, as a coding agent starts it. Processor time (user and system)
-is told, which says on a busy machine too what the hook takes; beside it that of Python alone, and
-that of the same store without the words that a stop notes.
+Each prompt is a process of its own, as a coding agent starts it. The tables show processor time
+(user and system), which does not depend on other load. They also show Python alone, and the same
+store without the words that a stop stores.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAIN = "from agent_memory.cli.entry import main; main()"
 
 
 def fill(path: Path, count: int, parts: int) -> None:
-    """Store messages, in sessions, and note their words as a stop does."""
+    """Store messages in sessions, and their words as a stop does."""
     with AgentMemory(f"sqlite:///{path}", model=None, blocks=[]) as memory:
         for begin in range(0, count, _SESSION):
             said = [
@@ -51,7 +51,7 @@ def _text(number: int, parts: int) -> str:
 
 
 def processor_ms(command: Sequence[str], given: str, rounds: int) -> list[float]:
-    """Milliseconds of user and system time that processes took."""
+    """Return the milliseconds of user and system time of processes."""
     taken = []
     for _ in range(rounds):
         pipe = subprocess.PIPE
@@ -68,7 +68,7 @@ def processor_ms(command: Sequence[str], given: str, rounds: int) -> list[float]
 
 
 def without_words(path: Path) -> None:
-    """Take away what stops have noted."""
+    """Delete the words that stops have stored."""
     with closing(sqlite3.connect(path)) as database, database:
         words = "DELETE FROM agent_memory_documents WHERE collection = ?"
         database.execute(words, [f"fact:{WORDS.name}"])
@@ -79,7 +79,7 @@ def run(
     parts: Annotated[int, typer.Option(min=1, help="Of 33 words, so many in a message.")] = 3,
     rounds: Annotated[int, typer.Option(min=1, help="Processes of each kind.")] = 25,
 ) -> None:
-    """Time a prompt's hook, with the words that stops note and without."""
+    """Time a prompt's hook, with the words that stops store and without."""
     console, given = Console(), json.dumps({"session_id": "other", "prompt": question_about(7)})
     console.print(machine())
     table = Table("messages", "words", title="A prompt's hook, processor time in ms")

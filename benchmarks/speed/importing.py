@@ -1,7 +1,7 @@
-"""A made-up ChatGPT export, imported twice: `python -m benchmarks speed importing --megabytes 200`.
+"""Import a made-up ChatGPT export twice: `python -m benchmarks speed importing --megabytes 200`.
 
-Each command runs in a process of its own. Told are its seconds, the most memory that it had, and
-what it says. Ends with 1 where the second import has stored anything, or one took more memory than
+Each command runs in a process of its own. The output shows its seconds, its peak memory and its own
+output. The exit code is 1 if the second import stored anything, or one took more memory than
 `--most`.
 """
 
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def run(folder: str, *command: str) -> tuple[str, float]:
-    """Run a command: what it says, and the most memory that it had, in MiB."""
+    """Run a command. Return its output and its peak memory in MiB."""
     began = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-c", "from agent_memory.cli.app import main; main()", *command],
@@ -61,7 +61,7 @@ def run(folder: str, *command: str) -> tuple[str, float]:
 
 
 def write(path: Path, size: int) -> int:
-    """Write an export of about so many bytes; how many messages it has."""
+    """Write an export of about `size` bytes. Return its number of messages."""
     draw, count, written = random.Random(1), 0, 0
     with path.open("w", encoding="utf-8") as file:
         file.write("[")

@@ -18,12 +18,7 @@ _STARTS = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table.
-
-    Attributes:
-        left: How many columns are of words.
-        note: A line beneath it.
-    """
+    """A table; its first `left` columns hold words, and `note` stands beneath."""
 
     title: str
     columns: tuple[str, ...]
@@ -149,7 +144,7 @@ def _cell(text: str) -> str:
 
 
 def _note(results: Results, work: str) -> str:
-    """Who is not in a table that is for all."""
+    """Name the contenders that are missing in a table."""
     if len({cell.contender for cell in results.of(work)}) == 1:
         return ""
     absent = [

@@ -17,12 +17,10 @@ Sample = dict[str, Any]
 
 @dataclass
 class Cell:
-    """One contender at one variant of a work.
+    """A contender at one variant of a work: a sample for each round, or why it was skipped.
 
-    Attributes:
-        samples: One for each round: median, mean and 99th percentile in microseconds, how many
-            operations, and what else the contender told.
-        skipped: Why there is none.
+    A sample has the median, mean and 99th percentile in microseconds, the number of operations, and
+    the rest of the answer.
     """
 
     work: str
@@ -44,16 +42,9 @@ class Cell:
 
 @dataclass
 class Results:
-    """All that a run found, as kept in results.json.
+    """All results of a run, as stored in results.json.
 
-    Attributes:
-        machine: What it ran on.
-        rounds: How many rounds.
-        small: Whether it was the small run, which only shows that the benchmark works.
-        titles: The works and their titles, in order.
-        contenders: Name, kind, version, durability and note of each.
-        cells: The figures.
-        start: Figures about starting, by name.
+    `small` marks a run that only shows that the benchmark works.
     """
 
     machine: dict[str, Any]
@@ -104,7 +95,7 @@ def sample(answer: dict[str, Any]) -> Sample:
 
 
 def ratio(cell: Cell | None, other: Cell | None, name: str = "p50") -> float | None:
-    """The median of the ratios of each round: what drifts in a run is in both."""
+    """Return the median of the rounds' ratios, in which a machine's drift cancels."""
     if cell is None or other is None:
         return None
     pairs = zip(cell.samples, other.samples, strict=False)
@@ -117,18 +108,7 @@ NOT_INSTALLED = "not installed"
 
 
 class Run:
-    """A run of some works.
-
-    Args:
-        works: What to do.
-        scale: How much of it.
-        rounds: How often.
-        peers_dir: Where peers are installed.
-        folder: Where contenders keep their files.
-
-    Attributes:
-        present: The contenders that can be started.
-    """
+    """A run of some works, at a scale; `present` has the contenders that can be started."""
 
     def __init__(
         self, works: Sequence[Work], scale: Scale, rounds: int, peers_dir: Path, folder: Path

@@ -1,8 +1,7 @@
-"""The process of one contender: JSON lines in, JSON lines out.
+"""Serve one contender: JSON lines in, JSON lines out.
 
-It first says who it is. Each request then names a work, which goes by the method `do_<work>`. The
-answer holds nanoseconds ("ns") and whatever else there is to tell, or "skipped" with a reason, or
-"error".
+It first describes itself. Each request then names a work, and goes to the method `do_<work>`. The
+answer holds nanoseconds ("ns") and other results, or "skipped" with a reason, or "error".
 """
 
 from __future__ import annotations
@@ -31,15 +30,7 @@ _GROWTH = 10  # a session may grow by a tenth before a new one takes its place
 
 @dataclass
 class About:
-    """Who a contender is.
-
-    Attributes:
-        version: Of the library that is measured.
-        durability: What an acknowledged append survives, as the contender does it by default.
-        note: What else a reader must know.
-        budgets: Whether it holds a token budget.
-        tasks: Whether its async face is run, from tasks.
-    """
+    """A description of a contender, at its defaults; `tasks`: run its async interface."""
 
     version: str
     durability: str
@@ -56,7 +47,7 @@ class _Session:
 
 
 class Place(NamedTuple):
-    """What a backend is for: no work meets the sessions of another."""
+    """The key of a backend: works do not share sessions."""
 
     work: str
     budget: int | None
@@ -68,13 +59,7 @@ class Skip(Exception):  # a reason, no failure
 
 
 class Server:
-    """Answers requests, with a backend for each place.
-
-    Args:
-        about: Who the contender is.
-        open_backend: Opens a backend in a folder, with a budget.
-        folder: Where the folders of the backends go.
-    """
+    """Answer requests, with a backend for each place."""
 
     def __init__(self, about: About, open_backend: Open, folder: Path) -> None:
         self.about = about
@@ -240,11 +225,8 @@ def crowd(
 ) -> dict[str, Any]:
     """Append to all sessions from several workers, each of which owns a share of the sessions.
 
-    A worker takes its sessions in turn, message by message, so that all of them live at once.
-
-    Returns:
-        How many messages in how many seconds; how many of them were lost or doubled; sessions out
-        of order, and sessions that could not be read back; errors.
+    A worker takes its sessions in turn, so that all of them live at the same time. The result has
+    counts, seconds, lost, doubled, unordered and unreadable messages, and errors.
     """
     shares = [
         _share(backend, range(worker, sessions, workers), messages) for worker in range(workers)

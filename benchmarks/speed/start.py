@@ -45,12 +45,11 @@ def measure(
     rounds: int,
     advance: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Medians over the rounds; each in a process of its own.
+    """Return medians over the rounds, each in a process of its own.
 
-    Returns:
-        For bare Python, the imports, and a first update on SQLite: milliseconds of the statement
-        ("ms"), from the start of the process until it is done ("wall_ms"), MiB held ("rss"). For
-        each contender: seconds from the start of its process to its first append done, and MiB.
+    For bare Python, imports and a first update: milliseconds of the statement ("ms") and since the
+    start of the process ("wall_ms"), and MiB ("rss"). For contenders: seconds until the first
+    append is done, and MiB.
     """
     parts: dict[str, list[dict[str, Any]]] = {name: [] for name in _WORKS}
     firsts: dict[str, list[dict[str, Any]]] = {one.key: [] for one in contenders}

@@ -1,7 +1,7 @@
 """Stores side by side: `python -m benchmarks speed stores URL URL ...`.
 
-What it writes lies in a namespace of its own, and is deleted again. Medians of the rounds, in which
-the stores take turns. The raw insert into SQLite is there to compare machines by.
+It writes to a namespace of its own, and deletes it. Medians of rounds in which the stores take
+turns. The raw insert into SQLite serves to compare machines.
 """
 
 from __future__ import annotations

@@ -16,14 +16,7 @@ INLINE, BACKGROUND = "Trim, inline", "Summarize, background"
 
 @dataclass(frozen=True)
 class Variant:
-    """One column of a work.
-
-    Attributes:
-        label: Its name in tables.
-        request: What a contender is asked.
-        size: The length of the history, where it is one of several.
-        only: The contenders that are asked; empty for all.
-    """
+    """A column of a work; `only` limits the contenders, `size` is the length of the history."""
 
     label: str
     request: dict[str, Any]
@@ -46,12 +39,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of each work is done.
-
-    Attributes:
-        seconds: The most that a round of a peer takes.
-        recall: Whether the contender that embeds messages takes part.
-    """
+    """Amounts of work; `seconds` limits a round of a peer."""
 
     sizes: tuple[int, ...]
     gets: tuple[int, ...]

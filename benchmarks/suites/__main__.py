@@ -73,7 +73,7 @@ def _run(suite: Suite, folder: Path) -> tuple[Counter[str], list[str], str]:
 
 
 def _tried(suite: Suite, folder: Path, python: Path, *, own: bool) -> tuple[Counter[str], set[str]]:
-    """What passes, and which tests fail: with the framework's own class, or with ours."""
+    """Run the tests with the framework's own class or with ours: summary and failures."""
     with TemporaryDirectory() as place:
         # the tests alone: a package beside them would stand in the installed one's place
         shutil.copytree(folder / suite.checkout / suite.root / "tests", Path(place, "tests"))

@@ -18,7 +18,7 @@ SUITE = Suite(
 
 
 def report() -> Any:
-    """What the conformance suite says of our saver."""
+    """Return the conformance suite's report on our saver."""
     from langgraph.checkpoint.conformance import checkpointer_test, validate
 
     from agent_memory.integrations.langgraph import AgentMemorySaver

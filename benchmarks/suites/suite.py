@@ -1,4 +1,4 @@
-"""What a framework's own tests are, and how they are run with our class in the place of theirs."""
+"""Describe a framework's own tests, and run them with our class in place of theirs."""
 
 from __future__ import annotations
 
@@ -22,18 +22,10 @@ _numbers = count()
 
 @dataclass(frozen=True)
 class Suite:
-    """Tests of a framework.
+    """Tests of a framework; `excluded` maps patterns of test names to reasons.
 
-    Attributes:
-        name: The framework's, and of the module that puts our class in place.
-        package: What is installed, as pip takes it.
-        checkout: The name of the folder that has the framework's repository.
-        root: The folder in it that holds `tests`.
-        tests: The files that are run.
-        needs: What the tests need beside it.
-        environment: Variables that they need.
-        excluded: Tests that are no test of our class, by a pattern of their names; each with the
-            reason.
+    `package` is installed by pip; `checkout` is the folder of its repository, `root` the folder in
+    it that holds `tests`.
     """
 
     name: str

@@ -19,10 +19,9 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemoryConfig
-from agent_memory.cli.app import app
+from tests.kit import invoke
 
 ROOT = Path(__file__).parents[2]
 SERVICE = ROOT / "examples" / "service"
@@ -73,7 +72,7 @@ def test_each_command_is_one_of_ours(command: list[str]) -> None:
     assert name == "agent-memory"
     words = [one for one in rest if not one.startswith("-")]
     path = words[:2] if words[0] == "keys" else words[:1]
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*path, "--help"])
+    done = invoke([*path, "--help"], env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
     for option in (one for one in rest if one.startswith("--")):
         assert option in done.output

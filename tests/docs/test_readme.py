@@ -15,14 +15,13 @@ from inspect import getmembers, isfunction
 from pathlib import Path
 
 import pytest
-import typer.main
 import yaml
 from pydantic import TypeAdapter
 from typer.core import TyperGroup
 
 from agent_memory import AgentMemory, AgentMemoryConfig
-from agent_memory.cli.app import app
 from agent_memory.core.plugins import BUILT_IN, find_kind
+from tests.kit import command_line
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -186,7 +185,7 @@ def test_the_pages_are_short() -> None:
 
 def commands() -> list[str]:
     """Every command of the command line, with those of groups."""
-    top = typer.main.get_command(app)
+    top = command_line()
     assert isinstance(top, TyperGroup)
     found: list[str] = []
     for name, command in top.commands.items():

@@ -10,15 +10,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
 
 from agent_memory import AgentMemory, NoteMemory
-from agent_memory.cli.app import app
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.stores.sql import backups
 from agent_memory.stores.sql.backups import back_up, put_back
+from tests.kit import invoke
 
-runner = CliRunner()
 STORE = "sqlite:///a.db"
 
 
@@ -46,7 +45,7 @@ def _opened(store: str = STORE, namespace: str = "default") -> AgentMemory:
 
 
 def _run(*arguments: str, answer: str | None = None) -> Result:
-    return runner.invoke(app, [*arguments, "--store", STORE], input=answer)
+    return invoke([*arguments, "--store", STORE], input=answer)
 
 
 def _said(store: str = STORE, namespace: str = "default") -> list[str]:
@@ -87,7 +86,7 @@ def test_there_and_back(memory: AgentMemory) -> None:
 def test_into_a_store_that_is_not_there() -> None:
     """Wrong: a backup can't be brought to another machine, or asks whether to replace nothing."""
     assert _run("backup", "b.db").exit_code == 0
-    done = runner.invoke(app, ["restore", "b.db", "--store", "sqlite:///c.db"])
+    done = invoke(["restore", "b.db", "--store", "sqlite:///c.db"])
     assert done.exit_code == 0, done.output
     assert _said("sqlite:///c.db") == ["of default"]
 
@@ -181,7 +180,7 @@ def test_only_files_are_backed_up() -> None:
     """Wrong: a server's store is said to be backed up, or a file is made in its stead."""
     for url in ("memory://", "redis://localhost:1/0", "postgresql://ada:secret@localhost/x"):
         for arguments in (["backup", "b.db"], ["restore", "a.db", "--yes"]):
-            done = runner.invoke(app, [*arguments, "--store", url])
+            done = invoke([*arguments, "--store", url])
             assert done.exit_code == 1
             assert "only stores in SQLite files" in done.stderr
     _alone("a.db")

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import (
     AgentMemory,
@@ -29,6 +28,7 @@ from agent_memory import (
 from agent_memory.cli import conversation
 from agent_memory.cli.app import app
 from agent_memory.testing import FakeLLM
+from tests.kit import invoke
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
@@ -37,7 +37,6 @@ COMMANDS = {
     *("flush", "worker", "retry", "replay", "delete", "migrate", "shares", "doctor", "config"),
     *("verify", "hook", "serve", "keys", "cost", "surplus", "prune"),
 }
-runner = CliRunner()
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +65,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLLM]:
 
 def run(*arguments: str, ok: bool = True, typed: str | None = None) -> str:
     """What a command prints on stdout; it must succeed."""
-    result = runner.invoke(app, list(arguments), input=typed)
+    result = invoke(list(arguments), input=typed)
     if ok:
         assert result.exit_code == 0, result.output
     return result.stdout
@@ -74,7 +73,7 @@ def run(*arguments: str, ok: bool = True, typed: str | None = None) -> str:
 
 def fails(*arguments: str, code: int = 1) -> str:
     """What a command says on stderr; it must fail in one line, without a traceback."""
-    result = runner.invoke(app, list(arguments))
+    result = invoke(list(arguments))
     assert result.exit_code == code, result.output
     assert isinstance(result.exception, SystemExit), "not a failure that was foreseen"
     told = result.stderr.strip()
@@ -456,7 +455,7 @@ def test_replay_reports_a_block_that_fails(monkeypatch: pytest.MonkeyPatch) -> N
     with store(max_tokens=200) as memory:
         memory.update("s", talk(20))
     monkeypatch.setenv("AGENT_MEMORY_BLOCKS", FACTS_TOO)
-    result = runner.invoke(app, ["replay", "extractive"])
+    result = invoke(["replay", "extractive"])
     assert result.exit_code == 1
     assert "0 of 1 sessions rebuilt" in result.stdout
     assert "ModelRequired" in result.stdout
@@ -467,7 +466,7 @@ def test_delete_asks_first() -> None:
     with store() as memory:
         memory.update("s", talk(2))
         memory.flush()
-    assert runner.invoke(app, ["delete", "s"], input="n\n").exit_code == 1
+    assert invoke(["delete", "s"], input="n\n").exit_code == 1
     assert "#2" in run("show", "s")
     assert "s is deleted" in run("delete", "s", typed="y\n")
     assert "no session 's'" in fails("show", "s")
@@ -600,7 +599,7 @@ def test_doctor_asks_the_model_only_when_told_to(fake: FakeLLM) -> None:
     assert "openai/gpt-4o-mini answers." in told
     assert len(fake.requests) == 1
     fake.fail(401)
-    result = runner.invoke(app, ["doctor", "--model", "openai/gpt-4o-mini", "--call"])
+    result = invoke(["doctor", "--model", "openai/gpt-4o-mini", "--call"])
     assert result.exit_code == 1
     assert marks(result.stdout)["model"] == "✗"
     assert "sk-secret" not in result.output
@@ -611,7 +610,7 @@ def test_doctor_finds_a_missing_key_and_vectors_of_another_dimension(fake: FakeL
     with store() as memory:
         memory.update("s", talk(1))
     Path("c.toml").write_text('embedding = "openai/fake-embedding"', encoding="utf-8")
-    result = runner.invoke(app, ["doctor", "--config", "c.toml", "--call"])
+    result = invoke(["doctor", "--config", "c.toml", "--call"])
     assert result.exit_code == 1
     assert marks(result.stdout)["vectors"] == "✗"
     assert "384" in result.stdout
@@ -620,7 +619,7 @@ def test_doctor_finds_a_missing_key_and_vectors_of_another_dimension(fake: FakeL
 
 def test_doctor_names_the_key_that_is_missing() -> None:
     """The name of the variable is what the user has to do."""
-    result = runner.invoke(app, ["doctor", "--model", "openai/gpt-4o-mini"])
+    result = invoke(["doctor", "--model", "openai/gpt-4o-mini"])
     assert result.exit_code == 1
     assert "OPENAI_API_KEY" in result.stdout
 

@@ -11,19 +11,16 @@ from typing import Any
 
 import jsonschema
 import pytest
+from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
 
 from agent_memory import AgentMemoryConfig
-from agent_memory.cli.app import app
 from agent_memory.core.plugins import BUILT_IN, find_kind
-from tests.kit import at_length
+from tests.kit import at_length, invoke
 
 ROOT = Path(__file__).parents[2]
 CANARY = "Hunter2Canary"
-runner = CliRunner()
-
 GOOD = """
 [stores.support]
 store = "sqlite:///support.db"
@@ -49,7 +46,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def checked(text: str, name: str = "d.toml") -> Result:
     """What the check says of a file; it must not end in a traceback."""
     Path(name).write_text(text, encoding="utf-8", errors="surrogatepass")
-    result = runner.invoke(app, ["config", "check", name])
+    result = invoke(["config", "check", name])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert (result.exit_code > 0) == ("error: " in result.output)
     return result
@@ -151,7 +148,7 @@ def test_a_bad_table_of_stores(text: str, told: str) -> None:
 
 @pytest.fixture(scope="module")
 def schema() -> Any:
-    return json.loads(runner.invoke(app, ["config", "schema"]).stdout)
+    return json.loads(invoke(["config", "schema"]).stdout)
 
 
 def docs_file() -> str:
@@ -214,7 +211,7 @@ def test_a_file_that_cannot_be_read(name: str, text: str) -> None:
 
 def test_a_missing_file() -> None:
     """Wrong: a traceback for a file that is not there, or a folder."""
-    result = runner.invoke(app, ["config", "check", "no.toml"])
+    result = invoke(["config", "check", "no.toml"])
     assert result.exit_code == 1
     assert "error: Cannot read the configuration no.toml" in result.stderr
 
@@ -299,17 +296,17 @@ def test_nothing_gives_a_traceback_or_a_secret(
 def test_a_command_takes_one_store_of_a_deployment() -> None:
     """Wrong: the first store is taken, or a user has to guess the names."""
     Path("d.toml").write_text(GOOD)
-    told = runner.invoke(app, ["stats", "--config", "d.toml"])
+    told = invoke(["stats", "--config", "d.toml"])
     assert told.exit_code == 1
     assert told.stderr.strip() == (
         "error: d.toml describes several stores. Name one: --config d.toml#support or "
         "--config d.toml#scratch"
     )
-    told = runner.invoke(app, ["stats", "--config", "d.toml#suport"])
+    told = invoke(["stats", "--config", "d.toml#suport"])
     assert told.exit_code == 1
     assert "no store 'suport'. Name one: --config d.toml#support or" in told.stderr
-    assert "sessions  0" in runner.invoke(app, ["stats", "--config", "d.toml#scratch"]).stdout
-    shown = runner.invoke(app, ["config", "show", "--config", "d.toml#support"]).stdout
+    assert "sessions  0" in invoke(["stats", "--config", "d.toml#scratch"]).stdout
+    shown = invoke(["config", "show", "--config", "d.toml#support"]).stdout
     assert json.loads(shown)["store"] == "sqlite:///support.db"
 
 
@@ -319,17 +316,17 @@ def test_one_store_needs_no_name_and_a_plain_file_none() -> None:
     Path("plain.toml").write_text('store = "memory://"')
     Path("odd#name.toml").write_text('store = "memory://"')
     for named in ("one.toml", "one.toml#only", "plain.toml", "plain.toml#default", "odd#name.toml"):
-        told = runner.invoke(app, ["stats", "--config", named])
+        told = invoke(["stats", "--config", named])
         assert told.exit_code == 0, named
 
 
 def test_a_mistake_names_the_store() -> None:
     """Wrong: a command says what is wrong and not of which store."""
     Path("d.toml").write_text("[stores.a]\nmax_tokens = 8\n[stores.b]\nmax_tokns = 800")
-    told = runner.invoke(app, ["stats", "--config", "d.toml#a"])
+    told = invoke(["stats", "--config", "d.toml#a"])
     assert "at least 64 tokens" in told.stderr
     assert "This is about the store 'a' of the deployment." in told.stderr
-    told = runner.invoke(app, ["stats", "--config", "d.toml#b"])
+    told = invoke(["stats", "--config", "d.toml#b"])
     assert told.exit_code == 2
     assert "no setting `max_tokns`. Did you mean `max_tokens`?" in told.stderr
     assert "This is about the store 'b' of the deployment." in told.stderr
@@ -339,7 +336,7 @@ def test_doctor_looks_at_every_store() -> None:
     """Wrong: doctor asks for one store, leaves one out, or mixes up what it found."""
     Path("d.toml").write_text(GOOD + '[stores.broken]\nstore = "sqlite:///broken.db"')
     Path("broken.db").write_text("This is no database.")
-    result = runner.invoke(app, ["doctor", "--config", "d.toml"])
+    result = invoke(["doctor", "--config", "d.toml"])
     assert result.exit_code == 1
     rows = [line.split() for line in result.stdout.splitlines()]
     marks = {(row[1], row[2]): row[0] for row in rows}
@@ -347,7 +344,7 @@ def test_doctor_looks_at_every_store() -> None:
     assert marks["scratch", "store"] == "✓"
     assert marks["broken", "store"] == "✗"
     assert sum(row[1] == "mcp" for row in rows) == 1
-    named = runner.invoke(app, ["doctor", "--config", "d.toml#scratch"])
+    named = invoke(["doctor", "--config", "d.toml#scratch"])
     assert named.exit_code == 0
     assert "support" not in named.stdout
 
@@ -355,7 +352,7 @@ def test_doctor_looks_at_every_store() -> None:
 def test_demo_takes_a_store_of_a_deployment() -> None:
     """Wrong: the demo knows plain files only."""
     Path("d.toml").write_text("[stores.a]\nmemory_role = 'user'\n[stores.b]")
-    told = runner.invoke(app, ["demo", "--strategy", "trim", "--config", "d.toml#a"])
+    told = invoke(["demo", "--strategy", "trim", "--config", "d.toml#a"])
     assert told.exit_code == 0, told.output
-    told = runner.invoke(app, ["demo", "--strategy", "trim", "--config", "d.toml"])
+    told = invoke(["demo", "--strategy", "trim", "--config", "d.toml"])
     assert "describes several stores" in told.stderr

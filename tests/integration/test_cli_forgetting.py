@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory
-from agent_memory.cli.app import app
+from tests.kit import invoke
 
 DOCK = "The boat lies at the eastern dock of the old harbour, next to the blue lamp."
 NUTS = "Ana is allergic to peanuts and all other kinds of nuts, says her {}."
@@ -30,7 +29,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(*arguments: str, given: str | None = None, code: int = 0) -> str:
     """What a command prints; it must end with this code."""
-    result = CliRunner().invoke(app, list(arguments), given)
+    result = invoke(list(arguments), given)
     assert result.exit_code == code, result.output
     return " ".join(result.output.split())
 

@@ -7,13 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory
-from agent_memory.cli.app import app
 from tests.integration.import_samples import gpt, gpt_chat, write_json, write_lines
+from tests.kit import invoke
 
-runner = CliRunner()
 STORE = ["--store", "sqlite:///a.db"]
 
 
@@ -29,18 +27,18 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_tells_what_there_is_and_asks() -> None:
     """Wrong: whoever says no has a database all the same; or the counts are not told before."""
     command = ["import", "c.json", "--from", "chatgpt", *STORE]
-    done = runner.invoke(app, command, input="n\n")
+    done = invoke(command, input="n\n")
     assert done.exit_code == 1
     assert "2 sessions, 2 messages, from 2023-11-14 to 2023-11-14." in done.stdout
     assert "Import this? [y/N]" in done.stdout
     assert "1 could not be read or stored:" in done.stderr
     assert "No --user" in done.stderr
     assert not Path("a.db").exists()
-    done = runner.invoke(app, [*command, "--dry-run"])
+    done = invoke([*command, "--dry-run"])
     assert done.exit_code == 0
     assert "c.json, element 3" in done.stderr
     assert not Path("a.db").exists()
-    done = runner.invoke(app, [*command, "--user", "ana"], input="y\n")
+    done = invoke([*command, "--user", "ana"], input="y\n")
     assert "2 messages imported, in 2 new sessions." in done.stdout
     with AgentMemory("a.db") as memory:
         assert [head.session_id for head in memory.sessions(user_id="ana")] == [
@@ -51,12 +49,12 @@ def test_it_tells_what_there_is_and_asks() -> None:
 def test_what_could_not_be_read_is_listed_and_ends_with_1() -> None:
     """Wrong: a script takes an import in part for one that is whole."""
     command = ["import", "c.json", "--from", "chatgpt", "--user", "ana", "--yes", *STORE]
-    done = runner.invoke(app, command)
+    done = invoke(command)
     assert done.exit_code == 1
     assert "2 messages imported, in 2 new sessions.\n" in done.stdout
     assert "c.json, element 3" in done.stderr
     assert "it has no `mapping`" in done.stderr
-    again = runner.invoke(app, command)
+    again = invoke(command)
     assert "0 messages imported, in 0 new sessions." in again.stdout
 
 
@@ -66,14 +64,14 @@ def test_a_whole_folder_twice_is_once() -> None:
         lines = [{"session_id": name, "role": "user", "content": name}]
         write_lines(Path("logs", f"{name}.jsonl"), lines)
     command = ["import", "logs", "--from", "jsonl", "--yes", *STORE]
-    assert "2 messages imported, in 2 new sessions." in runner.invoke(app, command).stdout
-    again = runner.invoke(app, command)
+    assert "2 messages imported, in 2 new sessions." in invoke(command).stdout
+    again = invoke(command)
     assert again.exit_code == 0
     assert "Everything was imported before." in again.stdout
     with AgentMemory("a.db") as memory:
         memory.delete("a")
-    assert "1 sessions were deleted here" in runner.invoke(app, command).stderr
-    back = runner.invoke(app, [*command, "--deleted"])
+    assert "1 sessions were deleted here" in invoke(command).stderr
+    back = invoke([*command, "--deleted"])
     assert "1 messages imported, in 1 new sessions." in back.stdout
 
 
@@ -91,7 +89,7 @@ def test_a_whole_folder_twice_is_once() -> None:
 )
 def test_what_is_wrong_is_said(arguments: list[str], told: str) -> None:
     """Wrong: a traceback, or success that did nothing."""
-    done = runner.invoke(app, ["import", *arguments, *STORE])
+    done = invoke(["import", *arguments, *STORE])
     assert done.exit_code == 1
     assert told in done.stderr
     assert done.exception is None or isinstance(done.exception, SystemExit)
@@ -100,7 +98,7 @@ def test_what_is_wrong_is_said(arguments: list[str], told: str) -> None:
 def test_one_log_can_be_looked_at_before() -> None:
     """Wrong: a dry run appends, or asks what no script answers."""
     write_lines(Path("l.jsonl"), [{"role": "user", "content": "hi"}])
-    done = runner.invoke(app, ["import", "l.jsonl", "s", "--dry-run", *STORE])
+    done = invoke(["import", "l.jsonl", "s", "--dry-run", *STORE])
     assert (done.exit_code, done.stdout) == (0, "1 messages for s.\n")
     assert not Path("a.db").exists()
 

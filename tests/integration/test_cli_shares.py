@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory, operations
-from agent_memory.cli.app import app
 from agent_memory.errors import AccessDenied
+from tests.kit import invoke
 
 CONFIG = """
 store = "sqlite:///m.db"
@@ -34,7 +33,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(*arguments: str, code: int = 0) -> str:
     """What a command prints."""
-    result = CliRunner().invoke(app, list(arguments))
+    result = invoke(list(arguments))
     assert result.exit_code == code, result.output
     assert "\x1e" not in result.output
     return result.output

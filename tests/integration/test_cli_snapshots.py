@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory
-from agent_memory.cli.app import app
-
-runner = CliRunner()
+from tests.kit import invoke
 
 
 @pytest.fixture(autouse=True)
@@ -25,10 +22,10 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_there_and_back() -> None:
     """Wrong: what was written is not restored; nobody is told what is still to be absorbed."""
-    done = runner.invoke(app, ["snapshot", "s-1", "--to", "s.jsonl", "--store", "sqlite:///a.db"])
+    done = invoke(["snapshot", "s-1", "--to", "s.jsonl", "--store", "sqlite:///a.db"])
     assert (done.exit_code, done.stdout) == (0, "")
     assert "3 messages and 0 records of s-1 written to s.jsonl." in done.stderr
-    done = runner.invoke(app, ["restore", "s.jsonl", "--store", "sqlite:///b.db"])
+    done = invoke(["restore", "s.jsonl", "--store", "sqlite:///b.db"])
     assert done.exit_code == 0, done.output
     assert "s-1 is restored: 3 messages, user ada." in done.stdout
     assert "vector must absorb it: agent-memory flush s-1" in done.stdout
@@ -38,13 +35,11 @@ def test_there_and_back() -> None:
 
 def test_through_a_pipe() -> None:
     """Wrong: stdout holds more than the file, in another encoding, or stdin can't be read."""
-    done = runner.invoke(app, ["snapshot", "s-1", "--to", "-", "--store", "sqlite:///a.db"])
+    done = invoke(["snapshot", "s-1", "--to", "-", "--store", "sqlite:///a.db"])
     assert done.exit_code == 0
     assert done.stdout_bytes.count(b"\n") == 7  # of its messages three
     assert "3 messages and 0 records of s-1 written." in done.stderr
-    back = runner.invoke(
-        app, ["restore", "-", "--store", "sqlite:///b.db"], input=done.stdout_bytes
-    )
+    back = invoke(["restore", "-", "--store", "sqlite:///b.db"], input=done.stdout_bytes)
     assert back.exit_code == 0, back.output
     with AgentMemory(store="sqlite:///b.db") as memory:
         assert [one.message.text() for one in memory.history("s-1")][2] == "Grüße 2 \u2028"
@@ -60,11 +55,11 @@ def test_what_went_wrong_is_one_line() -> None:
     ):
         if arguments[-1] == "cut.jsonl":
             run = ["snapshot", "s-1", "--to", "s-1.jsonl", "--store", "sqlite:///a.db"]
-            assert runner.invoke(app, run).exit_code == 0
+            assert invoke(run).exit_code == 0
             lines = Path("s-1.jsonl").read_bytes().splitlines(keepends=True)
             Path("cut.jsonl").write_bytes(b"".join(lines[:2]) + lines[2][:20])
         store = "b.db" if arguments[-1] == "cut.jsonl" else "a.db"
-        done = runner.invoke(app, [*arguments, "--store", f"sqlite:///{store}"])
+        done = invoke([*arguments, "--store", f"sqlite:///{store}"])
         assert done.exit_code == 1
         assert f"error: {told}" in done.stderr
     assert not Path("s.jsonl").exists()
@@ -73,4 +68,4 @@ def test_what_went_wrong_is_one_line() -> None:
 def test_chat_logs_are_told_from_snapshots() -> None:
     """Wrong: whoever looks for a backup finds only `export`, which leaves most of it out."""
     for name, other in (("export", "snapshot"), ("import", "restore")):
-        assert other in runner.invoke(app, [name, "--help"]).stdout
+        assert other in invoke([name, "--help"]).stdout

@@ -12,12 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory
-from agent_memory.cli.app import app
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.features import everything
+from tests.kit import invoke
 
 CONFIG = """
 store = "sqlite:///m.db"
@@ -93,7 +92,7 @@ def command(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 
 def run(*arguments: str, code: int = 0, **environment: str) -> str:
     """What a command prints, run in this process: quick where a model is loaded."""
-    result = CliRunner().invoke(app, [*arguments, "--config", "m.toml"], env=environment)
+    result = invoke([*arguments, "--config", "m.toml"], env=environment)
     assert result.exit_code == code, result.output
     return result.stdout
 
@@ -183,7 +182,7 @@ def test_replay_under_another_embedding_model(fake: FakeLLM) -> None:
         "AGENT_MEMORY_API_KEY": "none",
     }
     assert "vector" in run("stats")
-    refused = CliRunner().invoke(app, ["stats", "--config", "m.toml"], env=model)
+    refused = invoke(["stats", "--config", "m.toml"], env=model)
     assert "agent-memory replay" in refused.stderr
     assert "3 of 3 sessions rebuilt." in run("replay", "vector", **model)
     with AgentMemory(
@@ -212,6 +211,6 @@ def test_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "by words only" in told
         assert "dimension" not in told
         assert "s1 says 0" in run("search", "says", "--user", "u0")
-    refused = CliRunner().invoke(app, ["doctor", "--config", "m.toml"])
+    refused = invoke(["doctor", "--config", "m.toml"])
     assert refused.exit_code == 1
     assert "agent-memory replay" in refused.output  # found by its words, but not by meaning

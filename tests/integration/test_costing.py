@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import Message
-from agent_memory.cli.app import app
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.integrations.costing import STRATEGIES, Bill, costs, read_chat
 from agent_memory.models.usage import Price
+from tests.kit import invoke
 
 WORDS = "the garden gate was painted green by Ana in spring and the fence by Bo in autumn of 2021"
 CHAT = [
@@ -74,12 +73,12 @@ def test_a_log_is_priced_on_the_command_line(
         ),
         encoding="utf-8",
     )
-    done = CliRunner().invoke(app, ["cost", str(log), "--json", "--max-tokens", "300"])
+    done = invoke(["cost", str(log), "--json", "--max-tokens", "300"])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert (told["messages"], told["sessions"], told["max_tokens"]) == (10, 1, 300)
     assert [one["cost"] for one in told["strategies"]] == [None] * 5
-    shown = CliRunner().invoke(app, ["cost", str(log), "--from", "jsonl"])
+    shown = invoke(["cost", str(log), "--from", "jsonl"])
     assert shown.exit_code == 0, shown.output
     assert "full history" in shown.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["chat.jsonl"]

@@ -10,14 +10,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, Summarize, VectorMemory, operations
-from agent_memory.cli.app import app
 from agent_memory.engine.edit.repair import LOST
 from agent_memory.errors import Damaged, SessionOfAnotherUser, StoreError
 from agent_memory.testing import FakeLLM
-from tests.kit import clean_environment
+from tests.kit import clean_environment, invoke
 
 _SESSIONS = 5
 
@@ -215,7 +213,7 @@ def test_a_vector_stops_nobody_else(memory: AgentMemory) -> None:
 
 def doctor(*options: str) -> tuple[int, str]:
     Path("m.toml").write_text('store = "sqlite:///m.db"\nmax_tokens = 2000\n', encoding="utf-8")
-    done = CliRunner().invoke(app, ["doctor", "--config", "m.toml", *options])
+    done = invoke(["doctor", "--config", "m.toml", *options])
     return done.exit_code, done.output
 
 
@@ -406,7 +404,7 @@ def test_vectors_of_a_block_that_is_not_configured_stay(memory: AgentMemory) -> 
         assert [operations.repair(other, error) for error in damaged] == [None] * len(damaged)
     assert len(everything()) == before
     Path("m.toml").write_text('store = "sqlite:///m.db"\nblocks = []\n', encoding="utf-8")
-    done = CliRunner().invoke(app, ["doctor", "--config", "m.toml", "--repair", "--yes"])
+    done = invoke(["doctor", "--config", "m.toml", "--repair", "--yes"])
     assert done.exit_code == 1
     told = "It cannot be repaired without the block 'vector'"
     assert told in " ".join(done.output.split())

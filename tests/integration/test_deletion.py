@@ -689,6 +689,7 @@ def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
     assert canaries.in_files(tmp_path) == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("finish", [by_flush, by_worker])
 @pytest.mark.parametrize("call", ["delete", "delete_user"])

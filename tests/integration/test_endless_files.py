@@ -6,15 +6,14 @@ import io
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, AgentMemoryConfig, Deployment, operations
 from agent_memory.cli import lines
-from agent_memory.cli.app import app
 from agent_memory.config import sources
 from agent_memory.engine.transfer import importer
 from agent_memory.errors import ConfigError, InvalidInput, InvalidSnapshot
 from agent_memory.mcp.tokens import Tokens
+from tests.kit import invoke
 
 ENDLESS = Path("/dev/zero")
 pytestmark = pytest.mark.skipif(not ENDLESS.exists(), reason="needs a device without an end")
@@ -39,7 +38,7 @@ def test_a_receipt_without_an_end(tmp_path: Path) -> None:
     AgentMemory(store=store).close()
     (tmp_path / "none").mkdir()
     for receipt in (ENDLESS, tmp_path / "none", tmp_path / "not there"):
-        done = CliRunner().invoke(app, ["verify", "--store", store, str(receipt)])
+        done = invoke(["verify", "--store", store, str(receipt)])
         assert done.exit_code == 1
         assert "Cannot read the receipt" in done.stderr
 

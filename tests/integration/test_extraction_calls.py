@@ -530,6 +530,7 @@ def calls_for(count: int, absorb: Any, new: bool = True, **fields: Any) -> tuple
             return memory.stats().usage.calls, len(memory.user("ada").facts())
 
 
+@pytest.mark.long
 def test_a_thousand_messages_cost_few_calls() -> None:
     """Wrong: at default settings a long conversation costs a call for every few messages."""
     calls, found = calls_for(1000, "overflow")

@@ -380,6 +380,7 @@ def test_where_all_may_tell_the_user_is_believed(
         assert it.recalled("ann") == OWN
 
 
+@pytest.mark.long
 def test_the_model_obeys(fake: FakeLLM) -> None:
     """Wrong: the attempts fail because the model of these tests never tries."""
     it = talk(fake, roles=("user", "assistant", "tool"))

@@ -71,6 +71,7 @@ def test_one_who_recalls_often_reads_once(model: Model) -> None:
         assert read.count("before records") == 2  # the version of the facts; and notes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", ["fact", "source"])
 def test_forgetting_cut_short(model: Model, by: str) -> None:
     """Wrong: after a crash in the middle a fact is half forgotten, or comes back."""

@@ -15,7 +15,7 @@ from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.operations import import_session
 from agent_memory.testing import FakeLLM
-from tests.kit import user
+from tests.kit import at_length, user
 
 SAID = "I am allergic to peanuts, badly."
 ASKED = "Am I allergic to peanuts?"
@@ -349,7 +349,9 @@ def test_an_update_does_not_wait_for_many_messages_to_be_encoded(url: str) -> No
 def test_a_rare_word_is_found_among_many_that_wait(memory: AgentMemory) -> None:
     """Fails if messages that share a common word with the question hide the one that has the rare
     one, or the oldest of many are not looked at."""
-    said = [user(f"Note {n}: the code of the garden door is not here") for n in range(25_000)]
+    said = [
+        user(f"Note {n}: the code of the garden door is not here") for n in range(at_length(25_000))
+    ]
     said[3] = user("The xylophone stands in the hall.")
     for at in range(0, len(said), 5_000):
         memory.update(f"s{at}", said[at : at + 5_000], user_id="ana")

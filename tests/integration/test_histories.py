@@ -106,6 +106,7 @@ def inflated(messages: list[Any], sizes: list[int]) -> list[Any]:
     ]
 
 
+@pytest.mark.long
 @settings(
     max_examples=EXAMPLES,
     suppress_health_check=list(HealthCheck),

@@ -8,11 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from agent_memory.cli.app import app
-
-runner = CliRunner()
+from tests.kit import invoke
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +28,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(*arguments: str, given: str = "") -> str:
     """Run a command; what it prints."""
-    done = runner.invoke(app, ["hook", *arguments], given)
+    done = invoke(["hook", *arguments], given)
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -44,7 +41,7 @@ def test_install_and_uninstall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     before = '{\n\t"model": "opus",\n\t"hooks": {}\n}\n'
     path.write_text(before)
     path.chmod(0o640)
-    done = runner.invoke(app, ["hook", "install"], "n\n")
+    done = invoke(["hook", "install"], "n\n")
     assert done.exit_code == 1
     assert "+" in done.output
     assert path.read_text() == before
@@ -82,7 +79,7 @@ def test_what_cannot_be_installed(
 ) -> None:
     """A hook that never works would be installed, or a password written into settings."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    done = runner.invoke(app, ["hook", *arguments, "--yes"])
+    done = invoke(["hook", *arguments, "--yes"])
     assert done.exit_code != 0
     assert why in done.output
     assert "secret" not in done.output
@@ -98,6 +95,6 @@ def test_settings_that_are_no_json_are_left_alone(
     path.parent.mkdir()
     for text in ("{ // mine\n}", "[]", '{"hooks": []}'):
         path.write_text(text)
-        done = runner.invoke(app, ["hook", "install", "--yes"])
+        done = invoke(["hook", "install", "--yes"])
         assert done.exit_code == 1
         assert path.read_text() == text

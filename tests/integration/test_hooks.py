@@ -15,20 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, Trim
 from agent_memory.cli import hook_events
-from agent_memory.cli.app import app
 from agent_memory.core.records import Scope
 from agent_memory.core.system_collections import WORDS
 from agent_memory.integrations.hooks import said, storing
 from agent_memory.integrations.hooks.word_places import MOST, WordPlaces, packed
 from agent_memory.integrations.hooks.words import bearing
 from agent_memory.retrieval.words import roots
+from tests.kit import invoke
 
 ROOT = Path(__file__).parents[2]
-runner = CliRunner()
 Lines = list[dict[str, Any]]
 
 
@@ -56,7 +54,7 @@ def hook(
 ) -> str:
     """Run a hook in this process; what it prints."""
     said = ["--agent", agent, "--user", "ana", "--store", "sqlite:///m.db", *options]
-    done = runner.invoke(app, ["hook", name, *said, *(["--strict"] if strict else [])], given)
+    done = invoke(["hook", name, *said, *(["--strict"] if strict else [])], given)
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -216,11 +214,11 @@ def test_another_user_s_session_is_left_alone(told: str, tmp_path: Path) -> None
     """Whoever names a session would write into another user's."""
     given = event(transcript_path=write(tmp_path / "e.jsonl", claude("mine", "yours")))
     options = ["hook", "Stop", "--user", "eve", "--store", "sqlite:///m.db", "--strict"]
-    done = runner.invoke(app, options, given)
+    done = invoke(options, given)
     assert done.exit_code == 1
     assert log() == [ASKED, ANSWERED]
     prompt = event("other", prompt="On which port does the Kestrel staging database listen?")
-    done = runner.invoke(app, ["hook", "UserPromptSubmit", *options[2:]], prompt)
+    done = invoke(["hook", "UserPromptSubmit", *options[2:]], prompt)
     assert (done.exit_code, done.stdout) == (0, "")
 
 
@@ -253,11 +251,11 @@ def test_a_failure_stops_no_agent(failure: str, tmp_path: Path) -> None:
     it must not go on. `--strict` has to tell."""
     given = FAILURES[failure](tmp_path)
     options = ["hook", "Stop", "--user", "ana", "--store", "sqlite:///m.db"]
-    done = runner.invoke(app, options, given)
+    done = invoke(options, given)
     assert (done.exit_code, done.stdout) == (0, "")
     assert len(done.stderr.strip().splitlines()) == 1
     assert done.stderr.startswith("agent-memory hook Stop: ")
-    assert runner.invoke(app, [*options, "--strict"], given).exit_code == 1
+    assert invoke([*options, "--strict"], given).exit_code == 1
 
 
 def test_a_memory_that_cannot_be_read(told: str) -> None:
@@ -586,6 +584,6 @@ def test_too_much_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """An event without end would fill the machine."""
     monkeypatch.setattr(hook_events, "_LONGEST", 10)
     options = ["hook", "Stop", "--user", "ana", "--store", "sqlite:///m.db"]
-    done = runner.invoke(app, options, event())
+    done = invoke(options, event())
     assert done.exit_code == 0
     assert "10 bytes" in done.stderr

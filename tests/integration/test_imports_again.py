@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, AgentMemoryConfig, NoteMemory, VectorMemory, operations
-from agent_memory.cli.app import app
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.importing import Imported, import_chats
 from tests.integration.import_samples import gpt, gpt_chat, write_json, write_lines
-from tests.kit import texts
+from tests.kit import invoke, texts
 
 LATER = (datetime.now(UTC) + timedelta(days=1)).timestamp()
 BLOCKS: list[Any] = [NoteMemory(), VectorMemory()]
@@ -148,16 +146,15 @@ def test_the_command_says_whose_they_are(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("COLUMNS", "300")
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q"))])
     command = ["import", str(path), "--from", "chatgpt", "--yes", "--store", "sqlite:///a.db"]
-    runner = CliRunner()
-    runner.invoke(app, command)
-    told = runner.invoke(app, [*command, "--user", "ana"]).output
+    invoke(command)
+    told = invoke([*command, "--user", "ana"]).output
     assert "Everything was imported before." in told
     assert "1 sessions were imported without a user. --assign assigns them to ana." in told
-    told = runner.invoke(app, [*command, "--user", "ana", "--assign"]).output
+    told = invoke([*command, "--user", "ana", "--assign"]).output
     assert "1 sessions belong to ana now." in told
-    told = runner.invoke(app, [*command, "--user", "ben"]).output
+    told = invoke([*command, "--user", "ben"]).output
     assert "1 sessions belong to ana. To move them, delete them there and import" in told
-    assert runner.invoke(app, [*command, "--assign"]).exit_code == 1
+    assert invoke([*command, "--assign"]).exit_code == 1
 
 
 @pytest.mark.parametrize("content", ["[]", "{}"])
@@ -166,7 +163,7 @@ def test_an_empty_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conten
     monkeypatch.chdir(tmp_path)
     Path("conversations.json").write_text(content, "utf-8")
     command = ["import", "conversations.json", "--from", "chatgpt", "--yes"]
-    told = CliRunner().invoke(app, [*command, "--store", "sqlite:///a.db"]).output
+    told = invoke([*command, "--store", "sqlite:///a.db"]).output
     assert "imported before" not in told
     assert content != "[]" or "There is nothing to import." in told
 
@@ -204,7 +201,7 @@ def test_a_prompt_shows_an_id_without_its_escapes(
     with AgentMemory("a.db", blocks=[]) as memory:
         memory.update(session, {"role": "user", "content": "hi"})
     command = ["delete", session, "--store", "sqlite:///a.db"]
-    told = CliRunner().invoke(app, command, input="y\n").output
+    told = invoke(command, input="y\n").output
     assert "Delete s" in told
     assert "\u202e" not in told
     assert "\x7f" not in told

@@ -19,6 +19,8 @@ from agent_memory.stores.base import Store
 from tests.integration.migrating import moved
 from tests.integration.snapshot_world import exported
 
+pytestmark = pytest.mark.long
+
 LARGE = 200_000
 """A budget in which every message of these tests is stored."""
 SMALL = 4_000

@@ -161,6 +161,7 @@ def test_what_was_pasted_is_found_at_once(blocks: list[Block]) -> None:
         assert "Biscuit" in memory.search(ASK, user_id="ada")[0].text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("blocks", [[VectorMemory()], []], ids=["vectors", "log"])
 @pytest.mark.parametrize("where", LONG)
 def test_a_long_question_finds(where: str, blocks: list[Block]) -> None:

@@ -13,10 +13,9 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client, StdioServerParameters
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory
-from agent_memory.cli.app import app
+from tests.kit import invoke
 
 COMMAND = str(Path(sys.executable).with_name("agent-memory"))
 STORE = "sqlite:///m.db"
@@ -236,7 +235,7 @@ def test_what_is_under_way_is_finished() -> None:
 )
 def test_whose_memory_has_to_be_said(arguments: list[str], told: str) -> None:
     """Wrong: it starts without knowing whose memory it serves, or with two answers to that."""
-    result = CliRunner().invoke(app, ["mcp", *arguments])
+    result = invoke(["mcp", *arguments])
     assert (result.exit_code, result.stdout) == (1, "")
     assert told in result.stderr
     assert not Path("agent_memory.db").exists()

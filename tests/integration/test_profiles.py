@@ -11,13 +11,12 @@ from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field, ValidationError
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM
-from agent_memory.cli.app import app
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.errors import ConfigError, InvalidSetting, ModelOutputInvalid
 from tests.integration.fact_model import Model, absorbed, at, remembering, said, texts
+from tests.kit import invoke
 
 
 class Diet(Enum):
@@ -410,7 +409,7 @@ def test_a_file_names_the_profile(tmp_path: Path) -> None:
     (block,) = settings.blocks
     assert isinstance(block, ExtractiveMemory)
     assert block.profile is Small
-    shown = CliRunner().invoke(app, ["config", "show", "--config", str(file)])
+    shown = invoke(["config", "show", "--config", str(file)])
     assert shown.exit_code == 0, shown.output
     (told,) = json.loads(shown.stdout)["blocks"]
     assert told["profile"] == name

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import anyio
 import pytest
-from typer.testing import CliRunner
 
 from agent_memory import (
     AgentMemory,
@@ -23,7 +22,6 @@ from agent_memory import (
     VectorMemory,
     operations,
 )
-from agent_memory.cli.app import app
 from agent_memory.core.receipts import Part, Receipt, merged
 from agent_memory.errors import InvalidInput
 from agent_memory.stores import open_store
@@ -33,6 +31,7 @@ from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.routed import RoutedStore
 from agent_memory.stores.split import SplitStore
 from agent_memory.stores.sql.backups import back_up
+from tests.kit import invoke
 
 SAID = [
     {"role": "user", "content": "My boat is blue."},
@@ -321,7 +320,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         memory.session("a1").export("a1.jsonl")
 
     def run(*arguments: str) -> tuple[int, str]:
-        done = CliRunner().invoke(app, [*arguments, "--store", "sqlite:///m.db"])
+        done = invoke([*arguments, "--store", "sqlite:///m.db"])
         return done.exit_code, done.output
 
     assert run("delete", "a1", "--yes", "--receipt", "r.json")[0] == 0

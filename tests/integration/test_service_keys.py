@@ -18,18 +18,16 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from typer.testing import CliRunner
 
 from agent_memory import AgentMemory
-from agent_memory.cli.app import app
 from agent_memory.errors import InvalidInput
 from agent_memory.server.keys import KeyRing
 from agent_memory.server.tokens import Tokens, issuer_of
 from agent_memory.stores import MemoryStore
 from tests.integration.serving import Service, fill, serving
+from tests.kit import invoke
 
 ISSUER, AUDIENCE = "https://login.example", "memory"
-runner = CliRunner()
 
 
 def test_only_a_hash_is_kept() -> None:
@@ -90,21 +88,21 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     store = ["--store", f"sqlite:///{tmp_path}/m.db"]
     given = ["--label", "phone", "--users", "ana, team-*", "--rights", "read,write"]
-    made = runner.invoke(app, ["keys", "create", *given, "--expires", "30d", *store])
+    made = invoke(["keys", "create", *given, "--expires", "30d", *store])
     assert made.exit_code == 0, made.output
     token = made.stdout.strip()
     assert re.fullmatch(r"am_[0-9a-f]{12}_\S{43}", token)
-    listed = runner.invoke(app, ["keys", "list", *store]).stdout
+    listed = invoke(["keys", "list", *store]).stdout
     assert token not in listed
     for told in (token[:15], "phone", "ana, team-*", "read, write", "valid until", "never"):
         assert told in listed
     with AgentMemory(store=store[1], blocks=[]) as memory:
         assert KeyRing(memory.components.store).key_of(token) is not None
-        assert runner.invoke(app, ["keys", "revoke", token[:15], *store]).exit_code == 0
+        assert invoke(["keys", "revoke", token[:15], *store]).exit_code == 0
         assert KeyRing(memory.components.store).key_of(token) is None
-    assert "revoked" in runner.invoke(app, ["keys", "list", *store]).stdout
+    assert "revoked" in invoke(["keys", "list", *store]).stdout
     for wrong in (["revoke", "am_0"], ["create", *given, "--expires", "soon"]):
-        done = runner.invoke(app, ["keys", *wrong, *store])
+        done = invoke(["keys", *wrong, *store])
         assert done.exit_code == 1
         assert done.stderr.startswith("error: ")
         assert token not in done.output

@@ -118,6 +118,7 @@ def test_a_session_that_is_deleted_meanwhile_gives_no_whole_file() -> None:
             operations.import_session(memory, io.StringIO(file.getvalue()), deleted=True)
 
 
+@pytest.mark.long
 def test_not_all_of_a_session_is_held_in_memory(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:

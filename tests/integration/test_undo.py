@@ -359,6 +359,7 @@ def mixing(body: dict[str, Any]) -> str:
     return model(body)
 
 
+@pytest.mark.long
 @settings(max_examples=at_length(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEP, min_size=4, max_size=10))
 def test_whatever_was_said_and_taken_back(

@@ -121,6 +121,7 @@ def test_all_of_a_user_goes_and_nothing_else(tmp_path: Path) -> None:
         assert memory.search("Lisbon", user_id="bob")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("of_user", [True, False])
 def test_cut_short_anywhere(of_user: bool) -> None:
     """Wrong: a part is deleted, and no worker knows of it; or a user's deletion that was committed
