@@ -25,13 +25,10 @@ _EMPTY: tuple[Any, ...] = ("", None, [], " \n", "nothing")
 
 
 class Logs:
-    """Makes random logs.
+    """Make random logs; the same seed gives the same ones.
 
-    Args:
-        seed: Logs of the same seed are the same.
-        shapes: The shapes that messages may have; a log has one of them, or mixes them.
-        objects: Makes an object of an SDK of a message in a shape, or None; called at random.
-        few_ids: Whether calls share a few ids.
+    A log has one of `shapes`, or mixes them. `objects` may turn a message into an object of an SDK.
+    With `few_ids`, calls share a few ids.
     """
 
     def __init__(
@@ -105,13 +102,7 @@ class Logs:
         return self._grouped(found)
 
     def orderly(self, shape: str, turns: int = 5, result: str = "4 found") -> list[Json]:
-        """A log in one shape that its provider would take as it is.
-
-        Args:
-            shape: The shape.
-            turns: How many questions are asked.
-            result: What every tool gives.
-        """
+        """Make a log of `turns` questions in one shape, which its provider accepts."""
         random, found = self._random, list[Json]()
         for _ in range(turns):
             found += self._said(shape, "user", self._some(shape, "user"))

@@ -56,10 +56,9 @@ class _Ahead:
 
 
 class ClockContract(Contract):
-    """What a `Store` must do where clocks differ by minutes.
+    """Contract of a `Store` whose clients' clocks differ by minutes.
 
-    Attributes:
-        by_server: Whether leases and dues go by the server's clock, and not by its clients'.
+    With `by_server`, leases and dues go by the server's clock.
     """
 
     by_server = False

@@ -48,11 +48,7 @@ def _rewrite(store: Store, head: Head) -> None:
 
 
 class LongLogContract(Contract):
-    """What a `SessionStore` must do with long logs.
-
-    Attributes:
-        long: How many entries a long log has.
-    """
+    """Contract of a `SessionStore` with logs of `long` entries."""
 
     long = 100_000
 

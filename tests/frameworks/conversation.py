@@ -38,14 +38,10 @@ TOOLS = (look_up, add)
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn.
+    """A turn of a conversation.
 
-    Attributes:
-        session: The session in which it happens.
-        question: The user's message.
-        rounds: The calls that the model makes: rounds of (tool, arguments).
-        answer: The model's answer after these.
-        needs: A text from an earlier session or an earlier turn that must reach the model.
+    `rounds` are the calls of the model, as (tool, arguments). `needs` is a text of an earlier turn
+    or session that must reach the model.
     """
 
     session: str

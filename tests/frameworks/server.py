@@ -35,18 +35,7 @@ class Request:
 
 
 class Provider:
-    """Answers the requests of a conversation, turn by turn.
-
-    Args:
-        turns: The conversation.
-        window: The context window.
-
-    Attributes:
-        url: The address, without a version.
-        requests: The accepted requests.
-        refused: Why requests were refused.
-        turn: The number of finished turns.
-    """
+    """Answer the requests of a conversation, turn by turn, at a `url` without a version."""
 
     def __init__(self, turns: Sequence[Turn], window: int = WINDOW) -> None:
         self.turns = turns
@@ -70,11 +59,7 @@ class Provider:
         self._server.server_close()
 
     def answer(self, api: _Api, body: Json) -> tuple[str, list[Call]]:
-        """Return the text or the calls for a request.
-
-        Raises:
-            InvalidContext: The provider would refuse the request.
-        """
+        """Return the text or the calls for a request. Raise `InvalidContext` for a bad one."""
         with self._lock:
             try:
                 check_context(api.format, body)

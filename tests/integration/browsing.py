@@ -65,11 +65,7 @@ class Left(AssertionError):
 
 
 class Browser:
-    """A browser with one page open.
-
-    Attributes:
-        events: What the browser told so far, in order.
-    """
+    """A browser with one page open; `events` has its messages in order."""
 
     def __init__(self, read: int, write: int) -> None:
         self._read, self._write = read, write
@@ -195,13 +191,7 @@ class Browser:
 
 
 class Page:
-    """The page, in a browser, over a service.
-
-    Attributes:
-        service: The service.
-        url: Where the page is.
-        browser: The browser.
-    """
+    """The page of a service in a browser."""
 
     def __init__(self, service: Service, url: str, browser: Browser) -> None:
         self.service, self.url, self.browser = service, url, browser

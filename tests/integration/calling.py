@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
+from tests.kit import until
 
 
 def running(name: str) -> int:
@@ -16,7 +14,4 @@ def running(name: str) -> int:
 
 def wait_for_calls(name: str) -> None:
     """Wait until no call to a block runs any more, abandoned ones included."""
-    deadline = time.monotonic() + SECONDS
-    while running(name):
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    until(lambda: not running(name))

@@ -13,16 +13,9 @@ from tests.provider_logs import SHAPES, Logs, as_text
 
 
 def checked(seed: int, memory: AgentMemory, logs: Logs, failures: Counter[str]) -> int:
-    """Store one log, and check its contexts.
+    """Store a log, check its contexts, and return how many were checked.
 
-    Args:
-        seed: Names the session, and chooses formats and budgets.
-        memory: The memory.
-        logs: Makes the log.
-        failures: What was refused, counted by why; the first of each is printed.
-
-    Returns:
-        How many contexts were checked.
+    `failures` counts refusals by reason; the first of each is printed.
     """
     random, session, count = Random(seed), f"s-{seed}", 0
     given = logs.log()

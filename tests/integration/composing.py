@@ -14,9 +14,7 @@ from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import StoreUnavailable
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
-
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
+from tests.kit import SECONDS
 
 
 class Reader(Block):

@@ -20,12 +20,10 @@ _MESSAGE = re.compile(r"^\[(\d+)\] \S+ [^:]*: (.*)$", re.MULTILINE)
 
 @dataclass
 class Model:
-    """Answers both calls from tables, whatever is asked when.
+    """Answer both calls from tables.
 
-    Attributes:
-        finds: For a quote, the facts in it.
-        ties: For a new fact's text, the word that answers for it and the texts that it names.
-        asked: The last message of each request.
+    `finds` maps a quote to its facts. `ties` maps the text of a new fact to the word that answers
+    for it, and the texts that it names.
     """
 
     finds: dict[str, list[dict[str, Any]]] = field(default_factory=dict)

@@ -10,13 +10,7 @@ _LINE = re.compile(r"^(New | *)(\d+)\. [^\[\n]*\[([^\]\n]*)\]: (.*)$", re.MULTIL
 
 
 class Listed(NamedTuple):
-    """A fact as it is shown.
-
-    Attributes:
-        number: Its number.
-        time: Its time, as it is written.
-        text: What it says.
-    """
+    """A fact as a request shows it."""
 
     number: int
     time: str

@@ -89,17 +89,7 @@ class Said:
 
 
 class Story:
-    """Calls at random of one memory, and what they acknowledged.
-
-    Args:
-        url: The store.
-        seed: Of what is called.
-        options: Of the memory.
-
-    Attributes:
-        interrupts: How many there were, by call.
-        findings: What was wrong.
-    """
+    """Random calls of one memory, and the answers that they acknowledged."""
 
     def __init__(self, url: str, seed: int, **options: Any) -> None:
         self.interrupts: Counter[str] = Counter()

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent_memory import AgentMemory, Block
-
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
+from tests.kit import SECONDS
 
 
 def opened(store: Any, *blocks: Block, **fields: Any) -> AgentMemory:

@@ -35,8 +35,8 @@ from agent_memory.testing.contract import DAY, draft, record, stored
 from agent_memory.testing.features import units, worded
 from agent_memory.testing.histories import PNG, call, result
 from tests.integration.fact_model import Model
+from tests.kit import SECONDS
 
-SECONDS = 60.0
 ODD = (
     *("50%", "a_b", "a b", "Case", "case", "caf\u00e9", "cafe\u0301", "漢字 👩‍👩‍👧"),
     *("it's;--", "\\n", "/"),

@@ -8,15 +8,10 @@ from dataclasses import dataclass
 
 @dataclass
 class Gone:
-    """A session that is gone when its lease is asked for, and back when the asker looks again.
+    """A session that goes before a lease is taken, and comes back after the next look.
 
-    For `watched`: the store that is watched is the asker's.
-
-    Attributes:
-        go: Has the session go, before the lease is asked for.
-        come_back: Has it come back, once the asker has seen that it is gone.
-        armed: Whether the next lease is the one.
-        over: Whether all of that has happened.
+    For `watched`: watch the store of the worker that takes the lease. The next lease counts once
+    `armed`; afterwards `over` is set.
     """
 
     go: Callable[[], object]

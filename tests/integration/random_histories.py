@@ -123,14 +123,10 @@ def history(rng: random.Random, budget: int) -> list[Json]:
 def wrong(
     context: MemoryContext, log: Sequence[Entry], asked: str | None, known: set[int]
 ) -> list[str]:
-    """What of a context is not as the guarantees say; nothing, where all is.
+    """Return how a context breaks the guarantees.
 
-    Args:
-        context: The context.
-        log: The session's whole log.
-        asked: What it was asked for.
-        known: The seqs of calls, and of results without one, of which a context said that they are
-            left out: it is said once. Those of this context are added.
+    `known` has the seqs of calls, and of results without one, whose omission a context has already
+    reported. Those of this context are added.
     """
     found: list[str] = []
     chat = context.to_messages()

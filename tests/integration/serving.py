@@ -46,13 +46,7 @@ USERS = ("ana", "ben")
 
 @dataclass(frozen=True)
 class Answer:
-    """What the service answers.
-
-    Attributes:
-        status: The status.
-        headers: Its headers, by their names in lower case.
-        body: The body.
-    """
+    """An answer of the service; the names of its headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -73,13 +67,7 @@ class Answer:
 
 @dataclass
 class Service:
-    """A service, and the memory behind it.
-
-    Attributes:
-        memory: The memory.
-        app: The service.
-        ring: Its keys.
-    """
+    """A service, its keys, and the memory behind it."""
 
     memory: AgentMemory
     app: Application

@@ -77,12 +77,7 @@ def around(moments: Collection[datetime]) -> list[datetime]:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is to be known of some statements.
-
-    Attributes:
-        standing: What counts: each with its begin as it follows from the others, and the moment up
-            to which others say that it held.
-    """
+    """Facts that must hold: statements, each with its derived begin and end."""
 
     standing: tuple[tuple[Statement, datetime, datetime], ...]
 

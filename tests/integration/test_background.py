@@ -28,10 +28,7 @@ from agent_memory.stores import MemoryStore
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
-from tests.kit import StepwiseNotes, until, user
-
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
+from tests.kit import SECONDS, StepwiseNotes, until, user
 
 
 @pytest.fixture(autouse=True)

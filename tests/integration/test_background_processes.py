@@ -18,10 +18,7 @@ import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.testing import FakeLLM
-from tests.kit import until
-
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
+from tests.kit import SECONDS, until
 
 BEGIN = """
 import os, sys, threading, time

@@ -17,7 +17,7 @@ from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.engine.leases import Leases, Locks
 from agent_memory.stores import MemoryStore
 from agent_memory.testing.watching import watched
-from tests.integration.calling import SECONDS
+from tests.kit import SECONDS
 
 QUESTION = {"role": "user", "content": "What do they know?"}
 

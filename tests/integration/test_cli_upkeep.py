@@ -18,11 +18,7 @@ import pytest
 
 from agent_memory import AgentMemory, AgentMemoryConfig
 from agent_memory.testing import FakeLLM
-from tests.kit import clean_environment, run, until
-
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
-
+from tests.kit import SECONDS, clean_environment, run, until
 
 CONFIG = """
 store = "sqlite:///m.db"

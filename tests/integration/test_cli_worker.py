@@ -16,7 +16,7 @@ import pytest
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.features import everything
-from tests.kit import invoke
+from tests.kit import invoke, until
 
 CONFIG = """
 store = "sqlite:///m.db"
@@ -74,9 +74,7 @@ def served_by(fake: FakeLLM) -> dict[str, str]:
 def asking_worker(fake: FakeLLM) -> subprocess.Popen[str]:
     """A worker that has just asked the model."""
     worker = command("worker", **served_by(fake))
-    deadline = time.monotonic() + 60
-    while not fake.requests and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: fake.requests)
     return worker
 
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
@@ -25,6 +24,7 @@ from agent_memory.errors import InvalidMessage, MemoryClosed, ModelUnavailable
 from agent_memory.models.reading import Reading
 from agent_memory.testing import FakeLLM
 from tests.integration.turning import FACT, WEATHER, add, logged, remembering, results
+from tests.kit import until
 
 EVENTS = 7
 """Of "It is six.": the role, three words, the reason to finish, the usage, and the end."""
@@ -173,10 +173,8 @@ def test_an_interrupted_stream_hangs_up(
     with pytest.raises(KeyboardInterrupt):
         list(memory.completion("s", "Count", stream=True))
     answered.set()
-    deadline = time.monotonic() + 10
-    while not streams or still_open(streams):  # the thread that asks goes on, and is answered
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    # the thread that asks goes on, and is answered
+    until(lambda: streams and not still_open(streams))
 
 
 def test_nothing_is_asked_before_the_first_chunk(memory: AgentMemory, fake: FakeLLM) -> None:

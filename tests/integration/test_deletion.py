@@ -37,10 +37,10 @@ from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
+from tests.integration.calling import wait_for_calls
 from tests.integration.echoing import Echo
 from tests.integration.racing import Gone
-
-SECONDS = 60.0
+from tests.kit import SECONDS, until
 
 Way = Callable[[AgentMemory, AgentMemoryConfig], None]
 
@@ -167,10 +167,8 @@ def by_running_worker(_: AgentMemory, settings: AgentMemoryConfig) -> None:
     store = settings.store
     assert not isinstance(store, str)
     with AgentMemory(**fields, overflow_mode="background"):
-        deadline = time.monotonic() + SECONDS
-        while any(head.deleting for head in all_heads(store)) or store.records("_notes", "scrubs"):
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
+        until(lambda: not any(head.deleting for head in all_heads(store)))
+        until(lambda: not store.records("_notes", "scrubs"))
 
 
 @pytest.mark.usefixtures("short_leases")
@@ -404,10 +402,7 @@ def test_work_in_flight(kind: type[Notes | Elsewhere], again: bool, gate: thread
             memory.update("s", user("something new"), user_id="ada")
         gate.set()
         assert ends.acquire(timeout=SECONDS)
-        deadline = time.monotonic() + SECONDS
-        while any(thread.name == f"block-{block.name}" for thread in threading.enumerate()):
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        wait_for_calls(block.name)
         memory.flush()
         found = [*kept.values(), *(fact.text for fact in store.records("notes", "user:ada"))]
         assert found == (["something new"] if again else [])
@@ -429,9 +424,7 @@ def test_deletion_waits_for_whoever_is_at_it(call: str, gate: threading.Event) -
         memory.update("s", user("the old secret"), user_id="ada")
         assert entered.wait(SECONDS)
         done = pool.submit(getattr(memory, call), "s" if call == "delete" else "ada")
-        deadline = time.monotonic() + SECONDS
-        while memory.sessions():
-            assert time.monotonic() < deadline
+        until(lambda: not memory.sessions())
         assert not memory.history("s")
         time.sleep(0.05)
         assert not done.done()
@@ -457,10 +450,7 @@ def test_whoever_does_not_let_go(gate: threading.Event, monkeypatch: pytest.Monk
         with pytest.raises(StoreUnavailable, match="marked for deletion"):
             memory.delete("s")
         gate.set()
-        deadline = time.monotonic() + SECONDS
-        while store.head("s") is not None:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        until(lambda: store.head("s") is None)
     assert traces(store) == []
 
 
@@ -576,9 +566,7 @@ def test_a_model_that_is_at_it(work: str, gate: threading.Event) -> None:
             memory.update("s", user("the old secret " * 20), user_id="ada")
         assert entered.wait(SECONDS)
         done = pool.submit(memory.delete, "s")
-        deadline = time.monotonic() + SECONDS
-        while memory.sessions():
-            assert time.monotonic() < deadline
+        until(lambda: not memory.sessions())
         gate.set()
         done.result(SECONDS)
         assert memory.update("s", user("something new"), user_id="ada").summary is None

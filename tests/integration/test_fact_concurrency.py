@@ -24,9 +24,7 @@ from agent_memory.core.records import Record
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.fact_requests import groups_of, known_of, messages_of
-
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
+from tests.kit import SECONDS
 
 SESSIONS = [f"s{n}" for n in range(10)]
 SAME = ["I live in Oslo."] * 10

@@ -33,10 +33,9 @@ OFFERED = ["Nordmarka has the best trails.", "The ferry leaves at nine."]
 
 
 class Greedy:
-    """A model that takes each sentence and each item of what it sees for a fact.
+    """A model that takes each sentence and each item for a fact.
 
-    Attributes:
-        careful: Whether it sees that what holds another fact's words says the same.
+    A `careful` one sees that a text with the words of another fact says the same.
     """
 
     def __init__(self, *, careful: bool) -> None:

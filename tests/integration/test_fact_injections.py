@@ -34,16 +34,10 @@ DAY = datetime(2024, 3, 1, 12, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Attempt:
-    """One injected text.
+    """An injected text; a request that has `mark` shows it.
 
-    Attributes:
-        kind: What kind of trick.
-        text: The text.
-        fact: What it wants to be remembered.
-        mark: A part of the text, by which it is seen in a request.
-        readable: Whether the fact's words stand in the text. Where they do not, no code can tell
-            that a model has them from there; it may quote nothing but the attempt then.
-        shown: Whether it is shown where facts may come from; recalled memory is not.
+    If the words of `fact` are not `readable` in the text, no code can tell that a model has them
+    from there. Recalled memory is not `shown` as a source of facts.
     """
 
     kind: str
@@ -161,13 +155,7 @@ WORDS = ["contradict", "update", "same", "add", "refine", "end", "deny"]
 
 
 class Obedient:
-    """A model that does what any attempt tells it to.
-
-    Attributes:
-        attempt: The attempt to look for.
-        saw: Whether it was in a request.
-        turn: Changes what is answered to what.
-    """
+    """A model that obeys `attempt`; `saw` tells whether a request had it, `turn` edits answers."""
 
     def __init__(self) -> None:
         self.attempt = ATTEMPTS[0]

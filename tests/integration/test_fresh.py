@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.operations import import_session
 from agent_memory.testing import FakeLLM
-from tests.kit import at_length, user
+from tests.kit import at_length, until, user
 
 SAID = "I am allergic to peanuts, badly."
 ASKED = "Am I allergic to peanuts?"
@@ -278,10 +277,7 @@ def test_where_much_waits_updates_work_it_off(url: str, mode: Any) -> None:
             assert f"user: {SAID}" in texts(memory.get("t", ASKED, user_id="u").recalls)
         for number in range(30):
             memory.update("t", user(f"Number {number}."), user_id="u")
-        deadline = time.monotonic() + 60
-        while memory.stats().blocks["vector"].lag > 30 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert memory.stats().blocks["vector"].lag <= 30
+        until(lambda: memory.stats().blocks["vector"].lag <= 30)
         assert texts(memory.search(ASKED, user_id="u", limit=1)) == [f"user: {SAID}"]
 
 
@@ -340,10 +336,7 @@ def test_an_update_does_not_wait_for_many_messages_to_be_encoded(url: str) -> No
         memory.update("a", [user(f"note {n} {long}") for n in range(300)], user_id="ana")
         assert memory.stats().blocks["vector"].lag == 300
         goes_on.set()
-        deadline = time.monotonic() + 60
-        while memory.stats().blocks["vector"].lag and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert memory.stats().blocks["vector"].lag == 0
+        until(lambda: not memory.stats().blocks["vector"].lag)
 
 
 def test_a_rare_word_is_found_among_many_that_wait(memory: AgentMemory) -> None:

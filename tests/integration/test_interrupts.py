@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -22,10 +21,9 @@ from agent_memory.ltm_blocks.base import Block
 from agent_memory.stores.kernel.contract import DocId
 from agent_memory.stores.memory import MemoryKernel, MemoryStore
 from agent_memory.stores.sql.store import SQLStore
+from tests.kit import SECONDS, until
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="has no such signals")
 
@@ -173,10 +171,7 @@ def test_a_flush_that_was_interrupted_ends_after_its_batch(
             memory.flush("s")
         DURING.clear()
         left.set()
-        deadline = time.monotonic() + SECONDS
-        while not memory.components.store.lease("s", "w", 60):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: memory.components.store.lease("s", "w", 60))
         memory.components.store.release("s", "w")
         cut = sum(BATCHES)
         assert cut < 700

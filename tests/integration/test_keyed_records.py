@@ -20,12 +20,11 @@ from agent_memory.ltm_blocks.keyed_records import KeyedRecords, Whose, forget, p
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
+from tests.kit import SECONDS
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
 ADA, BEN = Scope("ada", "s-ada"), Scope("ben", "s-ben")
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
 
 
 class Keeper(ManualBlock):

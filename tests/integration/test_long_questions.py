@@ -22,9 +22,7 @@ from agent_memory.models.embedders.local import MiniLMEmbedder
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.pending import Tail, Tails
 from agent_memory.testing.watching import watched
-
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
+from tests.kit import SECONDS
 
 ASK = "What is the name of the dog that Ada adopted?"
 DOCUMENT = " ".join(

@@ -38,12 +38,7 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
 @dataclass(frozen=True)
 class Server:
-    """A server that is running.
-
-    Attributes:
-        process: Its process.
-        url: Where it serves.
-    """
+    """A running server and its process."""
 
     process: subprocess.Popen[str]
     url: str

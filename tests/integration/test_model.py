@@ -102,13 +102,7 @@ class Crash(BaseException):
 
 
 class World:
-    """Time, and what lies outside of the store: whether blocks work, and a database of their own.
-
-    Attributes:
-        now: The time, for everybody.
-        broken: By block, how it fails.
-        elsewhere: What the block `elsewhere` keeps, by session and seq.
-    """
+    """The time, failures by block, and the contents of the block `elsewhere`."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0

@@ -20,7 +20,8 @@ from agent_memory.models.embedders.cache import CachedEmbedder
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
-from tests.integration.keeping import SECONDS, opened
+from tests.integration.keeping import opened
+from tests.kit import SECONDS
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -143,12 +144,7 @@ def test_a_note_is_data(memory: AgentMemory) -> None:
 
 
 class Reading:
-    """An embedder whose vectors tell which words are in a text; it may be down.
-
-    Attributes:
-        asked: How often it was.
-        down: Whether it fails.
-    """
+    """An embedder whose vectors tell which words are in a text; it may be down."""
 
     name, dimension = "reading", 3
 

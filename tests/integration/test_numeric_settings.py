@@ -64,11 +64,7 @@ FIELDS = [(model, name) for model in MODELS for name in numeric(model)]
 
 
 def settings_of(model: type[BaseModel], name: str, value: Any) -> dict[str, Any]:
-    """The settings of a memory with one number in one field.
-
-    Raises:
-        ConfigError: It is refused.
-    """
+    """The settings of a memory with one number in one field. May raise `ConfigError`."""
     more: dict[type[BaseModel], dict[str, Any]] = {Price: {"input": 1}}
     made = model(**{**more.get(model, {}), name: value})
     if model is AgentMemoryConfig:

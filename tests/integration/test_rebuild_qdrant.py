@@ -24,12 +24,11 @@ from agent_memory.stores.qdrant.collections import embedding
 from agent_memory.stores.qdrant.connection import Connection
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
-from tests.kit import until, user
+from tests.kit import SECONDS, until, user
 from tests.servers.qdrant import Request, StandIn
 
 OLD, NEW, OTHER = "openai/old", "openai/new", "openai/other"
 ALIAS = "agent_memory_default_vector"
-SECONDS = 60.0
 
 
 @pytest.fixture(autouse=True)

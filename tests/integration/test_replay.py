@@ -28,9 +28,7 @@ from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.features import everything, ranked
 from agent_memory.testing.watching import watched
-from tests.kit import until, user
-
-SECONDS = 60.0
+from tests.kit import SECONDS, until, user
 
 
 class Notes(Block):

@@ -30,13 +30,7 @@ MOST_LOGGED = 100_000
 
 @dataclass
 class Server:
-    """A service that is running.
-
-    Attributes:
-        process: Its process.
-        port: Where it listens.
-        log: What it writes to stderr.
-    """
+    """A running service; `log` collects its stderr."""
 
     process: subprocess.Popen[str]
     port: int

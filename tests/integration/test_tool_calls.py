@@ -38,10 +38,9 @@ from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
 from tests.integration.fact_model import Model, absorbed, remembering, said, texts
+from tests.kit import SECONDS
 
 OWN = ["memory_read", "memory_read_message", "memory_write", "memory_forget"]
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
 DOWN = "The memory cannot be reached right now. Go on without it, and try again later."
 
 

@@ -31,7 +31,8 @@ from agent_memory.errors import (
 )
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
-from tests.integration.keeping import SECONDS, opened
+from tests.integration.keeping import opened
+from tests.kit import SECONDS
 
 pytestmark = pytest.mark.usefixtures("impatient")
 

@@ -27,12 +27,9 @@ def content(message: Sequence[Statement]) -> str:
 
 
 class TimelineModel:
-    """Answers for one history. Stands where a language model does.
+    """Answer for one history, in a language model's place.
 
-    Which of the older facts it names is left to chance, where any of them says enough.
-
-    Args:
-        history: What it knows.
+    If several of the older facts say enough, chance decides which it names.
     """
 
     model = "timeline"

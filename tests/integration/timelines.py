@@ -33,13 +33,8 @@ _FIRST, _LAST_TOLD, _DAY = date(2012, 1, 1), date(2025, 6, 1), timedelta(days=1)
 class Stretch:
     """A part of a thing's true timeline.
 
-    Attributes:
-        thing: What.
-        number: Which.
-        value: What it was then.
-        first: Its first day.
-        end: The day after its last; None for no end.
-        stays: Another follows, and goes on where this one is over.
+    `end` is the day after its last one, None for no end. After one that `stays` another follows
+    immediately.
     """
 
     thing: str
@@ -52,13 +47,10 @@ class Stretch:
 
 @dataclass(frozen=True)
 class History:
-    """What a user said, in order.
+    """Statements of a user, in order.
 
-    Attributes:
-        statements: By their numbers.
-        batches: For each batch to absorb, its session and, for each of its messages, the statements
-            in it.
-        truth: What was told in full, when it was: a thing's stretches.
+    Each batch has its session, and for each of its messages the statements in it. `truth` has the
+    stretches of things that were told in full.
     """
 
     statements: tuple[Statement, ...]
@@ -81,11 +73,7 @@ def history(seed: int) -> History:
 
 
 class _Teller:
-    """Makes a timeline, then what is said of it.
-
-    Args:
-        chance: Decides.
-    """
+    """Make a timeline, then statements about it."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance

@@ -15,11 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 
 class Spans:
-    """What was traced.
-
-    Attributes:
-        provider: Takes the spans.
-    """
+    """Spans of a test, which `provider` collects."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()

@@ -33,18 +33,10 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One operation: who, where, and with which choices.
+    """An operation under way: the user's `word` and sessions, and choices by `chance`.
 
-    Attributes:
-        memory: The memory.
-        user: Who acts.
-        word: What stands in all that is said.
-        session_id: The session at hand.
-        lone: Whether that belongs to nobody.
-        victim: A session of another user.
-        team: A shared namespace, to which the user has access, or not.
-        team_word: What stands in all that the user says there.
-        chance: The choices.
+    `lone`: the session has no user. `victim` is another user's session. `team` is a shared
+    namespace, to which the user may have no access, with the word `team_word`.
     """
 
     memory: AgentMemory
@@ -92,15 +84,10 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One row of the table.
+    """A row of the table: the calls of `AgentMemory` that it makes, and whose words may come back.
 
-    Attributes:
-        name: What it is called in the report.
-        weight: How often, in proportion.
-        calls: The calls of `AgentMemory` that it makes.
-        kind: Whose words it may give back.
-        run: Does it; gives back all that the calls did, for "everyone" in pairs of a session's id,
-            or an empty one, and a part.
+    `run` returns all answers; for "everyone" in pairs of a session's id, or an empty one, and a
+    part.
     """
 
     name: str

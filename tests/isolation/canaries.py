@@ -16,23 +16,14 @@ _PLAIN = (int, float, bool, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """Whose a word is.
-
-    Attributes:
-        user: The user.
-        life: How often the user was deleted before it came up.
-    """
+    """The owner of a word: a user, and how often that user was deleted before."""
 
     user: str
     life: int
 
 
 class Aviary:
-    """All canaries of a run: each life of a user has its own word, which none can guess.
-
-    Args:
-        seed: Another seed gives other words.
-    """
+    """All canaries of a run: each life of a user has its own word, which none can guess."""
 
     def __init__(self, seed: int) -> None:
         self._key = str(seed).encode()

@@ -41,14 +41,7 @@ _MOST_SHOWN = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """Something that should not have been.
-
-    Attributes:
-        number: The operation's.
-        name: Its name.
-        user: Who called.
-        told: What is wrong.
-    """
+    """A wrong result of an operation."""
 
     number: int
     name: str
@@ -58,16 +51,7 @@ class Leak:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done.
-
-    Attributes:
-        url: The store.
-        namespace: Where in it.
-        calls: How many operations.
-        users: By how many users.
-        threads: On how many threads; on one, the same seed does the same again.
-        seed: Decides what is done.
-    """
+    """Size and place of a run; on one thread, the same seed repeats it."""
 
     url: str
     namespace: str
@@ -79,16 +63,10 @@ class Plan:
 
 @dataclass(slots=True)
 class Report:
-    """What came of a run.
+    """Results of a run.
 
-    Attributes:
-        done: Operations, by name.
-        refused: Calls that were refused as they have to be, by the error's class.
-        errors: Other errors that were to be expected, by operation and class.
-        requests: What the model was asked.
-        words: Canaries that were looked at.
-        leaks: What is wrong.
-        seconds: How long it took.
+    Refusals that are due are counted by the error's class, other expected errors by operation and
+    class, and canaries that were looked at in `words`.
     """
 
     done: Counter[str] = field(default_factory=Counter)
@@ -101,12 +79,7 @@ class Report:
 
 
 class User:
-    """One user: the word of this life, and a lock that many share, or one has alone.
-
-    Args:
-        name: The user's id.
-        aviary: Makes the words.
-    """
+    """A user: the word of this life, and a lock that many share, or one has alone."""
 
     def __init__(self, name: str, aviary: Aviary) -> None:
         self.name = name
@@ -144,12 +117,7 @@ class User:
 
 
 class Crowd(logging.Handler):
-    """Runs operations, and looks at all that comes of them. Also reads the log lines meanwhile.
-
-    Args:
-        plan: What to do.
-        report: Where it is noted.
-    """
+    """Run operations, and check their answers and the log lines meanwhile."""
 
     def __init__(self, plan: Plan, report: Report) -> None:
         super().__init__()

@@ -21,13 +21,10 @@ _RUBBISH = 97
 
 
 class Echo:
-    """Answers requests, and notes the canaries that each of them held.
+    """Answer requests, and report the canaries of each to `sent`.
 
-    Facts and fields of a profile are quoted from the messages; a summary, or an answer, is all the
-    canaries that were sent. Now and then it asks for a tool, or answers with rubbish.
-
-    Args:
-        sent: Called with the canaries of each request.
+    Facts and fields of a profile are quoted from the messages. A summary or an answer has all
+    canaries of its request. Sometimes it asks for a tool, or answers with rubbish.
     """
 
     def __init__(self, sent: Callable[[set[str]], object]) -> None:

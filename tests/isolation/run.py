@@ -60,13 +60,7 @@ def run_crowd(
     advance: Callable[[int], object],
     more: Sequence[Block] = (),
 ) -> Report:
-    """Do a run.
-
-    Args:
-        plan: What to do.
-        advance: Called with how many operations were done just now.
-        more: Blocks beside the usual ones.
-    """
+    """Do a run, with `more` blocks; `advance` gets the number of new operations."""
     report, began = Report(), monotonic()
     crowd = Crowd(plan, report)
     numbers = count()

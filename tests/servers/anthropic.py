@@ -10,11 +10,9 @@ from typing import Any, Self, cast
 
 
 class FakeClaude:
-    """Answers each request with the next of its scripted turns.
+    """Answer each request with the next of its scripted turns, at `url`.
 
-    Attributes:
-        url: Its address, for `base_url`.
-        requests: The bodies received so far, each with its `path` and `headers`.
+    `requests` has the bodies, each with its `path` and `headers`.
     """
 
     def __init__(self) -> None:

@@ -9,19 +9,11 @@ from random import Random
 
 
 class Line:
-    """Passes bytes between clients and a server of 127.0.0.1.
+    """Pass bytes between clients and a server of 127.0.0.1.
 
-    Args:
-        port: The server's.
-
-    Attributes:
-        url: Of what is at its end, for whoever has set it.
-        dead: Bytes vanish, as in a network that lost its way.
-        requests: How often a client has spoken.
-        lose_answer: The next answer is not passed on, and its connection is cut.
-        answers_left: So many answers are passed on; the next is lost as above, and no other.
-        odds: How likely it is, of whatever comes from either side, that it is not passed on and its
-            connection is cut.
+    A `dead` line swallows bytes. `lose_answer` drops the next answer and cuts its connection;
+    `answers_left` does so once, after that many answers. `odds` is the chance of a cut for each
+    chunk from either side. `requests` counts clients' turns.
     """
 
     def __init__(self, port: int) -> None:

@@ -31,11 +31,7 @@ _HELLO = {
 
 
 class MongoDBServer(PrivateServer):
-    """A private nx-27017.
-
-    Args:
-        folder: Where it keeps its data and its log.
-    """
+    """A private nx-27017."""
 
     def __init__(self, folder: Path) -> None:
         if find_spec("nx_27017") is None:
@@ -90,11 +86,7 @@ class MongoDBServer(PrivateServer):
 
 
 class Link:
-    """A way to a server, on which something happens at the very command that was chosen.
-
-    Args:
-        port: The server's, on 127.0.0.1.
-    """
+    """A way to a server, on which something happens at the very command that was chosen."""
 
     def __init__(self, port: int) -> None:
         self._to = port
@@ -110,19 +102,13 @@ class Link:
     def break_at(self, command: int, *, for_good: bool) -> None:
         """Lose the answer to a command to come, and all connections with it.
 
-        Args:
-            command: Which one, counted from 1; what a driver sends of itself does not count.
-            for_good: Whether nobody comes through after that.
+        Commands count from 1; a driver's own do not count. With `for_good`, no later one comes
+        through.
         """
         self._left, self._act, self._for_good = command, None, for_good
 
     def act_before(self, command: int, act: Callable[[], object]) -> None:
-        """Have something done before a command to come reaches the server.
-
-        Args:
-            command: Which one, as above.
-            act: What to do; it must not come this way.
-        """
+        """Call `act` before a command to come reaches the server; it must not come this way."""
         self._left, self._act = command, act
 
     @property
@@ -177,11 +163,7 @@ class Link:
 
 
 class RefusingServer:
-    """Speaks the protocol well enough to refuse whatever is asked.
-
-    Args:
-        code: The error's, of MongoDB's list.
-    """
+    """Speak the protocol well enough to refuse everything with an error `code` of MongoDB."""
 
     def __init__(self, code: int) -> None:
         self._code = code

@@ -24,10 +24,7 @@ class CannotStart(Exception):
 class PrivateServer:
     """A server process, started, stopped, restarted and killed by its process id.
 
-    Subclasses say how it is started and when it is ready.
-
-    Args:
-        folder: Where it keeps its data and its log.
+    Subclasses say how it is started and when it is ready. `folder` has its data and log.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,11 +46,7 @@ class PrivateServer:
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start it and wait until it answers.
-
-        Raises:
-            CannotStart: It does not.
-        """
+        """Start it and wait until it answers, or raise `CannotStart`."""
         log = self.folder / "server.log"
         try:
             with log.open("ab") as out:

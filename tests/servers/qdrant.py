@@ -49,15 +49,11 @@ class Refused(Exception):
 
 @dataclass
 class StandIn:
-    """Answers as a Qdrant server would, as far as our store asks.
+    """Answer as a Qdrant server would, as far as our store asks.
 
-    Attributes:
-        key: What each request must bring as its `api-key`; None lets everybody in.
-        way: "down" closes connections unanswered, "slow" answers late, "refuse" lets nobody write.
-        late: Seconds that "slow" waits.
-        requests: What was asked, in order.
-        indexes: The payload indexes that were made, by collection and field.
-        before: Called with each request before it is answered.
+    Requests must bring `key`, if there is one, as `api-key`. `way`: "down" closes connections,
+    "slow" answers after `late` seconds, "refuse" lets nobody write. `indexes` has the payload
+    indexes by collection and field. `before` is called with each request.
     """
 
     key: str | None = None
@@ -123,11 +119,7 @@ class StandIn:
         self._thread.start()
 
     def answer(self, request: Request, key: str | None) -> Any:
-        """What a request gives back.
-
-        Raises:
-            Refused: With another status than 200.
-        """
+        """Return a request's result, or raise `Refused` with a status other than 200."""
         self.requests.append(request)
         if self.key is not None and key != self.key:
             raise Refused(401, "Invalid API key or JWT")

