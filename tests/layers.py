@@ -1,8 +1,9 @@
 """Decide which layer a test belongs to, by its file and by what it and its fixtures name.
 
 - core: tests that need this process alone.
-- server: tests that name a class of `tests.servers`, and all of `test_folder_*`, `test_qdrant_*`
-  and `test_duckdb_*`: a folder, local Qdrant and DuckDB take as long as a server.
+- server: tests that name a class of `tests.servers`, and all of `test_folder_*`, `test_qdrant_*`,
+  `test_duckdb_*`, `integration/test_service_*` and `integration/test_page_*`: a folder, local
+  Qdrant, DuckDB and the service take as long as a server.
 - process: tests that name `subprocess`, `multiprocessing`, `os.fork`, or an MCP client.
 - long: tests marked `long`, state machines, tests of benchmarks, tests that follow a timeline or
   random logs and calls, and tests named "at any step"; in `tests/docs` also those that start
@@ -35,8 +36,9 @@ _STORIES = (
     "tests.provider_logs",
 )
 _AT_ANY_STEP = re.compile("_at_(any|each|every)_(step|chunk|event)")
-_BENCHMARKS = ("_benchmark", "_benchmarks")
+_BENCHMARKS = "_benchmarks"
 _SLOW_STORES = ("test_folder_", "test_qdrant_", "test_duckdb_")
+_SERVICE = ("test_service_", "test_page_")
 _STARTING = {"fork", "posix_spawn", "spawnv"}
 
 
@@ -54,7 +56,8 @@ def layer_of(item: pytest.Function) -> str:
         return "long"
     if needs.isdisjoint(LAYERS) and _AT_ANY_STEP.search(item.function.__name__):
         return "long"
-    if file.startswith(_SLOW_STORES):
+    served = item.path.parent.name == "integration" and file.startswith(_SERVICE)
+    if served or file.startswith(_SLOW_STORES):
         needs.add("server")
     return next((layer for layer in ("long", "server", "process") if layer in needs), "core")
 

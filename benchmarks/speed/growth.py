@@ -79,7 +79,7 @@ class Site:
         self._random = Random(users)
 
     def grow(self, questions: int, processes: int, advance: Callable[[int], object]) -> list[Stage]:
-        """Store everything, and measure with that many searches and fresh processes at each stage."""
+        """Store everything, and measure with so many searches and new processes at each stage."""
         stages: list[Stage] = []
         with self.open() as memory:
             texts = [message_text(_WARM_UP + number) for number in range(SESSION)]

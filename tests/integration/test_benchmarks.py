@@ -1,4 +1,4 @@
-"""The benchmark command works; what it measures is nobody's business here."""
+"""The benchmarks of speed, growth and long runs work; their figures are no test's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from benchmarks.speed import growth
 
 ROOT = Path(__file__).parents[2]
 OURS = {"ours-sqlite", "ours-memory"}
@@ -67,3 +71,31 @@ def test_tables_as_markdown(folder: Path) -> None:
     assert len(tables) >= 8
     for rows in tables:
         assert len({row.count(" | ") for row in rows.splitlines()}) == 1, rows
+
+
+def test_growth(tmp_path: Path) -> None:
+    """Wrong: the command fails, or figures are missing."""
+    out = tmp_path / "out.json"
+    options = ["--messages", "31", "--users", "3", "--questions", "4", "--processes", "1"]
+    command = Typer()
+    command.command()(growth.run)
+    told = CliRunner().invoke(command, [*options, "--out", str(out)])
+    assert told.exit_code == 0, told.output
+    assert "first search in a fresh process" in " ".join(told.output.split())
+    result = json.loads(out.read_text())
+    (stage,) = result["stages"]
+    assert (stage["each"], stage["messages"]) == (10, 30)
+    for name in ("search", "again", "one_more", "newest", "cold"):
+        assert 0 < stage[name][0] <= stage[name][1]
+    assert stage["rate"] > 0
+    assert stage["disk"] > 0
+
+
+def test_a_soak() -> None:
+    """Wrong: the command ends with an error, or calls nothing."""
+    few = ["--minutes", "0.1", "--every", "1", "--users", "2", "--workers", "1"]
+    command = [sys.executable, "-m", "benchmarks", "durability", "soak", *few]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode in (0, 1), done.stderr
+    assert "deletions" in done.stdout
+    assert "errors: " in done.stdout

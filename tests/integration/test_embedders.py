@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,7 +30,7 @@ from agent_memory.models.embedders.onnx import FastEmbedEmbedder
 from agent_memory.models.embedders.remote import LiteLLMEmbedder
 from agent_memory.models.llm import Charges, Ledger
 from agent_memory.testing import FakeLLM
-from tests.kit import user
+from tests.kit import note_waits, user
 
 KEY = "sk-test-canary"
 
@@ -66,13 +65,6 @@ def remote(
         max_wait=0.05,
         charges=Charges(ledger),
     )
-
-
-def note_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let tenacity, and nobody else, note its waits instead of sleeping."""
-    waits: list[float] = []
-    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waits.append))
-    return waits
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, package: str) -> None:

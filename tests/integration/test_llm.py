@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
-from types import SimpleNamespace
 
 import pytest
 from pydantic import BaseModel, SecretStr
@@ -19,6 +18,7 @@ from agent_memory.errors import (
 )
 from agent_memory.models.llm import LLM, Charges, Ledger, Usage
 from agent_memory.testing import FakeLLM
+from tests.kit import note_waits
 
 KEY = "sk-test-canary"
 HELLO = [{"role": "user", "content": "Say hello to me"}]
@@ -52,13 +52,6 @@ def open_llm(
         max_wait=max_wait,
         charges=Charges(ledger),
     )
-
-
-def note_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let tenacity, and nobody else, note its waits instead of sleeping."""
-    waits: list[float] = []
-    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waits.append))
-    return waits
 
 
 def test_complete_sends_the_messages_and_returns_the_text(fake: FakeLLM) -> None:

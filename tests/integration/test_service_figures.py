@@ -23,6 +23,7 @@ from agent_memory.server.watching import LONG_SECONDS, Watch
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.serving import ANYTHING, Service, serving
+from tests.kit import note_waits
 
 SAID = {"role": "user", "content": "The canary lives in Lisbon."}
 QUESTION = "Where does the canary live?"
@@ -211,8 +212,11 @@ def test_where_a_worker_looks_for_work_it_is_quiet(caplog: pytest.LogCaptureFixt
         assert [one.why for one in watch.stalled] == ["no worker runs"]
 
 
-def test_a_block_that_always_fails_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_block_that_always_fails_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wrong: workers run and the model is down for hours, and the log has warnings at most."""
+    note_waits(monkeypatch)
     with FakeLLM() as fake:
         fake.outage("error")
         blocks = [VectorMemory(embedding="openai/embed")]
