@@ -1,15 +1,39 @@
-"""The tools of a composite's members: named so that none hides another, each for its memory."""
+"""Tools and writes of a composite's members: none hides another, each goes to its memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
-from agent_memory import AgentMemory, CompositeMemory, FileMemory, NoteMemory, WorkingMemory
-from agent_memory.errors import ConfigError
+from agent_memory import (
+    AgentMemory,
+    Block,
+    CompositeMemory,
+    FileMemory,
+    NoteMemory,
+    VectorMemory,
+    WorkingMemory,
+)
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Recall, Scope
+from agent_memory.errors import (
+    ConfigError,
+    InvalidInput,
+    StoreError,
+)
+from agent_memory.ltm_blocks.base import ManualBlock
+from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
+from tests.integration.composing import Outage, composed, opened, said
+from tests.integration.echoing import Echo
+from tests.kit import at_length, texts
 
 
 @pytest.fixture
@@ -78,3 +102,246 @@ def test_names_that_clash_are_told() -> None:
     members = {"home": home, "x": FileMemory(name="memory_read")}
     with CompositeMemory(members) as both, pytest.raises(ConfigError, match="memory_read"):
         both.tools("s", user_id="ana")
+
+
+# --- writes ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What resting goes by."""
+    now = [0.0]
+    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: now[0])
+    return now
+
+
+# --- one home a session ---------------------------------------------------------------------------
+
+
+def test_sessions_go_where_the_rule_says() -> None:
+    """Wrong: a session is written elsewhere, to two memories, or read where it is not."""
+    one, two = opened(), opened()
+
+    def route(session_id: str, user_id: str | None) -> str:
+        return "two" if session_id.startswith("b") else "one"
+
+    with composed({"one": one, "two": two}, route=route) as both:
+        for name in ("a1", "b1", "a2"):
+            both.update(name, said(f"in {name}"))
+        assert [head.session_id for head in one.sessions()] == ["a1", "a2"]
+        assert [head.session_id for head in two.sessions()] == ["b1"]
+        assert [both.history(name)[0].message.text() for name in ("a1", "b1")] == ["in a1", "in b1"]
+        assert [message.text() for message in both.pop("b1")] == ["in b1"]
+        both.delete("a1")
+        assert [head.session_id for head in one.sessions()] == ["a2"]
+
+
+def test_without_a_rule_the_first_memory_is_the_home() -> None:
+    """Wrong: the home is another memory, or a block."""
+    members: dict[str, AgentMemory | Block] = {"pins": NoteMemory(), "a": opened(), "b": opened()}
+    with composed(members) as both:
+        both.update("s", said("hello"))
+        assert texts(both.memories["a"], "s") == ["hello"]
+        assert both.memories["b"].sessions() == []
+    with composed({"a": opened(), "b": opened()}, route="b") as both:
+        both.update("s", said("hello"))
+        assert texts(both.memories["b"], "s") == ["hello"]
+
+
+@pytest.mark.parametrize("named", ["three", "", "rules"])
+def test_an_unknown_name_stores_nothing(named: str) -> None:
+    """Wrong: a rule's mistake loses the message, or stores it anywhere."""
+    members: dict[str, AgentMemory | Block] = {
+        "one": opened(), "two": opened(), "rules": NoteMemory(),
+    }  # fmt: skip
+    with composed(members, route=lambda session_id, user_id: named) as both:
+        with pytest.raises(ConfigError, match="one, two"):
+            both.update("s", said("hello"))
+        with pytest.raises(ConfigError):
+            both.get("s")
+        assert [memory.sessions() for memory in both.memories.values()] == [[], []]
+
+
+def test_a_rule_by_users_finds_sessions_again() -> None:
+    """Wrong: a call that names no user looks for the session in another home, and starts a second
+    one there, or deletes nothing; or takes one user's session for another's."""
+    one, two = opened(), opened()
+    route: Callable[[str, str | None], str] = lambda s, u: "two" if u == "ada" else "one"  # noqa: E731
+    with composed({"one": one, "two": two}, route=route) as both:
+        both.update("s", said("first"), user_id="ada")
+        both.update("s", said("second"))
+        assert texts(two, "s") == ["first", "second"]
+        assert one.sessions() == []
+        assert both.get("s").messages[-1].text() == "second"
+        assert both.home("s") is two
+        assert [message.text() for message in both.pop("s")] == ["second"]
+        assert both.flush("s") == []
+        both.update("t", said("of nobody"))
+        assert texts(one, "t") == ["of nobody"]
+        both.delete("s")
+        assert two.sessions() == []
+        two.update("u", said("ada's"), user_id="ada")
+        one.update("u", said("bob's"), user_id="bob")
+        assert [both.home("u", user) for user in ("ada", "bob")] == [two, one]
+        assert [head.user_id for head in both.sessions()] == [None, "bob", "ada"]
+
+
+def test_two_users_with_one_session_id_are_told_apart() -> None:
+    """Wrong: of two sessions of one id the first that is found is deleted."""
+    members: dict[str, AgentMemory | Block] = {name: opened() for name in ("none", "ada", "bob")}
+    with composed(members, route=lambda session_id, user_id: user_id or "none") as both:
+        for user in ("ada", "bob"):
+            both.update("s", said(f"{user}'s"), user_id=user)
+        with pytest.raises(InvalidInput, match="2 users"):
+            both.delete("s")
+        assert both.get("s", user_id="bob").messages[0].text() == "bob's"
+        both.update("t", said("ada's"), user_id="ada")
+        both.memories["bob"].update("t", said("not by the rule"), user_id="ada")
+        both.memories["bob"].update("u", said("not by the rule"), user_id="ada")
+        assert both.home("t") is both.memories["ada"]
+        assert both.history("u") == []
+
+
+@hypothesis_settings(max_examples=at_length(30))
+@given(st.data())
+def test_pages_of_sessions_are_one_list(given_: st.DataObject) -> None:
+    """Wrong: a page leaves a session out, doubles one, or is out of order."""
+    ids = given_.draw(st.lists(st.text("abz-_9", min_size=1, max_size=3), unique=True))
+    size = given_.draw(st.integers(1, 4))
+    names = ["one", "two", "three"]
+
+    def route(session_id: str, user_id: str | None) -> str:
+        return names[len(session_id) % 3]
+
+    members: dict[str, AgentMemory | Block] = {name: opened() for name in names}
+    with composed(members, route=route) as both:
+        for n, session_id in enumerate(ids):
+            both.update(session_id, said("hello"), user_id=("ada", "bob")[n % 2])
+        listed: list[str] = []
+        while page := both.sessions(limit=size, after=listed[-1] if listed else None):
+            assert len(page) <= size
+            listed += [head.session_id for head in page]
+        assert listed == sorted(ids)
+        adas = [head.session_id for head in both.sessions(user_id="ada")]
+        assert adas == sorted(ids[::2])
+        assert both.sessions(limit=0) == []
+
+
+# --- deletion -------------------------------------------------------------------------------------
+
+CANARY = re.compile(rb"canary[0-9a-f]{12}")
+
+
+def in_files(folder: Path) -> set[bytes]:
+    return {word for file in folder.iterdir() for word in CANARY.findall(file.read_bytes())}
+
+
+def pin(both: CompositeMemory, scope: Scope, text: str) -> None:
+    block = both.blocks["pinned"]
+    assert isinstance(block, NoteMemory)
+    block.open(scope).add(text)
+
+
+def pinned(both: CompositeMemory, user_id: str) -> list[str]:
+    block = both.blocks["pinned"]
+    assert isinstance(block, NoteMemory)
+    return [note.text for note in block.open(Scope(user_id)).all()]
+
+
+def test_delete_user_leaves_nothing(tmp_path: Path) -> None:
+    """Wrong: a log, a note or a vector of a user is left in a member, or in its file; or
+    another user's is gone."""
+    words = {"ada": "canary0a1b2c3d4e5f", "bob": "canary5f4e3d2c1b0a"}
+
+    def member(name: str) -> AgentMemory:
+        return opened(Echo(), VectorMemory(), store=f"sqlite:///{tmp_path / name}.db")
+
+    members: dict[str, AgentMemory | Block] = {
+        "base": member("base"), "home": member("home"), "other": member("other"),
+        "pinned": NoteMemory(),
+    }  # fmt: skip
+    with composed(members, route="home") as both:
+        for user, word in words.items():
+            both.update(f"s-{user}", [said(f"My code is {word}."), said("Bye.")], user_id=user)
+            both.memories["other"].update(f"o-{user}", said(f"Their {word}."), user_id=user)
+            pin(both, Scope(user), f"Pinned: {word}.")
+        both.flush()
+        assert in_files(tmp_path) == {word.encode() for word in words.values()}
+        assert pinned(both, "ada") == [f"Pinned: {words['ada']}."]
+        both.delete_user("ada")
+        both.delete_user("ada")
+        assert both.search(words["ada"], user_id="ada") == []
+        assert both.get("n", "My code?", user_id="ada").recalls == []
+        assert pinned(both, "ada") == []
+        assert len(both.search(words["bob"], user_id="bob", limit=99)) > 1
+        assert pinned(both, "bob") == [f"Pinned: {words['bob']}."]
+    assert in_files(tmp_path) == {words["bob"].encode()}
+
+
+def test_delete_leaves_nothing_of_a_session(tmp_path: Path) -> None:
+    """Wrong: something of it is left in its home's file, or what a block alone keeps of it."""
+    word = "canary0a1b2c3d4e5f"
+    home = opened(Echo(), store=f"sqlite:///{tmp_path / 'home'}.db")
+    base = opened(store=f"sqlite:///{tmp_path / 'base'}.db")
+    with composed({"base": base, "home": home, "pinned": NoteMemory()}, route="home") as both:
+        both.update("s", said(f"My code is {word}."))
+        both.flush()
+        pin(both, Scope(None, "s"), f"Pinned: {word}.")
+        both.delete("s")
+        both.delete("s")
+        assert home.sessions() == []
+        assert both.search(word, session_id="s") == []
+        assert in_files(tmp_path) == set()  # while the files are open still
+    assert in_files(tmp_path) == set()
+
+
+def test_blocks_alone_are_told_of_ends_and_deletions() -> None:
+    """Wrong: a block of somebody's own that keeps things has them still after a deletion; or what
+    it keeps for a session's time only outlives that."""
+    told: list[tuple[str, Scope]] = []
+
+    class Keeper(ManualBlock):
+        kind: str = "keeper"
+
+        def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+            return []
+
+        def end(self, scope: Scope) -> None:
+            told.append(("end", scope))
+
+        def delete(self, scope: Scope) -> None:
+            told.append(("delete", scope))
+
+    with composed({"home": opened(), "keeper": Keeper()}) as both:
+        both.update("s", said("hello"), user_id="ada")
+        both.end("s")
+        both.delete("s")
+        both.delete_user("ada")
+    session = Scope("ada", "s")
+    assert told == [("end", session), ("delete", session), ("delete", Scope("ada"))]
+
+
+def test_deletion_tries_all_and_names_who_failed() -> None:
+    """Wrong: the members after the one that failed keep everything; or nobody is told; or calling
+    it again does not finish it."""
+    outage = Outage(MemoryStore())
+    members: dict[str, AgentMemory | Block] = {
+        name: opened(Echo(), store=outage.store if name == "two" else "memory://")
+        for name in ("one", "two", "three")
+    }
+    with composed(members, route="two") as both:
+        for memory in both.memories.values():
+            memory.update("s", said("The anchor."), user_id="ada")
+        both.flush()
+        outage.at = {"all"}
+        with pytest.raises(StoreError, match=r"delete_user\(\) failed in 'two': StoreUnavailable"):
+            both.delete_user("ada")
+        with pytest.raises(StoreError, match=r"flush\(\) failed in 'two': StoreUnavailable"):
+            both.flush()
+        outage.at = set()
+        for name in ("one", "three"):
+            assert both.memories[name].stats().entries == 0
+        both.delete_user("ada")
+        assert [memory.stats().entries for memory in both.memories.values()] == [0, 0, 0]
+        both.update("s", said("again"), user_id="ada")
+        assert texts(both.memories["two"], "s") == ["again"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agent_memory import AgentMemory, VectorMemory
+from tests.integration.random_histories import play
 
 TALK = [
     ("user", "I am thinking about a holiday in the autumn, somewhere with few people."),
@@ -181,3 +183,25 @@ def test_any_language_is_found_by_its_words(tmp_path: Path, text: str) -> None:
         memory.update("t", {"role": "user", "content": text}, user_id="u")
         memory.flush()
         assert memory.search(text[: len(text) // 2].upper(), user_id="u")[0].sources == (("t", 1),)
+
+
+# --- views of a record ----------------------------------------------------------------------------
+
+
+COUNT = int(os.environ.get("AGENT_MEMORY_VIEWS", "150"))
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_random_histories(part: int) -> None:
+    """Wrong: a context above its budget, half of a pair, without the newest message or the question
+    of its turn, that begins with no user message, or that lost something without a word; or a
+    compaction with nothing new."""
+    share = COUNT // 5
+    assert [wrong for seed in range(part * share, (part + 1) * share) for wrong in play(seed)] == []
+
+
+@pytest.mark.parametrize("seed", [12889])
+def test_histories_that_were_shown_wrongly(seed: int) -> None:
+    """Wrong: what a long run found comes back. Here: a log that begins with calls, of which one was
+    left out, so that the context began with the assistant."""
+    assert play(seed) == []
