@@ -195,7 +195,7 @@ def test_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert AgentMemoryConfig().retention == timedelta(days=30)
 
 
-# --- a window cut on demand ------------------------------------------------------------------------
+# --- a window cut on demand -----------------------------------------------------------------------
 
 
 class Keeps(Strategy):
