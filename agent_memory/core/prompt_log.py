@@ -14,7 +14,7 @@ from agent_memory.core.context import BlockInfo, MemoryContext
 from agent_memory.core.formats.exact import as_json
 from agent_memory.core.messages import SYSTEM_ROLES, Message, compact_json
 from agent_memory.core.packing import Shown
-from agent_memory.core.records import Entry, Head, LeftOut, Recall, Summary, empty_head
+from agent_memory.core.records import Entry, Head, LeftOut, Recall, Summary
 from agent_memory.core.window import is_user
 from agent_memory.errors import InvalidMessage
 
@@ -365,5 +365,5 @@ def _head(session_id: str, at: datetime, messages: Sequence[Message]) -> Head | 
             text = unescape(
                 message.content.removeprefix("<summary>\n").removesuffix("\n</summary>")
             )
-            return replace(empty_head(session_id, None, at), summary=Summary(text, 0, 0, ""))
+            return Head(session_id, None, created_at=at, summary=Summary(text, 0, 0, ""))
     return None

@@ -132,7 +132,8 @@ class Head:
         system_tokens: Tokens of the system message.
         summary: The summary of the entries that left the window.
         cursors: For each long-term block, the seq up to which it has absorbed the session.
-        version: The number of changes of this record, without appends, for compare-and-swap.
+        version: The number of changes of this record, without appends, for compare-and-swap. 0 for
+            a head that is not stored.
         deleting: Whether a deletion has begun and must be finished.
         created_at: The time at which the session began (UTC).
         updated_at: The time of the newest message, or of the beginning (UTC). Only `sessions` and
@@ -191,11 +192,6 @@ class Lag:
     created_at: datetime
 
 
-def empty_head(session_id: str, user_id: str | None, created_at: datetime) -> Head:
-    """Return the head of a session without entries. Version 0 marks a head that is not stored."""
-    return Head(session_id, user_id, created_at=created_at)
-
-
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right to work on a session, held by one worker at a time.
@@ -211,8 +207,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The owner and the part of a memory that a call is about. Bound by the caller, never by a
-    model.
+    """The owner and part of a memory that a call is about, bound by the caller, never by a model.
 
     Attributes:
         user_id: The user, or None if the session is its own scope.
@@ -258,9 +253,7 @@ class Scope:
 
     @property
     def is_somebodys(self) -> bool:
-        """Return whether a user or a session is named. A scope without either holds only shared
-        data.
-        """
+        """Return whether a user or session is named; without either, it holds only shared data."""
         return self.user_id is not None or self.session_id is not None
 
     @property
@@ -331,8 +324,7 @@ class Recall:
         id: The record's id.
         text: The text for a model.
         score: The score by which the block orders recalls; higher is better.
-        relevance: The probability, from 0 to 1, that the record is relevant to the query, if the
-            block reports it.
+        relevance: Probability that the record is relevant to the query, if the block reports it.
         views: The terms of the score by name, if the block reports them.
         tokens: Tokens of the text, set by the engine.
         created_at: The time that the text refers to (UTC), if known.
@@ -342,8 +334,7 @@ class Recall:
         metadata: Any other data.
         entries: The source messages, if the search requested them.
         pinned: Whether the record is marked as important. It comes first.
-        turns: The places in the text at which further messages begin, in a passage of several
-            messages.
+        turns: For a passage of messages, the places in the text at which further ones begin.
     """
 
     block: str

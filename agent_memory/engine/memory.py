@@ -18,7 +18,7 @@ from agent_memory.core.notices import with_call_errors
 from agent_memory.core.prompt_log import SentContext
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.recognition import check_pair
-from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope, empty_head
+from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope
 from agent_memory.core.tracing import of_id, of_messages, traced
 from agent_memory.core.turns import Turn
 from agent_memory.engine.append import drafts_of
@@ -132,8 +132,8 @@ class AgentMemory(OpenMemory):
         messages: Sequence[Any] = message if isinstance(message, list | tuple) else [message]
         messages = self.components.contexts.new_in(session_id, messages)
         if not messages:
-            head = self._guard.owned(session_id, user_id) or empty_head(
-                session_id, user_id, datetime.now(UTC)
+            head = self._guard.owned(session_id, user_id) or Head(
+                session_id, user_id, created_at=datetime.now(UTC)
             )
             if expected_end is not None:
                 check_end(expected_end, head.end)
@@ -379,7 +379,7 @@ class AgentMemory(OpenMemory):
             raise InvalidInput(f"There is no session {session_id!r} to prune.")
         self.components.work.process(session_id, down_to=most, user_id=user_id)
         head = self._guard.owned(session_id, user_id)
-        return head or empty_head(session_id, user_id, datetime.now(UTC))
+        return head or Head(session_id, user_id, created_at=datetime.now(UTC))
 
     def pin(self, session_id: str, seq: int, *, user_id: str | None = None) -> None:
         """Keep a message in the window, with its question and the tool calls it depends on.

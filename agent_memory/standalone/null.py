@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.messages import Message
 from agent_memory.core.plugins import find_kind
-from agent_memory.core.records import Head, Scope, empty_head
+from agent_memory.core.records import Head, Scope
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError
 from agent_memory.stores.base import Store
@@ -55,7 +55,7 @@ class NullMemory(AgentMemory):
         self._guard.check(session_id, user_id)
         for one in message if isinstance(message, list | tuple) else [message]:
             Message.all_of(one)
-        return empty_head(session_id, user_id, datetime.now(UTC))
+        return Head(session_id, user_id, created_at=datetime.now(UTC))
 
     def _bring(self, reading: Reading) -> Head:
         for _ in reading.items():  # validates the items, and discards them

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Head, Lease, Summary, empty_head
+from agent_memory.core.records import Entry, Head, Lease, Summary
 from agent_memory.errors import LeaseLost
 from agent_memory.stores.base import Counts, Store
 from agent_memory.testing.contract import DAY, Contract, draft, stored, together
@@ -36,7 +36,7 @@ def entries(first: int, last: int, said: str = "", total: int = 0) -> list[Entry
 
 def begun(**fields: Any) -> Head:
     """Return the head of a session to be imported."""
-    return replace(empty_head("s", "u", DAY), **fields)
+    return replace(Head("s", "u", created_at=DAY), **fields)
 
 
 def _again(entry: Entry) -> Entry:

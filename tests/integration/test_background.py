@@ -21,7 +21,7 @@ import pytest
 from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Scope, empty_head
+from agent_memory.core.records import Entry, Head, Recall, Scope
 from agent_memory.engine.assembly import Components
 from agent_memory.errors import MemoryClosed
 from agent_memory.stores import MemoryStore
@@ -369,7 +369,7 @@ def test_a_store_that_is_down_for_a_while(book: Book) -> None:
 
     with background(book, store=watched(store, watch)) as memory:
         down.set()
-        memory._background.wake(empty_head("s", None, datetime.now(UTC)))  # type: ignore[union-attr]
+        memory._background.wake(Head("s", None, created_at=datetime.now(UTC)))  # type: ignore[union-attr]
         time.sleep(0.2)
         with AgentMemory(store=store) as other:
             other.update("s", old("hello"))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Head, Summary, empty_head
+from agent_memory.core.records import Entry, Head, Summary
 from agent_memory.errors import Damaged
 from agent_memory.stores.damage import leave_out, noted, undamaged, whole
 from agent_memory.stores.kernel.coding import (
@@ -27,7 +27,7 @@ NOW = datetime(2024, 2, 29, tzinfo=UTC)
 def head() -> Head:
     """One of a session with all parts."""
     return replace(
-        empty_head("s", "u", NOW),
+        Head("s", "u", created_at=NOW),
         summary=Summary("so far", 2, 1, "local"),
         cursors={"facts": 1},
         version=3,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Head, Record, Summary, empty_head
+from agent_memory.core.records import Head, Record, Summary
 from agent_memory.engine.transfer.migration.migrate import origin_of
 from agent_memory.engine.transfer.migration.records import (
     StoredRecord,
@@ -27,7 +27,7 @@ AT = datetime(2024, 2, 29, 12, 30, 15, 123457, tzinfo=UTC)
 SYSTEM = Message(role="system", content="be kind", created_at=AT)
 SUMMARY = Summary("so far", 3, 4, "local", 1, "before")
 HEAD = replace(
-    empty_head("s", "u", AT), end=9, total=27, start=4, start_total=12, pinned=(2,),
+    Head("s", "u", created_at=AT), end=9, total=27, start=4, start_total=12, pinned=(2,),
     pinned_tokens=3, system=SYSTEM, system_tokens=4, summary=SUMMARY, cursors={"a": 1, "b": 2},
 )  # fmt: skip
 OTHERS: dict[str, Any] = {

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft, Entry, Head, Span, Summary, empty_head
+from agent_memory.core.records import Draft, Entry, Head, Span, Summary
 from agent_memory.core.redaction import DELETED, stands_nowhere
 from agent_memory.core.window import begun_anew, ruled
 from agent_memory.engine.edit.plans import (
@@ -98,7 +98,9 @@ def sessions(draw: st.DrawFn, least: int = 0) -> Session:
     said = draw(MESSAGES.filter(lambda found: len(found) >= least))
     entries = entries_after("s", 0, 0, drafted(said))
     end, total = len(entries), entries[-1].total if entries else 0
-    head = replace(empty_head("s", draw(st.sampled_from([None, "u"])), NOW), end=end, total=total)
+    head = replace(
+        Head("s", draw(st.sampled_from([None, "u"])), created_at=NOW), end=end, total=total
+    )
     head = ruled(head, entries)
     expired = draw(st.integers(0, max(0, end - 1)))
     start = draw(st.integers(expired, max(expired, end - 1)))
@@ -228,7 +230,7 @@ def test_a_list_stands_as_it_was_given(
 @given(MESSAGES)
 def test_a_list_begins_a_session(said: list[Message]) -> None:
     """Wrong: a history that was saved is not there, an empty one neither."""
-    session = Session(empty_head("s", "u", NOW), [])
+    session = Session(Head("s", "u", created_at=NOW), [])
     edit = listed(said, "u", drafted)(session.head, session.read)
     assert edit is not None
     assert edit.only_adds

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.records import DeadLetter, Head, Summary, empty_head
+from agent_memory.core.records import DeadLetter, Head, Summary
 from agent_memory.engine.processing.retention import safe_to_expire
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-HEAD = replace(empty_head("s", "u", NOW), end=100, start=80, cursors={"a": 90, "b": 60})
+HEAD = replace(Head("s", "u", created_at=NOW), end=100, start=80, cursors={"a": 90, "b": 60})
 
 
 def letter(first: int) -> DeadLetter:

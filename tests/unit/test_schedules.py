@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.records import Head, Scope, empty_head
+from agent_memory.core.records import Head, Scope
 from agent_memory.engine.backoff import LONGEST_REST, Backoff
 from agent_memory.engine.processing.session_work import idle_wait, target_seq
 from agent_memory.engine.processing.worker import FairQueue
@@ -33,7 +33,7 @@ def logs(draw: st.DrawFn) -> tuple[Head, int, list[int]]:
     totals = [0, *accumulate(draw(st.lists(st.integers(0, 20), max_size=30)))]
     end = len(totals) - 1
     head = replace(
-        empty_head("s", None, NOON),
+        Head("s", None, created_at=NOON),
         end=end,
         total=totals[-1],
         start=draw(st.integers(0, end)),
@@ -101,7 +101,7 @@ _USERS = st.sampled_from([None, None, "a", "b", "0", "1"])  # some have the name
 def test_each_owner_has_a_turn_before_any_has_another(drawn: list[tuple[int, str | None]]) -> None:
     """Fails if who has many sessions keeps others waiting, or who waits longest comes last."""
     since = {str(n): at for n, (at, _) in enumerate(drawn)}
-    heads = [empty_head(str(n), user, _BEGUN) for n, (_, user) in enumerate(drawn)]
+    heads = [Head(str(n), user, created_at=_BEGUN) for n, (_, user) in enumerate(drawn)]
 
     def owner(head: Head) -> str:
         return Scope(head.user_id, head.session_id).owner

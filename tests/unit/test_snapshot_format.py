@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.messages import Message, compact_json
-from agent_memory.core.records import DeadLetter, Entry, Head, Record, Summary, empty_head
+from agent_memory.core.records import DeadLetter, Entry, Head, Record, Summary
 from agent_memory.engine.transfer.snapshots.lines import Digest
 from agent_memory.engine.transfer.snapshots.reading import Fact, Reading, Vectors
 from agent_memory.engine.transfer.snapshots.writing import Writing
@@ -50,7 +50,7 @@ def log() -> list[Entry]:
 
 def head() -> Head:
     return replace(
-        empty_head("s", "ada", AT),
+        Head("s", "ada", created_at=AT),
         end=8, total=35, expired=3, start=6, start_total=25, pinned=(5,), pinned_tokens=5,
         system=log()[0].message, system_tokens=5, cursors={"facts": 7, "vector": 8},
         summary=Summary(ODD, 3, 6, "local", redo_after=0, redo_text=ODD),

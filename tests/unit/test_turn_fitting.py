@@ -17,7 +17,7 @@ from agent_memory.core.context import BlockInfo, MemoryContext
 from agent_memory.core.formats.registry import CHAT, format_of
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Packer
-from agent_memory.core.records import Entry, Head, Recall, Summary, empty_head
+from agent_memory.core.records import Entry, Head, Recall, Summary
 from agent_memory.core.rendering import rendered
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.turns import (
@@ -91,7 +91,7 @@ def world_of(
     systems = [entry.message for entry in entries if entry.message.is_system]
     given = Message(role="system", content=system) if system is not None else None
     head = replace(
-        empty_head("s", None, DAY),
+        Head("s", None, created_at=DAY),
         end=len(entries),
         system=systems[-1] if systems else given,
         summary=None if summary is None else Summary(summary, 0, 0, "local"),

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft, Entry, Head, Lease, Recall, Scope, Span, empty_head
+from agent_memory.core.records import Draft, Entry, Head, Lease, Recall, Scope, Span
 from agent_memory.core.shapes import role_of
 from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.edit.plans import (
@@ -155,7 +155,7 @@ class Editor:
         drafted: Drafts,
     ) -> Head:
         """Replace a session's log with the result of a function, as `save`. Return the new head."""
-        begins = empty_head(session_id, user_id, datetime.now(UTC))
+        begins = Head(session_id, user_id, created_at=datetime.now(UTC))
         plan = changed(change, user_id, drafted)
         consequence = "Nothing was changed; try again."
         done = self.edit(session_id, plan, consequence, begins, user_id=user_id)

@@ -18,7 +18,7 @@ from agent_memory.core.packing import Packer, Shown
 from agent_memory.core.prompt_log import SentContext, encode_context
 from agent_memory.core.provider_formats import native
 from agent_memory.core.query_text import asked_for, is_courtesy
-from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope, empty_head
+from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope
 from agent_memory.core.rendering import OPENING
 from agent_memory.core.shapes import role_of
 from agent_memory.core.threads import apart
@@ -265,7 +265,7 @@ class Contexts:
         else:
             held = frozenset([(session_id, entry.seq) for entry in entries])
             entries = packer.entries(shown)
-            begun = head or empty_head(session_id, user_id, datetime.now(UTC))
+            begun = head or Head(session_id, user_id, created_at=datetime.now(UTC))
             window = _window(packer, ruled(begun, entries), entries, asked, once, form)
             window = replace(window, held=held)
         if query is None:

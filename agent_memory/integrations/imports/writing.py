@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.idempotency import digest_of
 from agent_memory.core.messages import Message
-from agent_memory.core.records import empty_head
+from agent_memory.core.records import Head
 from agent_memory.errors import AccessDenied, InvalidInput
 from agent_memory.integrations.imports.conversations import (
     Begun,
@@ -175,7 +175,7 @@ class SessionWriting:
             self._is_asked = True
             deleted, left = gone.at("session", session_id), gone.at("user", self._user_id)
             if self._deleted and deleted is not None:
-                gone.lift(empty_head(session_id, None, _FIRST))
+                gone.lift(Head(session_id, None, created_at=_FIRST))
             elif not self._deleted:
                 self._since = max((at for at in (deleted, left) if at is not None), default=None)
                 self._is_refused = self.is_new and deleted is not None

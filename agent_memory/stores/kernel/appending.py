@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from agent_memory.core.idempotency import Append as Request
 from agent_memory.core.idempotency import Appended
-from agent_memory.core.records import Head, empty_head
+from agent_memory.core.records import Head
 from agent_memory.errors import Conflict, InvalidInput, SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.coding import micros_of, to_micros
 from agent_memory.stores.kernel.coding import (
@@ -111,7 +111,7 @@ def _weight(head: Head) -> int:
 
 def known_session(session_id: str, found: Document | None, tail: Tail) -> KnownSession:
     if found is None:
-        return KnownSession.of(empty_head(session_id, None, datetime.now(UTC)))
+        return KnownSession.of(Head(session_id, None, created_at=datetime.now(UTC)))
     return KnownSession.of(head_of(found, tail))
 
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from agent_memory.core.records import Head, empty_head
+from agent_memory.core.records import Head
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import HEADS, LogChanged, all_heads, head_pages, keys_of, log_pages
 from agent_memory.engine.transfer.importer import import_transaction
@@ -154,7 +154,7 @@ def _carried(head: Head) -> Head:
     """Return the form of a session in the target."""
     if not head.deleting:
         return head
-    marked = empty_head(head.session_id, head.user_id, head.created_at)
+    marked = Head(head.session_id, head.user_id, created_at=head.created_at)
     return replace(marked, cursors=head.cursors, deleting=True)
 
 
