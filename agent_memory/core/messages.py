@@ -124,9 +124,8 @@ class Message(BaseModel):
         if extra and "created_at" not in self.model_fields_set:
             times = (moment_said(extra[key]) for key in TIMES if key in extra)
             if (at := next((time for time in times if time is not None), None)) is not None:
-                _set(
-                    self, "created_at", at
-                )  # not marked as set: `model_fields_set` holds the caller's fields
+                # Not marked as set: `model_fields_set` holds the caller's fields.
+                _set(self, "created_at", at)
         for key, value in (self.__dict__ | extra).items():
             kind = type(value)  # a short cut, because nearly all values are plain
             plain = (

@@ -242,13 +242,11 @@ class Packer:
                 continue
             if not (question and question.seq in fitted.cut and self._is_short(question)):
                 return self._shown(leading, fitted, drafts)
-            fallback = fallback or (
-                leading,
-                fitted,
-            )  # a short question stays whole, if that is possible
-        return (
-            self._shown(*fallback, drafts) if fallback else self._as_text(shown, drafts, shortener)
-        )
+            # A short question stays whole, if that is possible.
+            fallback = fallback or (leading, fitted)
+        if fallback:
+            return self._shown(*fallback, drafts)
+        return self._as_text(shown, drafts, shortener)
 
     def _is_short(self, question: Entry) -> bool:
         return question.tokens <= self.max_tokens // _SHORT
@@ -264,9 +262,8 @@ class Packer:
         whole = self._leading(head, None)
         left_out: tuple[str, ...] = ()
         if whole.messages:
-            left_out = (
-                "The summary of the messages before the window does not fit and is left out.",
-            )
+            why = "The summary of the messages before the window does not fit and is left out."
+            left_out = (why,)
             if budget.shows_summary(whole.tokens):
                 stacked = self._stacked([*above.messages, *whole.messages])
                 yield stacked._replace(warnings=above.warnings)
@@ -355,9 +352,9 @@ class Packer:
             remaining, frozenset(entry.seq for entry in remaining), len(remaining), missing
         )
         as_text = self._shown(_Leading([], []), fitted, drafts)
-        return (
-            as_text if remaining else replace(as_text, tokens=min(as_text.tokens, self.max_tokens))
-        )
+        if remaining:
+            return as_text
+        return replace(as_text, tokens=min(as_text.tokens, self.max_tokens))
 
     def _drafts(
         self, head: Head | None, own: Sequence[Entry], messages: Sequence[Message]

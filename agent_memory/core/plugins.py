@@ -83,9 +83,8 @@ class ByKind:
         classes = [find_kind(self.group, kind) for kind in BUILT_IN[self.group]]
         others = [cls for cls in classes if cls.__name__ != "Chain"]
         one_of = [handler(cls.__pydantic_core_schema__) for cls in others]
-        if len(others) < len(
-            classes
-        ):  # a chain holds strategies: its full schema would be infinite
+        if len(others) < len(classes):
+            # A chain holds strategies: its full schema would be infinite.
             member = {"type": "object", "required": ["kind"]}
             members = {"type": "array", "items": member, "minItems": 1}
             properties = {"kind": {"const": "chain"}, "members": members}

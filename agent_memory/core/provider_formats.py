@@ -130,9 +130,8 @@ def _shown_entries(
                 if form.leads(raw) or form.pair(raw) is None:
                     pending.append(entry)  # it belongs to the item after it
                 else:
-                    del pending[
-                        _led(pending, form) :
-                    ]  # a call without its output, and the items that led to it
+                    # A call without its output goes, with the items that led to it.
+                    del pending[_led(pending, form) :]
                 continue
         is_output = entry.seq in pairs and pairs[entry.seq][1]
         is_given = is_output or role_of(message) in _INPUT_ROLES

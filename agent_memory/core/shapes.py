@@ -57,9 +57,8 @@ def shape_of(message: Message) -> Shape:
     shape: Shape | None = message.__dict__.get(SHAPE)
     if shape is None:
         shape = _compute_shape(message)
-        if message.role is not None or is_known(
-            message.format
-        ):  # unknown formats may be registered later
+        # Unknown formats may be registered later.
+        if message.role is not None or is_known(message.format):
             vars(message)[SHAPE] = shape
     return shape
 

@@ -78,9 +78,8 @@ def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -
         chosen.add(best)
         covered |= signals[best].keys()
         room -= costs[best]
-    if (
-        not chosen and lines
-    ):  # no line is short enough: take the beginning of the most important one
+    if not chosen and lines:
+        # No line is short enough: take the beginning of the most important one.
         chosen.add(max(range(len(lines)), key=lambda i: sum(signals[i].values()) / (costs[i] + 5)))
     return clip("\n".join(lines[i] for i in sorted(chosen)), count, limit)
 
@@ -95,9 +94,8 @@ def keep_codes(summary: str, sources: Sequence[str], count: Count, limit: int) -
     room = limit
     for _ in range(_TRIES):
         shortened = shorten(summary, count, room)
-        note = _note(
-            shortened, wanted, count, limit // 4
-        )  # includes the codes that the shorter summary loses
+        # The note includes the codes that the shorter summary loses.
+        note = _note(shortened, wanted, count, limit // 4)
         if count(shortened + note) <= limit:
             return shortened + note
         room = min(room, limit - count(note)) - 2
@@ -124,9 +122,9 @@ def shorten(summary: str, count: Count, limit: int) -> str:
             if room >= _LEAST_TOKENS:
                 sections[name] = extract("\n".join(lines), (), count, room).splitlines()
     shortened = _joined(sections)
-    return (
-        shortened if shortened and count(shortened) <= limit else extract(summary, (), count, limit)
-    )
+    if shortened and count(shortened) <= limit:
+        return shortened
+    return extract(summary, (), count, limit)
 
 
 def _bare(text: str) -> bool:

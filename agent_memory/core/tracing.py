@@ -209,11 +209,8 @@ def _known(attributes: Attributes) -> dict[str, Any]:
 
 def _name_of(error: BaseException) -> str:
     kind = type(error)
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else (f"{kind.__module__}.{kind.__qualname__}")
-    )
+    is_builtin = kind.__module__ == "builtins"
+    return kind.__qualname__ if is_builtin else f"{kind.__module__}.{kind.__qualname__}"
 
 
 P = ParamSpec("P")

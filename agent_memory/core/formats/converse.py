@@ -202,14 +202,9 @@ def _clean(block: Any) -> Any:
     inner = result.get("content")
     if not isinstance(inner, list):
         return block
-    cleaned_content = cleaned(inner, lambda item: None if _is_blank(item) else item) or [
-        {"text": NO_OUTPUT}
-    ]
-    return (
-        block
-        if cleaned_content is inner
-        else {**block, "toolResult": {**result, "content": cleaned_content}}
-    )
+    content = cleaned(inner, lambda item: None if _is_blank(item) else item)
+    content = content or [{"text": NO_OUTPUT}]
+    return block if content is inner else {**block, "toolResult": {**result, "content": content}}
 
 
 def _is_blank(block: Any) -> bool:

@@ -147,11 +147,8 @@ def _has(content: Mapping[str, Any], names: tuple[str, str]) -> bool:
 
 
 def _is_blank(part: Any) -> bool:
-    return (
-        isinstance(part, dict)
-        and not (part.keys() - {"text", "thought"})
-        and (not says(part.get("text")))
-    )
+    is_text_only = isinstance(part, dict) and not part.keys() - {"text", "thought"}
+    return is_text_only and not says(part.get("text"))
 
 
 def _shows(part: Any) -> bool:

@@ -52,9 +52,9 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     """Return the message for a chat message."""
     role, content = view.get("role"), view.get("content")
     if role == "assistant":
-        parts: list[Json] = (
-            [{"part_kind": "text", "content": text_of(content or "")}] if content else []
-        )
+        parts: list[Json] = []
+        if content:
+            parts.append({"part_kind": "text", "content": text_of(content)})
         for call in calls_of(view):
             function = call.get("function") or {}
             call_part = {"part_kind": "tool-call", "tool_name": function.get("name")}
@@ -65,12 +65,8 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     if role == "tool":
         name = view.get("name") or "tool"
         return_part = {"part_kind": "tool-return", "tool_name": name, "content": content}
-        return [
-            {
-                "kind": "request",
-                "parts": [{**return_part, "tool_call_id": view.get("tool_call_id")}],
-            }
-        ]
+        return_part["tool_call_id"] = view.get("tool_call_id")
+        return [{"kind": "request", "parts": [return_part]}]
     kind = "system-prompt" if role in ("system", "developer") else "user-prompt"
     return [{"kind": "request", "parts": [{"part_kind": kind, "content": text_of(content or "")}]}]
 
