@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,12 @@ _DIGITS = 32
 
 def version_of(*parts: object) -> str:
     """Return the version of a value: a digest of its content."""
-    return sha256(compact_json(parts).encode()).hexdigest()[:_DIGITS]
+    return digest(parts)
+
+
+def digest(value: object) -> str:
+    """Return a digest of a value that is plain JSON."""
+    return sha256(compact_json(value).encode()).hexdigest()[:_DIGITS]
 
 
 def check_version(expected: str | None, version: str | None) -> None:
@@ -215,7 +219,7 @@ def key_of(key: WriteKey | str, messages: Sequence[Message]) -> WriteKey:
         raise InvalidInput(
             f"key is {quoted(key)}. Give a text that is unique to this write, such as a UUID."
         )
-    return WriteKey(_name("key", key), digest_of(messages), f"The key {quoted(key)}")
+    return _key("key", key, messages, f"The key {quoted(key)}")
 
 
 def key_of_message(message: Message) -> WriteKey | None:
@@ -223,18 +227,18 @@ def key_of_message(message: Message) -> WriteKey | None:
     value = (message.model_extra or {}).get("id")
     if type(value) not in (str, int) or not str(value).strip():
         return None
-    return WriteKey(
-        _name("id", str(value)), digest_of([message]), f"The message id {quoted(value)}"
-    )
+    return _key("id", str(value), [message], f"The message id {quoted(value)}")
 
 
 def key_of_import(source_id: str, message: Message) -> WriteKey:
     """Return the key of an imported message, from its id at the source."""
-    return WriteKey(
-        _name("import", source_id),
-        digest_of([message]),
-        f"The imported message {quoted(source_id)}",
-    )
+    return _key("import", source_id, [message], f"The imported message {quoted(source_id)}")
+
+
+def _key(kind: str, value: str, messages: Sequence[Message], told: str) -> WriteKey:
+    """Return a key; its kind separates keys of appends from ids of messages."""
+    name = sha256(_canonical([kind, value]).encode()).hexdigest()[:_NAME_DIGITS]
+    return WriteKey(name, digest_of(messages), told)
 
 
 def check_end(expected_end: object, end: int | None = None) -> None:
@@ -256,7 +260,7 @@ def digest_of(messages: Sequence[Message]) -> str:
     contents = [message.to_dict() for message in messages]
     for fields in contents:
         fields.pop("created_at", None)
-    return hashlib.sha256(_canonical(contents).encode()).hexdigest()
+    return sha256(_canonical(contents).encode()).hexdigest()
 
 
 def in_order(keys: Iterable[KeptKey]) -> list[KeptKey]:
@@ -281,9 +285,3 @@ def as_it_was(head: Head, key: KeptKey) -> Head:
         summary=summary,
         cursors={name: min(cursor, end) for name, cursor in head.cursors.items()},
     )
-
-
-def _name(kind: str, value: str) -> str:
-    """Return the stored name of a key. The kind separates keys from message ids."""
-    text = _canonical([kind, value])
-    return hashlib.sha256(text.encode()).hexdigest()[:_NAME_DIGITS]

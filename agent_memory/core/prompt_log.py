@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -12,7 +11,8 @@ from typing import Any, TypeAlias
 from agent_memory.core.cache import Cache, continues
 from agent_memory.core.context import BlockInfo, MemoryContext
 from agent_memory.core.formats.exact import as_json
-from agent_memory.core.messages import SYSTEM_ROLES, Message, compact_json
+from agent_memory.core.idempotency import digest
+from agent_memory.core.messages import SYSTEM_ROLES, Message
 from agent_memory.core.packing import Shown
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Summary
 from agent_memory.core.window import is_user
@@ -218,7 +218,7 @@ def encode_context(
     messages = {one.seq: one.message for one in logged if one.session_id}
     newest = next((one.seq for one in reversed(shown.turns) if is_user(one)), 0)
     turn = shown.drafts[0].seq if shown.drafts else newest
-    above = {_digest(text): Text(text) for text in [one.to_json() for one in shown.leading]}
+    above = {digest(text): Text(text) for text in [one.to_json() for one in shown.leading]}
     fields: Fields = {
         "above": list(above),
         "turns": [_turn(one, messages) for one in shown.turns],
@@ -320,16 +320,12 @@ def shows(fields: Fields) -> list[int]:
 
 def name_of(recall: Recall) -> str:
     """Return the name of a recalled text. Equal texts of the same record have the same name."""
-    return _digest([recall.block, recall.id, recall.text])
+    return digest([recall.block, recall.id, recall.text])
 
 
 def digest_of_context(context: MemoryContext) -> str:
     """Return a digest of the bytes with which a context is sent."""
-    return _digest(as_json(context.to_arguments()))
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(compact_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return digest(as_json(context.to_arguments()))
 
 
 def _named(recall: Recall) -> list[Any]:
