@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-import math
 import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import fsum, log
 from typing import Any, NamedTuple
 
 from agent_memory.core.cache import TEXTS
@@ -206,8 +206,8 @@ def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Spa
         text, searched, frozenset(wanted), max(_WORD, min(_PASSAGE, 2 * (limit - frame.gap)))
     )
     frequency = Counter(word for words in hits.values() for word in words)
-    weight = {word: math.log(1 + (len(hits) + 1) / (frequency[word] + 0.5)) for word in frequency}
-    scores = {span: sum(weight[word] for word in words) for span, words in hits.items()}
+    weight = {word: log(1 + (len(hits) + 1) / (frequency[word] + 0.5)) for word in frequency}
+    scores = {span: fsum(weight[word] for word in words) for span, words in hits.items()}
     least = _LEAST_SHARE * max(scores.values(), default=0.0)
     chosen: list[Span] = []
     for span in heapq.nsmallest(_MOST_TRIED, scores, key=lambda span: (-scores[span], span)):

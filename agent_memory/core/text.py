@@ -180,10 +180,10 @@ def overlap_scores(query: str, texts: Sequence[str]) -> list[float]:
     bags = [set(terms(text)) for text in texts]
     frequency = Counter(term for bag in bags for term in bag & wanted)
     weight = {term: math.log(1 + (len(texts) + 1) / (frequency[term] + 0.5)) for term in wanted}
-    whole = sum(weight.values())
+    whole = math.fsum(weight.values())  # exact, so that no order of a set shows
     if not whole:
         return [0.0] * len(texts)
-    return [sum(weight[term] for term in bag & wanted) / whole for bag in bags]
+    return [math.fsum(weight[term] for term in bag & wanted) / whole for bag in bags]
 
 
 def escape(text: str) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -220,3 +223,40 @@ def test_what_is_not_stored_has_no_way_to_read_on() -> None:
         shown = Shortener(COUNTER, readable=readable).entry(entry, 100)
         assert shown is not None
         assert ("memory_read_message(seq=1" in shown.message.text()) is there
+
+
+SHOWN = """
+from hashlib import sha256
+from random import Random
+from agent_memory.core.excerpts import excerpt
+
+words = "boat sea rome ada tea cat email invoice never always because".split()
+draw = Random(7)
+
+def text(count):
+    return " ".join(draw.choice([*words, "while."]) for _ in range(count))
+
+def mark(missing, offset):
+    return f"[{missing}]"
+
+def count(text):
+    return len(text) // 4
+
+shown = [excerpt(text(900), text(6), count, 200, mark) for _ in range(40)]
+print(sha256("".join(shown).encode()).hexdigest())
+"""
+
+
+def test_excerpts_are_the_same_in_every_process() -> None:
+    """Wrong: the order of a set decides, and no prompt cache serves another process's context."""
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", SHOWN],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "123"
+    }
+    assert len(printed) == 1
