@@ -24,7 +24,10 @@ T = TypeVar("T")
 
 _IMPORT_SECONDS = 20.0
 _M_ARENA_MAX = -8  # from glibc's malloc.h
-_OWN_CODE = (str(Path(__file__).parents[1]) + os.sep, contextlib.__file__)
+_OWN_CODE = (
+    str(Path(sys._getframe().f_code.co_filename).parents[1]) + os.sep,
+    contextlib.contextmanager.__code__.co_filename,
+)
 
 _held: list[threading.RLock] = []
 _child_hooks: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()

@@ -94,7 +94,7 @@ class Components:
         """Make the parts that append, compact and absorb, and that delete what is over."""
         config, store, blocks = self._config, self.store, list(self.blocks.values())
         self.records, self.leases, self.recalls = SystemRecords(store), Leases(store), Recalls()
-        self.signs = Heartbeats(self.records)
+        self.heartbeats = Heartbeats(self.records)
         self.guard, self.authors = Guard(store), Authors(store)
         self.dead_letters = DeadLetters(store, config.absorb_attempts)
         self.windows, self.values = Windows(store), Values(len)
@@ -106,7 +106,7 @@ class Components:
             config.recall_timeout,
             prepares=not self.services.spending.is_by_user,
             store_id=config.namespace,
-            absorbed=self.signs.absorbed,
+            absorbed=self.heartbeats.absorbed,
             moved=self.windows.moved,
         )
         self.pins = Pins(store, self.windows, self._values_of)
@@ -318,7 +318,7 @@ class Components:
         """Return a worker for this store that is not started yet. See `Worker`."""
         jobs = list(self.absorber.blocks)
         jobs += [job for job in (self.retention.job, self.services.spending.job) if job]
-        resume, beat = self.deletion.resume, self.signs.beat
+        resume, beat = self.deletion.resume, self.heartbeats.beat
         housekeeping = Housekeeping(self.store, self.records, resume, beat, jobs)
         return Worker(self.store, self.work, housekeeping.run, threads, on_done, polls)
 

@@ -25,11 +25,11 @@ class Kind(Enum):
     """Traces in this store's files that are to be erased."""
     MIGRATION = "migration"
     """That this store is the target of a migration that has not come to its end."""
-    SIGNS = "signs of life"
+    HEARTBEATS = "signs of life"
     """When a worker last looked for work, and when blocks last absorbed something."""
 
 
-_OF_ONE_STORE = frozenset({Kind.SCRUBS.value, Kind.MIGRATION.value, Kind.SIGNS.value})
+_OF_ONE_STORE = frozenset({Kind.SCRUBS.value, Kind.MIGRATION.value, Kind.HEARTBEATS.value})
 
 
 class SystemRecords:

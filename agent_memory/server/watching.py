@@ -79,7 +79,7 @@ class Watch:
 
     def _found(self) -> list[Stalled]:
         now, blocks = self._clock(), self._parts.absorber.blocks
-        seen = self._parts.signs.read()
+        seen = self._parts.heartbeats.read()
         due = [head for head in self._parts.store.due(_SOME) if not head.deleting]
         last: dict[tuple[str, str], float] = {}
         for name in blocks:

@@ -239,7 +239,7 @@ def test_moving_a_deployment(world: World) -> None:
     for collection in RESERVED:
         before = world.records(collection)
         if collection is NOTES:
-            left = (Kind.SCRUBS.value, Kind.SIGNS.value)
+            left = (Kind.SCRUBS.value, Kind.HEARTBEATS.value)
             before = [one for one in before if one.owner not in left]
             assert len(before) < len(world.records(collection))
         assert sorted(map(repr, there.records(collection))) == sorted(map(repr, before))

@@ -201,8 +201,8 @@ def test_where_a_worker_looks_for_work_it_is_quiet(caplog: pytest.LogCaptureFixt
     with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
         memory.update("s-1", SAID, user_id="ana")
         memory.components.store.schedule_all()  # as after ten minutes of silence
-        memory.components.signs.beat()  # as each worker does every minute
-        seen = memory.components.signs.read().worker
+        memory.components.heartbeats.beat()  # as each worker does every minute
+        seen = memory.components.heartbeats.read().worker
         watch = Watch(memory.components, clock=(clock := Clock()))
         clock.now = seen - 60
         watch.look()
@@ -232,7 +232,7 @@ def test_a_block_that_always_fails_is_told(
             assert "vector: every batch fails" in clock.pass_by(watch)
             fake.clear()
             memory.flush("s-1")
-            memory.components.signs.beat()
+            memory.components.heartbeats.beat()
             watch.look()
             assert watch.stalled == []
 

@@ -29,15 +29,17 @@ class Heartbeats:
 
     def beat(self) -> None:
         """Store that a worker of this process looks for work, and the heartbeats of blocks."""
-        self._records.write(Kind.SIGNS, _WORKER, at=time())
+        self._records.write(Kind.HEARTBEATS, _WORKER, at=time())
         for block, at in list(self._absorbed.items()):
             if self._written.get(block) != at:
-                self._records.write(Kind.SIGNS, f"{_BLOCK}{block}", at=at)
+                self._records.write(Kind.HEARTBEATS, f"{_BLOCK}{block}", at=at)
                 self._written[block] = at
 
     def read(self) -> LastSeen:
         """Return the latest heartbeats."""
-        found = {name: float(note["at"]) for name, note in self._records.read(Kind.SIGNS).items()}
+        found = {
+            name: float(note["at"]) for name, note in self._records.read(Kind.HEARTBEATS).items()
+        }
         blocks = {
             name.removeprefix(_BLOCK): at for name, at in found.items() if name.startswith(_BLOCK)
         }
