@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from agent_memory import AgentMemory, Block, ExtractiveMemory, StaticMemory, VectorMemory
+from agent_memory import (
+    AgentMemory,
+    Block,
+    ExtractiveMemory,
+    NoteMemory,
+    StaticMemory,
+    VectorMemory,
+)
+from agent_memory.core import processes
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import (
@@ -20,6 +29,7 @@ from agent_memory.errors import (
     UnknownStore,
     UnsupportedOperation,
 )
+from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 
 
@@ -349,6 +359,37 @@ def test_get_answers_with_a_warning() -> None:
             "The block 'broken' failed: ConnectionError: no route",
             "The block 'slow' did not answer within 1.5 s.",
         ]
+
+
+def test_local_blocks_share_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: each block costs a thread of its own, or one that needs none starts one; or a call of
+    the main thread looks at the locks of all open memories."""
+    called: dict[str, int] = {}
+    looked: list[bool] = []
+
+    def noting(kind: type[Block]) -> None:
+        get = kind.get
+
+        def noted(block: Any, *args: Any) -> Any:
+            called[block.kind] = threading.get_ident()
+            return get(block, *args)
+
+        monkeypatch.setattr(kind, "get", noted)
+
+    for kind in (VectorMemory, NoteMemory, StaticMemory):
+        noting(kind)
+    monkeypatch.setattr(processes, "holds_a_lock", lambda: looked.append(True))
+    blocks = [VectorMemory(), NoteMemory(), StaticMemory(facts=["x"])]
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=blocks, recall_timeout=60) as memory:
+        memory.update("s", {"role": "user", "content": "I moved to Rome."}, user_id="ana")
+        assert memory.get("s", "Where do I live now?").warnings == []
+        memory.flush()
+    assert called["static"] == threading.get_ident()
+    assert called["vector"] == called["notes"] != threading.get_ident()
+    assert looked == []
+    with AgentMemory(store=MemoryStore(), blocks=blocks) as memory:  # it may be anything
+        assert {block.query_thread for block in memory.blocks.values()} == {"own"}
 
 
 class Homeless(ReadOnly):

@@ -23,6 +23,7 @@ from agent_memory.core import threads
 from agent_memory.core.processes import holds_a_lock, known_lock
 from agent_memory.core.threads import Handover, repeated
 from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, together
+from agent_memory.ltm_blocks.base import QueryThread
 from agent_memory.stores.kernel.contract import DocId
 from agent_memory.stores.memory import MemoryKernel
 
@@ -231,6 +232,24 @@ def test_most_abandoned_calls() -> None:
     for _ in range(MOST_ABANDONED):
         assert ended.acquire(timeout=SECONDS)
     assert limited.run("one", lambda: "done", SECONDS, ended.release) == "done"
+
+
+def test_calls_that_share_a_thread(started: list[threading.Thread]) -> None:
+    """Wrong: they do not share it, one that hangs costs the results before it, or it counts for
+    blocks with threads of their own."""
+    gate, limited = threading.Event(), TimeLimited()
+    shared: dict[str, QueryThread] = {"a": "shared", "b": "shared", "c": "shared", "d": "caller"}
+    calls: dict[str, Callable[[], Any]] = dict.fromkeys("abcde", threading.get_ident)
+    found, slow = limited.run_all(calls, SECONDS, threads=shared)
+    assert slow == []
+    assert [*found] == [*"abcde"]
+    assert found["a"] == found["b"] == found["c"] != found["d"] == threading.get_ident()
+    try:
+        found, slow = limited.run_all({**calls, "b": gate.wait}, 0.05, threads=shared)
+        assert ([*found], slow) == (["a", "d", "e"], ["b", "c"])
+    finally:
+        gate.set()
+    assert limited.run_all(calls, SECONDS, threads=shared)[1] == []
 
 
 def test_together_waits_for_all() -> None:
