@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from agent_memory.core.query_text import asks, ends_asking
@@ -35,20 +36,27 @@ vet inte tyvärr förlåt ved ikke desværre beklager dessverre
 모르겠습니다 모르겠어요 죄송합니다 미안해요
 """
 _MOST_KNOWN = 4_000
+_TAG = re.compile(
+    r",\s*(?:can you believe (?:it|that)|you know|right|huh|eh|okay|ok|no|remember"
+    r"|(?:is|are|was|were|do|does|did|has|have|wo|would|ca)n[’']t (?:it|that|they|we|i|you|s?he)"
+    r"|oder|nicht wahr|verdad|n[’']est-ce pas|vero|né)\s*\?+(?=\s|$)",
+    re.IGNORECASE,
+)
+"""A tag question: what stands before it is a statement."""
 _SAME = 0.8  # minimum share of a question's words in a repetition of it
 
 
 @lru_cache(_MOST_KNOWN)
 def only_asks(text: str) -> bool:
     """Return whether a text is a question, too short to state anything besides."""
-    return ends_asking(text) and words_up_to(FULL, text) < FULL
+    return words_up_to(FULL, text) < FULL and ends_asking(_TAG.sub(".", text))
 
 
 def asking(text: str) -> int:
     """Return the percentage of words in questions, for a text too short to be an answer; else 0."""
     if not only_asks(text):
         return 0
-    said = sentences(text)
+    said = sentences(_TAG.sub(".", text))
     sizes = [len(one.split()) for one in said]
     return 100 * sum(n for n, one in zip(sizes, said, strict=True) if asks(one)) // sum(sizes)
 

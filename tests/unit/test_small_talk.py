@@ -11,7 +11,7 @@ from agent_memory.core.query_text import is_courtesy
 from agent_memory.core.records import Entry
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate, is_chatter
 from agent_memory.ltm_blocks.extractive.history.sources import sources
-from agent_memory.retrieval.informativeness import repeats, tells_nothing
+from agent_memory.retrieval.informativeness import asking, repeats, tells_nothing
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.words import words
 from benchmarks.recall.unrelated import FOREIGN, SMALL_TALK
@@ -215,3 +215,17 @@ def test_a_question_that_was_asked_among_other_words(text: str, again: bool) -> 
     question = "Which city do I live in?"
     languages = languages_of(question)
     assert repeats(frozenset(words(question, languages)), languages, text) is again
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("She enrolled in marine biology, can you believe it?", 0),
+        ("It moved to Friday, didn't it?", 0),
+        ("Which city do I live in?", 100),
+        ("Can you believe it?", 100),
+    ],
+)
+def test_a_tag_question_ends_a_statement(text: str, asks: int) -> None:
+    """Wrong: news that ends in a tag question is taken for a question, and hidden by older news."""
+    assert asking(text) == asks
