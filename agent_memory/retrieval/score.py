@@ -229,7 +229,8 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     """
     one = Candidates.joined(found)
     worth = informativeness(one.total, one.holding)
-    parts = _parts(one, query, worth)
+    with np.errstate(invalid="ignore"):  # BLAS reads past the finite numbers; see `index`
+        parts = _parts(one, query, worth)
     weights = fitted()["rank"]
     scores = np.round(parts @ np.array([weights[name] for name in PARTS], np.float32), _DIGITS)
     best = np.argsort(-scores, kind="stable")
