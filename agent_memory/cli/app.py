@@ -23,8 +23,6 @@ from agent_memory.cli import (
     shares,
     transfer,
     upkeep,
-    why,
-    worker,
 )
 from agent_memory.cli.common import show_warnings
 
@@ -40,7 +38,7 @@ app.command()(inspect.sessions)
 app.command()(inspect.show)
 app.command()(inspect.search)
 app.command()(inspect.explain)
-app.command()(why.why)
+app.command()(inspect.why)
 app.command()(facts.facts)
 app.command()(facts.profile)
 app.command()(facts.audit)
@@ -56,7 +54,7 @@ app.command()(transfer.restore)
 app.command()(mcp.mcp)
 app.command()(serve.serve)
 app.command()(upkeep.flush)
-app.command()(worker.worker)
+app.command()(upkeep.worker)
 app.command()(upkeep.retry)
 app.command()(upkeep.replay)
 app.command()(upkeep.prune)

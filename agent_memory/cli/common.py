@@ -1,9 +1,10 @@
-"""Shared by all commands: options, consoles, opening a memory, and errors as one line."""
+"""Shared by all commands: options, settings, consoles, opening a memory, and errors as one line."""
 
 from __future__ import annotations
 
 import errno
 import functools
+import inspect
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 
 import typer
 
-from agent_memory.cli.config_files import read_config
 from agent_memory.core.limits import without_password as without_password
 from agent_memory.errors import (
     AgentMemoryError,
@@ -32,6 +32,47 @@ if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.user import User
     from agent_memory.ltm_blocks.base import Block
+
+
+def read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
+    """Return the configuration of FILE, FILE#NAME, or the environment. `given` overrides both."""
+    from agent_memory.config.settings import AgentMemoryConfig
+    from agent_memory.config.sources import read_settings
+    from agent_memory.engine.deployment import STORES, store_config, store_tables
+
+    if file is None:
+        return AgentMemoryConfig(**given)
+    path, name = _parted(file)
+    table = read_settings(path)
+    if name is None and STORES not in table:
+        return AgentMemoryConfig.from_file(path, **given)
+    tables = store_tables(table)
+    if name is None and len(tables) == 1:
+        name = next(iter(tables))
+    if name not in tables:
+        which = "several stores" if name is None else f"no store {name!r}"
+        ways = " or ".join(f"--config {path}#{one}" for one in tables)
+        raise ConfigError(f"{path} describes {which}. Name one: {ways}")
+    return store_config(name, tables[name], **given)
+
+
+def store_files(file: Path | None) -> dict[str, Path | None]:
+    """Return FILE#NAME of every store of a deployment, by name. Other files have the name ""."""
+    from agent_memory.config.sources import read_settings
+    from agent_memory.engine.deployment import STORES, store_tables
+
+    if file is None or _parted(file)[1] is not None:
+        return {"": file}
+    table = read_settings(file)
+    names = store_tables(table) if STORES in table else ()
+    return {name: Path(f"{file}#{name}") for name in names} or {"": file}
+
+
+def _parted(file: Path) -> tuple[Path, str | None]:
+    """Split FILE#NAME."""
+    path, mark, name = str(file).rpartition("#")
+    return (Path(path), name) if mark and not file.exists() else (file, None)
+
 
 P = ParamSpec("P")
 
@@ -109,12 +150,35 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
-def fail(text: str, code: int = FAILED) -> NoReturn:
-    """Print an error and exit.
+def with_memory(
+    command: Callable[..., None], beside: Callable[[], Sequence[Block]] = tuple
+) -> Callable[..., None]:
+    """Decorate a command on a memory: --store and --config open it, and errors are as in `guarded`.
 
-    Raises:
-        typer.Exit: Always.
+    Args:
+        beside: Returns the blocks for `load_config`.
     """
+    del command.__annotations__["memory"]  # a type that only type checkers import
+    signature = inspect.signature(command, eval_str=True)
+    _, *options = signature.parameters.values()
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    opening = {"store": StoreOption, "config": ConfigOption}
+    options += [
+        inspect.Parameter(name, kind, default=None, annotation=one) for name, one in opening.items()
+    ]
+
+    @functools.wraps(command)
+    def run(store: str | None = None, config: Path | None = None, **given: Any) -> None:
+        with open_memory(load_config(store, config, beside=beside())) as memory:
+            command(memory, **given)
+
+    run.__annotations__ = {one.name: one.annotation for one in options}
+    run.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
+    return guarded(run)
+
+
+def fail(text: str, code: int = FAILED) -> NoReturn:
+    """Print an error and exit."""
     from rich.text import Text
 
     err().print(Text(f"error: {plain(text)}", style="red"), soft_wrap=True)
@@ -160,7 +224,6 @@ def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemo
     """Open the memory of a configuration.
 
     Args:
-        config: The configuration.
         create: Whether to create a missing database. If False, `existing` applies.
     """
     from agent_memory.engine.memory import AgentMemory
@@ -169,11 +232,7 @@ def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemo
 
 
 def existing(config: AgentMemoryConfig) -> AgentMemoryConfig:
-    """Return the settings for a command on an existing store, without background threads.
-
-    Raises:
-        ConfigError: The store does not exist; the command would only create an empty database.
-    """
+    """Return the settings for a command on an existing store, without background threads."""
     if missing := missing_file(str(config.store)):
         raise ConfigError(
             f"There is no memory at {missing}. Name another with --store or --config, or create "
@@ -196,11 +255,7 @@ def missing_file(store: str) -> Path | None:
 
 
 def head_of(memory: AgentMemory, session_id: str) -> Head:
-    """Return the head of an existing session.
-
-    Raises:
-        InvalidInput: There is no such session.
-    """
+    """Return the head of an existing session."""
     head = memory.update(session_id, [])  # appends nothing
     if not head.end:
         raise InvalidInput(
@@ -210,12 +265,7 @@ def head_of(memory: AgentMemory, session_id: str) -> Head:
 
 
 def owner_of(memory: AgentMemory, user: str | None, session: str | None) -> User:
-    """Return the owner that the options name: a user, a session's user, or the session itself.
-
-    Raises:
-        InvalidInput: Neither a user nor a session is named.
-        SessionOfAnotherUser: The session belongs to another user.
-    """
+    """Return the owner that the options name: a user, a session's user, or the session itself."""
     if session is not None:
         return memory.session(session, user).owner()
     if user is None:
@@ -231,11 +281,7 @@ def moment_of(given: datetime | None) -> datetime | None:
 
 
 def how_long(option: str, given: str | None) -> timedelta | None:
-    """Parse a duration such as 30d; None for None.
-
-    Raises:
-        InvalidInput: It is not a duration.
-    """
+    """Parse a duration such as 30d; None for None."""
     if given is None:
         return None
     found = _HOW_LONG.fullmatch(given)

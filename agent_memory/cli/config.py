@@ -15,9 +15,10 @@ from agent_memory.cli.common import (
     guarded,
     load_config,
     out,
+    read_config,
+    store_files,
     without_password,
 )
-from agent_memory.cli.config_files import read_config, store_files
 from agent_memory.cli.view import cell, grid
 from agent_memory.models.embedders import is_remote
 

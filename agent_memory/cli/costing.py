@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent_memory.cli.common import ConfigOption, ModelOption, err, guarded, load_config, out
-from agent_memory.integrations.imports.sources import From
+from agent_memory.integrations.imports import From
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_memory.cli import conversation
-from agent_memory.cli.common import BudgetOption, ConfigOption, ModelOption, guarded, out, quiet
-from agent_memory.cli.config_files import read_config
+from agent_memory.cli.common import (
+    BudgetOption,
+    ConfigOption,
+    ModelOption,
+    guarded,
+    out,
+    quiet,
+    read_config,
+)
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -48,6 +54,7 @@ def demo(
     --file, plays JSON lines with role and content, in 2000 tokens. With --model, that model writes
     the summary and extracts the facts. The store is temporary and deleted afterwards.
     """
+    from agent_memory.cli import demo_play as playing
     from agent_memory.cli.demo_play import play, show_demo, show_replay
     from agent_memory.cli.lines import read_lines
 
@@ -59,13 +66,13 @@ def demo(
                 asked = [line.message.text() for line in read if line.message.role == "user"]
                 show_replay(memory, played, ask or next(reversed(asked), "What was said?"))
             return
-        said, budget = conversation.messages(), max_tokens or _BUDGET
+        said, budget = playing.messages(), max_tokens or _BUDGET
         out().print(f"\nSarah asks HR about remote work: {len(said)} messages, {budget} tokens.")
         out().print(f"A model (--model NAME): {model or 'none'}.", markup=False)
         for kind in [strategy] if strategy else Kind:
-            with _opened(kind, budget, model, config, conversation.FACTS) as memory:
+            with _opened(kind, budget, model, config, playing.FACTS) as memory:
                 played = play(memory, list(enumerate(said, 1)), f"under {kind}")
-                show_demo(memory, played, ask or conversation.QUESTION)
+                show_demo(memory, played, ask or playing.QUESTION)
 
 
 @contextmanager

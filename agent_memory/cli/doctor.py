@@ -21,8 +21,8 @@ from agent_memory.cli.common import (
     err,
     open_memory,
     out,
+    store_files,
 )
-from agent_memory.cli.config_files import store_files
 from agent_memory.cli.view import NOTHING, cell, grid
 from agent_memory.errors import AgentMemoryError, Damaged, install_command
 from agent_memory.models.embedders import is_remote
@@ -61,7 +61,6 @@ def repair(config: AgentMemoryConfig, *, yes: bool) -> bool:
 
 
 def _why(error: Damaged, blocks: Collection[str]) -> str:
-    """Explain why there is no plan."""
     block = error.damage.block if error.damage else ""
     if not block or block in blocks:
         return "It cannot be repaired."
@@ -191,8 +190,8 @@ def _records(url: str, copy: str, store: Store) -> Check:
     problems += [str(error) for error in looked.damaged if error.damage or not wrong]
     if problems or (looked.is_whole and wrong is not None):
         return _found(problems, "All can be read.")
-    told = f"Stopped after {_CHECK_SECONDS:g} s: {looked.sessions} sessions are undamaged"
-    return NOTHING, f"{told}. `agent-memory doctor --repair` checks all."
+    text = f"Stopped after {_CHECK_SECONDS:g} s: {looked.sessions} sessions are undamaged"
+    return NOTHING, f"{text}. `agent-memory doctor --repair` checks all."
 
 
 def _opened(url: str, store: Store, schema: str) -> Check:
@@ -223,8 +222,8 @@ def _vectors(config: AgentMemoryConfig, resources: Resources, call: bool) -> Che
     if not problems and all(map(common.by_words, models)):
         return NOTHING, "There is no embedder: VectorMemory searches by words only."
     kept = {common.without_password(block.store or "the session store") for block in blocks}
-    told = f"Vectors in {', '.join(sorted(kept))} have the embedder's dimension."
-    return _found(problems, told)
+    text = f"Vectors in {', '.join(sorted(kept))} have the embedder's dimension."
+    return _found(problems, text)
 
 
 def _absorbing(config: AgentMemoryConfig, store: Store) -> Check:
@@ -283,8 +282,8 @@ def _model(config: AgentMemoryConfig, call: bool) -> Check:
     from agent_memory.models.llm import LLM
 
     if config.model is None:
-        told = "None is configured: summaries are local extracts, and facts are not extracted. "
-        return NOTHING, f"{told}Set AGENT_MEMORY_MODEL or `model`: openai/gpt-4o-mini."
+        text = "None is configured: summaries are local extracts, and facts are not extracted. "
+        return NOTHING, f"{text}Set AGENT_MEMORY_MODEL or `model`: openai/gpt-4o-mini."
     if not call:
         return _key(config.model, config)
     base, key, seconds = config.api_base, config.api_key, config.model_timeout
@@ -299,13 +298,13 @@ def _key(model: str, config: AgentMemoryConfig) -> Check:
     if missing:
         return "✗", f"{model} needs {missing} in the environment, or api_key."
     known = "no key is missing" if missing is not None else "whether it needs a key is not known"
-    told = f"{model} is configured; {known}. It was not called: --call does."
-    return NOTHING if missing is None else "✓", told
+    text = f"{model} is configured; {known}. It was not called: --call does."
+    return NOTHING if missing is None else "✓", text
 
 
 def _mcp() -> Check:
     found = metadata.version("mcp") if util.find_spec("mcp") else ""
     if found.startswith("2."):
         return "✓", f"mcp {found} is installed: `agent-memory mcp --user ID` can start."
-    told = f"{found or 'Not'} installed; `agent-memory mcp` needs version 2: "
-    return "✗" if found else NOTHING, f"{told}{install_command('mcp')}"
+    text = f"{found or 'Not'} installed; `agent-memory mcp` needs version 2: "
+    return "✗" if found else NOTHING, f"{text}{install_command('mcp')}"

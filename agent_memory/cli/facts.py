@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agent_memory.cli.common import (
-    ConfigOption,
-    StoreOption,
     UserOption,
-    guarded,
     how_long,
-    load_config,
     moment_of,
-    open_memory,
     out,
     owner_of,
+    with_memory,
 )
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from rich.table import Table
 
     from agent_memory.core.records import Recall, Surplus
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.user import User
+    from agent_memory.ltm_blocks.base import Block
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
 SessionOption = Annotated[
@@ -48,15 +45,18 @@ KnownAtOption = Annotated[
 _SOURCE = re.compile(r"(.+):(\d+)-(\d+)")
 
 
-def _opened(store: str | None, config: Path | None) -> AgentMemory:
-    """Open the memory, with a block for facts if the settings name no blocks."""
+def _facts_block() -> Sequence[Block]:
     from agent_memory.ltm_blocks import ExtractiveMemory
 
-    return open_memory(load_config(store, config, beside=[ExtractiveMemory()]))
+    return [ExtractiveMemory()]
 
 
-@guarded
+_with_facts = partial(with_memory, beside=_facts_block)
+
+
+@_with_facts
 def facts(
+    memory: AgentMemory,
     user: UserOption = None,
     session: SessionOption = None,
     as_of: AsOfOption = None,
@@ -64,53 +64,46 @@ def facts(
     stale: Annotated[
         bool, typer.Option("--stale", help="Only facts not worth recalling, with the reason.")
     ] = False,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """List a user's facts, each with its time and the quote it comes from."""
     from agent_memory.cli.view import cell
 
-    with _opened(store, config) as memory:
-        if stale:
-            old = owner_of(memory, user, session).stale()
-            found = [one.fact for one in old]
-            why = [one.why if one.of is None else f"{one.why} of {one.of.id[:8]}" for one in old]
-        else:
-            found = owner_of(memory, user, session).facts(
-                session_id=session, as_of=moment_of(as_of), known_at=moment_of(known_at)
-            )
-            why = None
+    if stale:
+        old = owner_of(memory, user, session).stale()
+        found = [one.fact for one in old]
+        why = [one.why if one.of is None else f"{one.why} of {one.of.id[:8]}" for one in old]
+    else:
+        found = owner_of(memory, user, session).facts(
+            session_id=session, as_of=moment_of(as_of), known_at=moment_of(known_at)
+        )
+        why = None
     out().print(_table(found, why) if found else cell("No facts."))
 
 
-@guarded
+@_with_facts
 def profile(
+    memory: AgentMemory,
     user: UserOption = None,
     session: SessionOption = None,
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Print a user's profile as JSON."""
-    with _opened(store, config) as memory:
-        owner = owner_of(memory, user, session)
-        found = owner.profile(as_of=moment_of(as_of), known_at=moment_of(known_at))
+    owner = owner_of(memory, user, session)
+    found = owner.profile(as_of=moment_of(as_of), known_at=moment_of(known_at))
     typer.echo(found.model_dump_json(indent=2))
 
 
-@guarded
+@_with_facts
 def audit(
+    memory: AgentMemory,
     user: UserOption = None,
     session: SessionOption = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """List every change to a user's facts with its reason, oldest first."""
     from agent_memory.cli.view import NOTHING, cell, grid
 
-    with _opened(store, config) as memory:
-        changes = owner_of(memory, user, session).audit()
+    changes = owner_of(memory, user, session).audit()
     table = grid("when", "what", "fact", "text", "why", "messages")
     for one in changes:
         table.add_row(
@@ -121,8 +114,9 @@ def audit(
     out().print(table if changes else "No changes.")
 
 
-@guarded
+@_with_facts
 def forget(
+    memory: AgentMemory,
     fact: Annotated[
         str | None,
         typer.Argument(metavar="[FACT]", help="A fact's id or its beginning; needs --user."),
@@ -137,18 +131,15 @@ def forget(
         ),
     ] = None,
     why: Annotated[str, typer.Option("--why", help="The reason, for the audit.")] = "",
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Forget a fact, or all facts from a session. Facts they had superseded become valid again."""
     from agent_memory.cli.view import cell
 
     part = _part(source)
-    with _opened(store, config) as memory:
-        owner = owner_of(memory, user, part[0] if isinstance(part, tuple) else part)
-        if fact is not None and part is None:
-            fact = _whole_id(fact, {one.fact for one in owner.audit() if one.fact})
-        gone = owner.forget(fact, source=part, why=why)
+    owner = owner_of(memory, user, part[0] if isinstance(part, tuple) else part)
+    if fact is not None and part is None:
+        fact = _whole_id(fact, {one.fact for one in owner.audit() if one.fact})
+    gone = owner.forget(fact, source=part, why=why)
     console = out()
     console.print(_table(gone) if gone else "There is no such fact.")
     if gone:
@@ -178,11 +169,7 @@ def _part(source: str | None) -> str | tuple[str, int, int] | None:
 
 
 def _whole_id(begun: str, ids: set[str]) -> str:
-    """Return the only id with this prefix, or the prefix if there is none.
-
-    Raises:
-        InvalidInput: Several ids have this prefix.
-    """
+    """Return the only id with this prefix, or the prefix if there is none."""
     found = sorted(name for name in ids if name.startswith(begun))
     if len(found) > 1:
         raise InvalidInput(f"Several facts have ids beginning with {begun!r}. Give more of the id.")
@@ -198,8 +185,9 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 _SHORT = 8  # characters of an id
 
 
-@guarded
+@with_memory
 def surplus(
+    memory: AgentMemory,
     user: UserOption = None,
     session: Annotated[
         str | None,
@@ -218,17 +206,14 @@ def surplus(
     forget: ForgetOption = False,
     why: WhyOption = "",
     yes: YesOption = False,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Report near-duplicates and old records. Changes nothing without --forget."""
     age = how_long("--older-than", older_than)
-    with open_memory(load_config(store, config)) as memory:
-        owner = owner_of(memory, user, session)
-        found = owner.surplus(older_than=age, messages=messages)
-        _show(found)
-        if forget:
-            forget_found(owner, found, messages=messages, why=why, yes=yes)
+    owner = owner_of(memory, user, session)
+    found = owner.surplus(older_than=age, messages=messages)
+    _show(found)
+    if forget:
+        forget_found(owner, found, messages=messages, why=why, yes=yes)
 
 
 def forget_found(
@@ -242,10 +227,7 @@ def forget_found(
     """Ask, forget the records that were shown, and print how many.
 
     Args:
-        owner: The owner of the records.
-        found: The records that were shown.
         messages: Whether to remove messages from their logs.
-        why: The reason, for the audit.
         yes: Whether to skip the question.
     """
     if not found:
@@ -254,10 +236,10 @@ def forget_found(
         logs = ", and remove messages from their logs" if messages else ""
         typer.confirm(f"Permanently forget these {len(found)}{logs}?", abort=True)
     gone = owner.forget_all(found, messages=messages, why=why)
-    told = f"{len(gone)} of {len(found)} forgotten."
+    text = f"{len(gone)} of {len(found)} forgotten."
     if len(gone) < len(found) and not messages:
-        told += " The others are messages and stay in the log. --messages removes them."
-    out().print(told)
+        text += " The others are messages and stay in the log. --messages removes them."
+    out().print(text)
 
 
 def _show(found: Sequence[Surplus]) -> None:

@@ -34,11 +34,7 @@ _MOVED = {"claude-code": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
 
 
 def home() -> Path:
-    """Return the user's home folder.
-
-    Raises:
-        InvalidInput: There is none.
-    """
+    """Return the user's home folder."""
     try:
         return Path.home()
     except RuntimeError:
@@ -59,11 +55,7 @@ def settings_file(agent: str, project: bool) -> Path:
 
 
 def read(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return a file's text and its JSON object; both empty if the file does not exist.
-
-    Raises:
-        ConfigError: It is not a JSON object. The file stays unchanged.
-    """
+    """Return a file's text and its JSON object; both empty if the file does not exist."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -249,7 +241,7 @@ def _where(store: str | None, config: Path | None) -> list[str]:
         load_config(store, config)
         if store is None:
             return options
-    url = store or os.environ.get("AGENT_MEMORY_STORE") or f"sqlite:///{_home() / _FILE}"
+    url = store or os.environ.get("AGENT_MEMORY_STORE") or f"sqlite:///{home() / _FILE}"
     url = str(load_config(url, None).store)
     if without_password(url) != url:
         raise ConfigError(
@@ -261,8 +253,3 @@ def _where(store: str | None, config: Path | None) -> list[str]:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         url = f"{_SQLITE}{path}"
     return [*options, "--store", url]
-
-
-def _home() -> Path:
-
-    return home()

@@ -34,11 +34,6 @@ def answered(
     """Handle the event on standard input. Return the exit code.
 
     Args:
-        event: The event's name.
-        agent: The agent's name.
-        user: The user's id.
-        store: The store's URL, as in the agent's settings.
-        config: A file of settings.
         strict: Whether a failure gives exit code 1.
     """
 

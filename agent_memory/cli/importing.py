@@ -23,11 +23,11 @@ from agent_memory.cli.common import (
     plain,
 )
 from agent_memory.errors import InvalidInput
-from agent_memory.integrations.imports.sources import From
+from agent_memory.integrations.imports import From
 
 if TYPE_CHECKING:
     from agent_memory.config.settings import AgentMemoryConfig
-    from agent_memory.integrations.imports.imported import Imported
+    from agent_memory.integrations.imports.conversations import Imported
 
 _FEW = 5
 _INTERRUPTED = 130
@@ -76,8 +76,8 @@ def import_(
     its metadata. For files of `snapshot`, use `restore`.
     """
     if (session is None) == (source is None):
-        told = "Pass either --from with the source of FILE, or the SESSION to append a log to"
-        raise InvalidInput(f"{told}. Sources: {', '.join(From)}.")
+        text = "Pass either --from with the source of FILE, or the SESSION to append a log to"
+        raise InvalidInput(f"{text}. Sources: {', '.join(From)}.")
     settings = load_config(store, config)
     if source is None:
         assert session is not None
@@ -106,8 +106,8 @@ def _bring(
         if not found.messages and not found.notes:
             raise InvalidInput(f"{file} has no readable chats of {source}.")
         if user is None:
-            told = "No --user: messages of one session will not be recalled in another."
-            err().print(told, style="yellow", markup=False)
+            text = "No --user: messages of one session will not be recalled in another."
+            err().print(text, style="yellow", markup=False)
         if dry_run:
             _list(found, len(found.unread))
             return
@@ -131,7 +131,6 @@ def _bring(
 
 
 def _show(found: Imported) -> None:
-    """Print what there is to import."""
     parts = [f"{found.sessions:,} sessions", f"{found.messages:,} messages"]
     if found.notes:
         parts.append(f"{found.notes:,} notes")
@@ -144,7 +143,6 @@ def _show(found: Imported) -> None:
 
 
 def _tell(done: Imported, user: str | None) -> None:
-    """Print the result of an import."""
     told = f"{done.new_messages:,} messages imported, in {done.new_sessions:,} new sessions"
     told += f"; {done.new_notes:,} notes." if done.notes else "."
     out().print(told, markup=False, soft_wrap=True)
@@ -172,7 +170,6 @@ def _tell(done: Imported, user: str | None) -> None:
 
 
 def _list(found: Imported, most: int) -> None:
-    """Print the items that could not be read or stored."""
     if not found.failed:
         return
     err().print(f"{found.failed:,} could not be read or stored:", style="red")
@@ -184,7 +181,6 @@ def _list(found: Imported, most: int) -> None:
 
 @contextmanager
 def _read(file: Path, what: str) -> Iterator[Callable[[int], object]]:
-    """Show a progress bar for reading a file."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     from agent_memory.integrations.importing import size_of
@@ -227,9 +223,9 @@ def _append(
                 ) from None
         head = head_of(memory, session)
     new = head.end - before
-    told = f"{new} messages imported as #{before + 1} to #{head.end} of {session}."
+    text = f"{new} messages imported as #{before + 1} to #{head.end} of {session}."
     if new < len(lines):
-        told = f"{len(lines) - new} of {len(lines)} messages were imported before. " + (
-            told if new else "Nothing is new."
+        text = f"{len(lines) - new} of {len(lines)} messages were imported before. " + (
+            text if new else "Nothing is new."
         )
-    out().print(told, markup=False)
+    out().print(text, markup=False)

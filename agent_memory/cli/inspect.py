@@ -1,4 +1,4 @@
-"""Inspect a memory: sessions, show, search, explain, export, stats."""
+"""Show sessions, messages, search results, and the prompts that models were sent."""
 
 from __future__ import annotations
 
@@ -10,35 +10,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent_memory.cli.common import (
-    ConfigOption,
-    StoreOption,
     UserOption,
     err,
-    guarded,
     head_of,
-    load_config,
     moment_of,
-    open_memory,
     out,
     owner_of,
     plain,
+    with_memory,
 )
 from agent_memory.cli.facts import ForgetOption, WhyOption, YesOption, forget_found
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from agent_memory.core.records import Entry, Head
+    from agent_memory.core.prompt_log import SentContext
+    from agent_memory.core.records import Entry, Head, Recall
     from agent_memory.engine.memory import AgentMemory
+
 
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 
 _PAGE = 500
 
 
-@guarded
+@with_memory
 def sessions(
+    memory: AgentMemory,
     user: Annotated[
         str | None, typer.Option("--user", metavar="ID", help="Only this user's sessions.")
     ] = None,
@@ -47,60 +46,56 @@ def sessions(
         str | None,
         typer.Option("--after", metavar="SESSION", help="Start after this session."),
     ] = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """List sessions: user, messages, window, and the messages each block has yet to absorb."""
     from agent_memory.cli.view import NOTHING, cell, grid
 
-    with open_memory(load_config(store, config)) as memory:
-        page = memory.sessions(user_id=user, limit=limit, after=after)
-        blocks = [block.name for block in memory.blocks.values() if block.absorbs]
-        columns = ("messages", "window tokens", *(f"{name} lag" for name in blocks))
-        table = grid("session", "user", *columns, right=columns)
-        for head in page:
-            lags = (str(head.lag(name) or "") for name in blocks)
-            table.add_row(
-                cell(head.session_id), cell(head.user_id or NOTHING), str(head.end),
-                str(head.window_tokens), *lags,
-            )  # fmt: skip
-        console = out()
-        console.print(table if page else "No sessions.")
-        if len(page) == limit:
-            console.print(cell(f"Next page: --after {page[-1].session_id}", "dim"))
+    page = memory.sessions(user_id=user, limit=limit, after=after)
+    blocks = [block.name for block in memory.blocks.values() if block.absorbs]
+    columns = ("messages", "window tokens", *(f"{name} lag" for name in blocks))
+    table = grid("session", "user", *columns, right=columns)
+    for head in page:
+        lags = (str(head.lag(name) or "") for name in blocks)
+        table.add_row(
+            cell(head.session_id), cell(head.user_id or NOTHING), str(head.end),
+            str(head.window_tokens), *lags,
+        )  # fmt: skip
+    console = out()
+    console.print(table if page else "No sessions.")
+    if len(page) == limit:
+        console.print(cell(f"Next page: --after {page[-1].session_id}", "dim"))
 
 
-@guarded
+@with_memory
 def show(
+    memory: AgentMemory,
     session: SessionArgument,
     whole: Annotated[
         bool, typer.Option("--all", help="The whole log, not only the window.")
     ] = False,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Show a session: its system message, its summary and the messages of its window."""
     from agent_memory.cli.view import cell, entry_line
 
     console = out()
-    with open_memory(load_config(store, config)) as memory:
-        head = head_of(memory, session)
-        console.print(cell(_about(head, memory), "dim"))
-        if head.system:
-            console.print(cell(f"system: {head.system.text()}", "magenta"))
-        if head.summary:
-            console.print()
-            title = f"summary up to #{head.summary.upto}, by {head.summary.by}:"
-            console.print(cell(f"{title}\n{head.summary.text}", "yellow"))
+    head = head_of(memory, session)
+    console.print(cell(_about(head, memory), "dim"))
+    if head.system:
+        console.print(cell(f"system: {head.system.text()}", "magenta"))
+    if head.summary:
         console.print()
-        for entry in _log(memory, head):
-            in_window = entry.seq > head.start or entry.seq in head.pinned
-            if whole or (in_window and not entry.message.is_system):
-                console.print(entry_line(entry, dim=not in_window))
+        title = f"summary up to #{head.summary.upto}, by {head.summary.by}:"
+        console.print(cell(f"{title}\n{head.summary.text}", "yellow"))
+    console.print()
+    for entry in _log(memory, head):
+        in_window = entry.seq > head.start or entry.seq in head.pinned
+        if whole or (in_window and not entry.message.is_system):
+            console.print(entry_line(entry, dim=not in_window))
 
 
-@guarded
+@with_memory
 def search(
+    memory: AgentMemory,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The query text.")],
     user: UserOption = None,
     session: Annotated[
@@ -139,60 +134,54 @@ def search(
     ] = False,
     why: WhyOption = "",
     yes: YesOption = False,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Search long-term memory, best first."""
     from agent_memory.cli.view import cell, recalls_table
 
     console = out()
-    with open_memory(load_config(store, config)) as memory:
-        owner = owner_of(memory, user, session) if forget else None
-        found = memory.search(
-            query, user_id=user, session_id=session, limit=limit, blocks=block, roles=role,
-            since=moment_of(since), until=moment_of(until), where=_where(where),
-            least=least,
-        )  # fmt: skip
-        console.print(recalls_table(found, explain=explain) if found else "Nothing found.")
-        if owner is not None:
-            forget_found(owner, found, messages=messages, why=why, yes=yes)
+    owner = owner_of(memory, user, session) if forget else None
+    found = memory.search(
+        query, user_id=user, session_id=session, limit=limit, blocks=block, roles=role,
+        since=moment_of(since), until=moment_of(until), where=_where(where),
+        least=least,
+    )  # fmt: skip
+    console.print(recalls_table(found, explain=explain) if found else "Nothing found.")
+    if owner is not None:
+        forget_found(owner, found, messages=messages, why=why, yes=yes)
     if explain and any(recall.views for recall in found):
-        told = (
+        text = (
             "Each signal is relative to the best record shown. A score is their weighted mean plus "
             "the priors."
         )
-        console.print(cell(told, "dim"))
+        console.print(cell(text, "dim"))
     if user is None and session is None:
-        told = "Only shared records were searched. To search a user's, pass --user or --session."
-        console.print(cell(told, "dim"))
+        text = "Only shared records were searched. To search a user's, pass --user or --session."
+        console.print(cell(text, "dim"))
 
 
-@guarded
+@with_memory
 def explain(
+    memory: AgentMemory,
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question.")],
     user: UserOption = None,
     session: Annotated[
         str | None,
         typer.Option("--session", metavar="ID", help="The session. Default: a new one."),
     ] = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Show what would be recalled for a question, what is left out, and why."""
-    with open_memory(load_config(store, config)) as memory:
-        told = memory.explain(question, user_id=user, session_id=session)
+    told = memory.explain(question, user_id=user, session_id=session)
     out().print(plain(str(told)), markup=False, soft_wrap=True)
 
 
-@guarded
+@with_memory
 def export(
+    memory: AgentMemory,
     session: SessionArgument,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="The file to write. Default: stdout."),
     ] = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Write a session's messages as JSON lines, for `import`.
 
@@ -200,26 +189,24 @@ def export(
     """
     from agent_memory.cli.lines import write_line
 
-    with open_memory(load_config(store, config)) as memory:
-        log = _log(memory, head_of(memory, session))
-        if output is None:
-            for entry in log:
-                typer.echo(write_line(entry), nl=False)
-            return
-        with output.open("wb") as file:
-            count = sum(1 for entry in log if file.write(write_line(entry)))
+    log = _log(memory, head_of(memory, session))
+    if output is None:
+        for entry in log:
+            typer.echo(write_line(entry), nl=False)
+        return
+    with output.open("wb") as file:
+        count = sum(1 for entry in log if file.write(write_line(entry)))
     err().print(f"{count} messages written to {output}.", markup=False)
 
 
-@guarded
-def stats(store: StoreOption = None, config: ConfigOption = None) -> None:
+@with_memory
+def stats(memory: AgentMemory) -> None:
     """Print counts, and the pending messages and dead letters of each block."""
     from agent_memory import operations
     from agent_memory.cli.view import NOTHING, cell, grid, one_line
 
-    with open_memory(load_config(store, config)) as memory:
-        found = memory.stats()
-        errors = {one.block: one.error for one in operations.dead_letters(memory)}  # the newest
+    found = memory.stats()
+    errors = {one.block: one.error for one in operations.dead_letters(memory)}  # the newest
     console = out()
     table = grid("", "", right=("",), header=False)
     table.columns[0].justify = "left"
@@ -236,10 +223,10 @@ def stats(store: StoreOption = None, config: ConfigOption = None) -> None:
         console.print(table)
     if found.spending is not None:
         spent = found.spending.spent
-        told = f"Spent by memory today (UTC): {spent.calls:,} calls, {spent.tokens:,} tokens"
+        text = f"Spent by memory today (UTC): {spent.calls:,} calls, {spent.tokens:,} tokens"
         reached = found.spending.reached
         limit = "" if reached is None else f". The limit is reached: {reached}"
-        console.print(f"{told}, ${spent.cost:,.4f}{limit}.", markup=False, soft_wrap=True)
+        console.print(f"{text}, ${spent.cost:,.4f}{limit}.", markup=False, soft_wrap=True)
     if found.dead_letters:
         console.print(cell("`agent-memory doctor` lists the dead letters.", "dim"))
 
@@ -257,11 +244,7 @@ def _about(head: Head, memory: AgentMemory) -> str:
 
 
 def _where(given: list[str] | None) -> dict[str, Any] | None:
-    """Parse KEY=VALUE conditions. A value that is not JSON is a text.
-
-    Raises:
-        InvalidInput: A condition has no key or no "=".
-    """
+    """Parse KEY=VALUE conditions. A value that is not JSON is a text."""
     found: dict[str, Any] = {}
     for one in given or ():
         key, mark, value = one.partition("=")
@@ -279,3 +262,108 @@ def _log(memory: AgentMemory, head: Head) -> Iterator[Entry]:
     while page := memory.history(head.session_id, after=after, limit=_PAGE):
         yield from page
         after = page[-1].seq
+
+
+_NOTHING_KEPT = (
+    "No prompts of this session were logged. To log prompts from now on, set keep_contexts = true "
+    "in the settings of the process that answers."
+)
+
+
+@with_memory
+def why(
+    memory: AgentMemory,
+    session: SessionArgument,
+    turn: Annotated[
+        int | None,
+        typer.Option("--turn", min=1, help="The turn that begins with this message."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print only the prompts, as JSON.")
+    ] = False,
+) -> None:
+    """List the prompts of a session, or show one in full beside what would be sent now."""
+    head_of(memory, session)
+    after = 0 if turn is None else turn - 1
+    found = memory.contexts(session, after=after, limit=None if turn is None else 1)
+    found = [one for one in found if turn in (None, one.turn)]
+    if not found:
+        missing = _NOTHING_KEPT if turn is None else f"No prompt of turn {turn} was logged."
+        err().print(plain(missing), markup=False, soft_wrap=True)
+        raise typer.Exit(1)
+    if as_json:
+        sent = [{"turn": one.turn, "messages": one.messages} for one in found]
+        typer.echo(json.dumps(sent, ensure_ascii=False, indent=2))
+    elif turn is None:
+        _list(found)
+    else:
+        for one in found:
+            out().print(plain("\n".join(_told(one))), markup=False, soft_wrap=True)
+        _now(memory, found[-1])
+
+
+def _list(found: Sequence[SentContext]) -> None:
+    from agent_memory.cli.view import cell, grid, one_line
+
+    numbers = ("turn", "tokens", "kept", "recalled", "left out")
+    columns = ("turn", "asked", *numbers[1:], "as it was")
+    table = grid(*columns, right=numbers)
+    for one in found:
+        context = one.context
+        kept = "" if context.kept_tokens is None else f"{context.kept_tokens:,}"
+        counts = str(len(context.recalls)), str(len(one.left_out))
+        table.add_row(
+            str(one.turn),
+            one_line(one.question),
+            f"{context.tokens:,}",
+            kept,
+            *counts,
+            _fidelity(one),
+        )
+    console = out()
+    console.print(table)
+    console.print(cell("To show one in full: --turn N", "dim"))
+
+
+def _told(one: SentContext) -> list[str]:
+    context = one.context
+    kept = "" if context.kept_tokens is None else f", {context.kept_tokens:,} as the time before"
+    cost = "at an unknown price" if one.cost is None else f"for {one.cost:.4f} $"
+    lines = [
+        f"Turn {one.turn}, {one.at:%Y-%m-%d %H:%M:%S} UTC: {context.tokens:,} of "
+        f"{context.max_tokens:,} tokens{kept}; recalled {cost}.",
+        f"As it was sent: {_fidelity(one)}.",
+        "",
+    ]
+    for message in one.messages:
+        content = message.get("content", message)
+        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+        lines.append(f"[{message.get('role', message.get('type', ''))}] {text}")
+    scored = [(recall, f"score {recall.score:.2f}") for recall in context.recalls]
+    left_out = [(each.recall, each.why) for each in one.left_out]
+    lines += ["", "Recalled:", *_lines(scored), "Left out:", *_lines(left_out)]
+    return [*lines, *(f"Warning: {warning}" for warning in context.warnings)]
+
+
+def _now(memory: AgentMemory, one: SentContext) -> None:
+    if one.question:
+        now = memory.explain(one.question, session_id=one.session_id)
+        text = f"\nFor the same question now\n{now}"
+        out().print(plain(text), markup=False, soft_wrap=True)
+
+
+def _lines(found: Sequence[tuple[Recall, str]]) -> list[str]:
+    from agent_memory.cli.view import sources
+
+    told = []
+    for recall, how in found:
+        text = " ".join(str(recall).split()) if recall.text else "(not there any more)"
+        place = f" ({sources(recall)})" if recall.sources else ""
+        told.append(f"  {recall.block}: {text}{place}: {how}")
+    return told or ["  nothing"]
+
+
+def _fidelity(one: SentContext) -> str:
+    if one.exact:
+        return "to the byte"
+    return f"{one.missing} parts deleted since" if one.missing else "changed since"

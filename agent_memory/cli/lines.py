@@ -16,16 +16,12 @@ if TYPE_CHECKING:
 
 _NOTES = ("id", "session_id")
 _LONGEST = 2**28
+_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a file.
-
-    Attributes:
-        number: The line's number, from 1.
-        message: The message.
-    """
+    """One line of a file."""
 
     number: int
     message: Message
@@ -41,27 +37,25 @@ def read_lines(path: Path) -> list[Line]:
         InvalidInput: A line is not a message, a line is longer than 256 MiB, or there is none. The
             error has the line's number.
     """
+    from agent_memory.integrations.imports.conversations import Unread
+    from agent_memory.integrations.imports.json_parts import loaded
+
     found: list[Line] = []
     with path.open("rb") as file:
         for number, raw in enumerate(iter(partial(file.readline, _LONGEST + 1), b""), 1):
+            where = f"{path.name}, line {number}"
             if len(raw) > _LONGEST:
-                told = f"longer than {_LONGEST:,} bytes"
-                raise InvalidInput(f"{path.name}, line {number}: {told}. Write one message a line.")
+                text = f"longer than {_LONGEST:,} bytes. Write one message a line."
+                raise InvalidInput(f"{where}: {text}")
+            if not raw.removeprefix(_BOM).strip():
+                continue
+            read = loaded(where, raw)
+            if isinstance(read, Unread):
+                raise InvalidInput(f"{read}.")
             try:
-                text = raw.decode("utf-8-sig")
-                if text.strip():
-                    found.append(Line(number, _message(json.loads(text))))
-            except UnicodeDecodeError:
-                raise InvalidInput(f"{path.name}, line {number}: not UTF-8 text.") from None
-            except json.JSONDecodeError as error:
-                raise InvalidInput(
-                    f"{path.name}, line {number}: not valid JSON: {error.msg} at column "
-                    f"{error.colno}."
-                ) from None
-            except RecursionError:
-                raise InvalidInput(f"{path.name}, line {number}: nested too deeply.") from None
+                found.append(Line(number, _message(read.value)))
             except InvalidMessage as error:
-                raise InvalidInput(f"{path.name}, line {number}: {error}") from None
+                raise InvalidInput(f"{where}: {error}") from None
     if not found:
         raise InvalidInput(f"{path.name} has no messages. Write one JSON object per line.")
     return found

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from agent_memory.aio.memory import AsyncAgentMemory
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.listening.asgi import App
+    from agent_memory.server.credentials import Issuer
     from agent_memory.server.keys import KeyRing
-    from agent_memory.server.tokens import Issuer
 
 _MOST_REQUESTS = 1_000_000
 _FIRST_KEY = 'agent-memory keys create --label backend --users "*" --rights read,write,delete,admin'
@@ -87,10 +87,10 @@ def serve(
     these processes can share a store. The log goes to stderr, one JSON object per line, without
     message content.
     """
-    from agent_memory.listening.serving import listen
-    from agent_memory.server.tokens import issuer_of
-
     _check_installed()
+    from agent_memory.listening.serving import listen
+    from agent_memory.server.credentials import issuer_of
+
     rights = [one.strip() for one in jwt_rights.split(",")]
     trusted = None if jwks is None else issuer_of(jwks, issuer, audience, user_claim, rights)
     share_arenas()
@@ -101,12 +101,11 @@ def serve(
         from agent_memory.aio.memory import AsyncAgentMemory
         from agent_memory.listening.serving import serve as run
         from agent_memory.server.application import Application
-        from agent_memory.server.credentials import Credentials
+        from agent_memory.server.credentials import Credentials, Tokens
         from agent_memory.server.keys import KeyRing
         from agent_memory.server.limits import Limits
         from agent_memory.server.logs import log_as_json
         from agent_memory.server.metrics import Metrics
-        from agent_memory.server.tokens import Tokens
 
         memory.warm_up()  # connections made meanwhile wait in the queue
         address, port = listener.getsockname()[:2]
@@ -127,11 +126,7 @@ def serve(
 
 
 def _check_installed() -> None:
-    """Check that the extra is installed, before the first request.
-
-    Raises:
-        MissingExtra: The extra `server` is not installed.
-    """
+    """Check that the extra is installed, before the first request."""
     if not all(map(find_spec, ("jwt", "prometheus_client", "starlette", "uvicorn"))):
         raise MissingExtra("agent-memory serve", "server")
 
@@ -156,11 +151,7 @@ def _settings(store: str | None, config: ConfigOption) -> AgentMemoryConfig:
 
 
 def _check_credentials(ring: KeyRing, trusted: Issuer | None, address: str) -> None:
-    """Warn if there is no valid credential.
-
-    Raises:
-        ConfigError: There is none, and the address is not on loopback.
-    """
+    """Warn if there is no valid credential."""
     is_local = ip_address(address.partition("%")[0]).is_loopback
     now = datetime.now(UTC)
     can_come_in = trusted is not None or any(key.is_valid(now) for key in ring.all())

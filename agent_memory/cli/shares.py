@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,11 @@ from agent_memory.cli.common import (
     load_config,
     open_memory,
     out,
+    with_memory,
 )
+
+if TYPE_CHECKING:
+    from agent_memory.engine.memory import AgentMemory
 
 app = typer.Typer(
     help="List the namespaces that agents share; grant and revoke access.",
@@ -35,24 +39,23 @@ class Access(StrEnum):
 
 
 @app.command("list")
-@guarded
-def list_(store: StoreOption = None, config: ConfigOption = None) -> None:
+@with_memory
+def list_(memory: AgentMemory) -> None:
     """List shared namespaces with their agents, their access, and the number of sessions."""
+    from agent_memory import operations
     from agent_memory.cli.view import NOTHING, cell, grid
 
     table = grid("namespace", "sessions", "agent", "access", right=("sessions",))
-    from agent_memory import operations
 
-    with open_memory(load_config(store, config)) as memory:
-        names = operations.shares(memory)
-        for name in names:
-            share, after, count = memory.share(name), None, 0
-            while page := share.sessions(limit=_PAGE, after=after):
-                count, after = count + len(page), page[-1].session_id
-            agents = list(share.agents().items())
-            for number, (agent, access) in enumerate(agents or [(NOTHING, NOTHING)]):
-                of_share = (cell(name), str(count)) if number == 0 else ("", "")
-                table.add_row(*of_share, cell(agent), access)
+    names = operations.shares(memory)
+    for name in names:
+        share, after, count = memory.share(name), None, 0
+        while page := share.sessions(limit=_PAGE, after=after):
+            count, after = count + len(page), page[-1].session_id
+        agents = list(share.agents().items())
+        for number, (agent, access) in enumerate(agents or [(NOTHING, NOTHING)]):
+            of_share = (cell(name), str(count)) if number == 0 else ("", "")
+            table.add_row(*of_share, cell(agent), access)
     out().print(table if names else "There are no shared namespaces.")
 
 
@@ -74,16 +77,14 @@ def grant(
 
 
 @app.command()
-@guarded
+@with_memory
 def revoke(
+    memory: AgentMemory,
     name: NameArgument,
     agent: AgentArgument,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Revoke an agent's access, from its next call on. Its messages stay."""
     from agent_memory.cli.view import cell
 
-    with open_memory(load_config(store, config)) as memory:
-        memory.share(name).revoke(agent)
+    memory.share(name).revoke(agent)
     out().print(cell(f"{agent} has no access to {name}."))

@@ -45,13 +45,13 @@ def backup(
     settings = existing(load_config(store, config))
     url = str(settings.store)
     back_up(url, file)
-    told = f"{file} is a backup of {without_password(url)}."
-    out().print(told, markup=False, soft_wrap=True)
+    text = f"{file} is a backup of {without_password(url)}."
+    out().print(text, markup=False, soft_wrap=True)
     apart = [f"the records of block {one.name!r}" for one in settings.all_blocks if one.store]
     apart += ["system messages"] * (settings.system_store is not None)
     if apart:
-        told = f"Not included, in other stores: {', '.join(apart)}. Back these up with --store."
-        err().print(told, style="yellow", markup=False)
+        text = f"Not included, in other stores: {', '.join(apart)}. Back these up with --store."
+        err().print(text, style="yellow", markup=False)
 
 
 def restore_store(file: Path, url: str, yes: bool) -> None:
@@ -62,8 +62,8 @@ def restore_store(file: Path, url: str, yes: bool) -> None:
     if not yes and url.startswith("sqlite:") and missing_file(url) is None:
         typer.confirm(f"Replace {shown} by {file}? Its current data will be lost.", abort=True)
     put_back(file, url)
-    told = f"{shown} is restored from {file}. Restart programs that have it open."
-    out().print(told, markup=False, soft_wrap=True)
+    text = f"{shown} is restored from {file}. Restart programs that have it open."
+    out().print(text, markup=False, soft_wrap=True)
 
 
 _PIPE = Path("-")
@@ -91,11 +91,11 @@ def snapshot(
             # the number of records in blocks is not known beforehand
             counted = _Counted(file, progress, head.end - head.expired)
             done = memory.session(session).export(cast("TextIO", counted))
-    told = f"{done.entries} messages and {done.records} records of {session} written"
-    err().print(f"{told}." if to == _PIPE else f"{told} to {to}.", markup=False, soft_wrap=True)
+    text = f"{done.entries} messages and {done.records} records of {session} written"
+    err().print(f"{text}." if to == _PIPE else f"{text} to {to}.", markup=False, soft_wrap=True)
     for block in done.left_out:
-        told = f"{block}: its records cannot be exported; it will absorb the session again."
-        err().print(told, style="yellow", markup=False)
+        text = f"{block}: its records cannot be exported; it will absorb the session again."
+        err().print(text, style="yellow", markup=False)
 
 
 @guarded
@@ -133,12 +133,12 @@ def restore(
     ):
         head = operations.import_session(memory, lines, deleted=deleted)
         waiting = [one.name for one in memory.blocks.values() if one.absorbs and head.lag(one.name)]
-    told = f"{head.session_id} is restored: {head.end - head.expired} messages"
+    text = f"{head.session_id} is restored: {head.end - head.expired} messages"
     of = f", user {head.user_id}" if head.user_id is not None else ""
-    out().print(f"{told}{of}.", markup=False, soft_wrap=True)
+    out().print(f"{text}{of}.", markup=False, soft_wrap=True)
     if waiting:
-        told = f"{', '.join(waiting)} must absorb it: agent-memory flush {head.session_id}"
-        out().print(told, markup=False, soft_wrap=True)
+        text = f"{', '.join(waiting)} must absorb it: agent-memory flush {head.session_id}"
+        out().print(text, markup=False, soft_wrap=True)
 
 
 class _Counted:
@@ -253,5 +253,5 @@ def migrate(
     for what in ("sessions", "messages", "facts", "vectors"):
         table.add_row(what, str(getattr(verified, what)), "equal")
     out().print(table)
-    told = f"{without_password(to_url)} now has all data of {without_password(from_url)}."
-    out().print(told, markup=False, soft_wrap=True)
+    text = f"{without_password(to_url)} now has all data of {without_password(from_url)}."
+    out().print(text, markup=False, soft_wrap=True)

@@ -1,9 +1,13 @@
-"""Maintain a memory: flush, retry, replay, prune, delete, verify."""
+"""Absorb, retry, prune, delete and verify, once or as a worker."""
 
 from __future__ import annotations
 
-from contextlib import closing
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -21,64 +25,67 @@ from agent_memory.cli.common import (
     open_memory,
     out,
     plain,
+    with_memory,
+    without_password,
 )
 from agent_memory.core.ids import readable
-from agent_memory.errors import Damaged
+from agent_memory.core.processes import share_arenas
+from agent_memory.errors import ConfigError, Damaged
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from agent_memory.core.records import Head
+    from agent_memory.engine.memory import AgentMemory
+    from agent_memory.engine.processing.session_work import Processed
+    from agent_memory.engine.processing.worker import Worker
     from agent_memory.engine.stats import Progress as Step
+
 
 _INTERRUPTED = 130
 
 
-@guarded
+@with_memory
 def flush(
+    memory: AgentMemory,
     session: Annotated[
         str | None,
         typer.Argument(metavar="[SESSION]", help="Only this session; all by default."),
     ] = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Make blocks absorb everything that is pending. Idempotent, for any scheduler."""
     from rich.progress import Progress
 
     from agent_memory.cli.view import absorbed_table
 
-    with open_memory(load_config(store, config)) as memory:
-        if session is not None:
-            head_of(memory, session)
-        with Progress(console=err(), transient=True) as progress:
-            task = progress.add_task("absorbing", total=None)
+    if session is not None:
+        head_of(memory, session)
+    with Progress(console=err(), transient=True) as progress:
+        task = progress.add_task("absorbing", total=None)
 
-            def told(step: Step) -> None:
-                progress.update(task, completed=step.done, total=step.total)
+        def told(step: Step) -> None:
+            progress.update(task, completed=step.done, total=step.total)
 
-            done = memory.flush(session, progress=told)
+        done = memory.flush(session, progress=told)
     out().print(absorbed_table(done) if done else "Nothing was pending.")
     if any(map(has_failed, done)):
         raise typer.Exit(FAILED)
 
 
-@guarded
+@with_memory
 def retry(
+    memory: AgentMemory,
     block: Annotated[
         str | None, typer.Argument(metavar="[BLOCK]", help="Only this block; all by default.")
     ] = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Make blocks absorb their dead letters: messages they failed on too often (see `doctor`)."""
     from agent_memory import operations
     from agent_memory.cli.view import absorbed_table
 
-    with open_memory(load_config(store, config)) as memory:
-        letters = len(operations.dead_letters(memory, block))
-        done = operations.retry(memory, block)
-        left = len(operations.dead_letters(memory, block))
+    letters = len(operations.dead_letters(memory, block))
+    done = operations.retry(memory, block)
+    left = len(operations.dead_letters(memory, block))
     out().print(absorbed_table(done) if letters else "There are no dead letters.")
     if left:
         err().print(f"{left} of {letters} dead letters are left.", style="yellow")
@@ -125,27 +132,25 @@ def replay(
         raise typer.Exit(FAILED)
 
 
-@guarded
+@with_memory
 def prune(
+    memory: AgentMemory,
     session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
     to: Annotated[
         int, typer.Option("--to", metavar="TOKENS", help="The size of the window.", min=1)
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Shrink a session's window to a number of tokens, by its strategy. The log stays."""
     console = out()
-    with open_memory(load_config(store, config)) as memory:
-        head = head_of(memory, session)
-        console.print(_window(head), markup=False)
-        if head.window_tokens <= to:
-            console.print(f"It has no more than {to} tokens: nothing to do.")
-            return
-        if not yes:
-            typer.confirm(f"Shrink it to {to} tokens?", abort=True)
-        console.print(_window(memory.prune(session, to)), markup=False)
+    head = head_of(memory, session)
+    console.print(_window(head), markup=False)
+    if head.window_tokens <= to:
+        console.print(f"It has no more than {to} tokens: nothing to do.")
+        return
+    if not yes:
+        typer.confirm(f"Shrink it to {to} tokens?", abort=True)
+    console.print(_window(memory.prune(session, to)), markup=False)
 
 
 def _window(head: Head) -> str:
@@ -155,28 +160,26 @@ def _window(head: Head) -> str:
     )
 
 
-@guarded
+@with_memory
 def delete(
+    memory: AgentMemory,
     session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     receipt: Annotated[
         Path | None, typer.Option("--receipt", metavar="FILE", help="A file for the receipt.")
     ] = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Delete a session: its log, its window, and all records derived from it."""
-    with open_memory(load_config(store, config)) as memory:
-        try:
-            told = f"{head_of(memory, session).end}"
-        except Damaged:
-            told = "damaged head, all"
-        if not yes:
-            typer.confirm(
-                plain(f"Delete {session} with its {told} messages and all records from them?"),
-                abort=True,
-            )
-        made = memory.delete(session)
+    try:
+        count = f"{head_of(memory, session).end}"
+    except Damaged:
+        count = "damaged head, all"
+    if not yes:
+        typer.confirm(
+            plain(f"Delete {session} with its {count} messages and all records from them?"),
+            abort=True,
+        )
+    made = memory.delete(session)
     if receipt is not None:
         receipt.write_text(made.to_json() + "\n", encoding="utf-8")
     out().print(plain(f"{session} is deleted."), markup=False)
@@ -201,3 +204,135 @@ def verify(
     out().print(str(found), markup=False, soft_wrap=True)
     if any(part.state == "failed" for part in found.parts):
         raise typer.Exit(FAILED)
+
+
+@guarded
+def worker(
+    once: Annotated[
+        bool,
+        typer.Option("--once", help="Absorb what is due and exit, for cron; 1 if a block failed."),
+    ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--background-threads",
+            metavar="N",
+            min=1,
+            max=256,
+            help="Sessions in parallel. Default: `background_threads` of the configuration.",
+        ),
+    ] = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Absorb what is due, session by session, users in turn, until stopped.
+
+    Use the settings of the processes that update the store. Any number of workers can run. SIGTERM
+    or Ctrl-C lets it finish the work in progress. A second one ends it immediately. Nothing is lost
+    either way.
+    """
+    from agent_memory.engine.assembly import Components
+    from agent_memory.engine.stats import SharedMetrics
+
+    settings = existing(load_config(store, config))
+    place = without_password(str(settings.store))
+    if place.startswith("memory:"):
+        raise ConfigError(
+            "A worker needs a store that processes can share, and memory:// is private to one. "
+            "Pass --store or --config with their store, such as sqlite:///memory.db."
+        )
+    share_arenas()
+    with (
+        _signals() as stops,
+        closing(Components(settings)) as parts,
+        SharedMetrics(parts.store).kept_up(parts.counted),
+    ):
+        report = Report(lambda: stops.put("The output is closed."))
+        working = parts.worker(threads or settings.background_threads, report.on_done)
+        if not once:
+            parts.warm_up()
+            typer.echo(f"Working on {place}. Ctrl-C stops it.")
+        _work(working, once, stops)
+    typer.echo(report.summary())
+    if once and report.failing:
+        raise typer.Exit(FAILED)
+
+
+class Report:
+    """Prints the work done for each session, and counts it."""
+
+    def __init__(self, unread: Callable[[], None]) -> None:
+        self._unread = unread
+        self._lock = threading.Lock()
+        self._sessions: set[str] = set()
+        self._messages = 0
+        self.failing: set[tuple[str, str]] = set()
+
+    def on_done(self, session_id: str, processed: Processed) -> None:
+        """Record that a thread has processed a session."""
+        from agent_memory.cli.view import reach
+
+        for one in processed.absorbed:
+            with self._lock:
+                self._sessions.add(session_id)
+                self._messages += one.last - one.first + 1
+                note = self.failing.add if has_failed(one) else self.failing.discard
+                note((session_id, one.block))
+            why = f": {one.error}" if one.error else ""
+            line = f"{readable(session_id)}: {one.block} absorbed {reach(one)}{why}"
+            try:
+                typer.echo(plain(" ".join(line.split())))
+            except OSError:  # a pipe whose reader is gone
+                self._unread()
+
+    def summary(self) -> str:
+        """Return the total of the work done."""
+        return f"{self._messages} messages of {len(self._sessions)} sessions absorbed."
+
+
+def _work(worker: Worker, once: bool, stops: SimpleQueue[str]) -> None:
+    """Run a worker until all work is done or a stop is requested."""
+
+    def stop() -> None:
+        if reason := stops.get():
+            with suppress(OSError):  # a pipe whose reader is gone
+                typer.echo(f"{reason} Stopping after the work in progress.")
+            worker.stop()
+
+    stopper = threading.Thread(target=stop, daemon=True, name="stopper")
+    stopper.start()
+    try:
+        if once:
+            worker.run_once()
+        else:
+            worker.start()
+            while stopper.is_alive():
+                stopper.join(1.0)  # on Windows an unlimited wait blocks signals
+    finally:
+        stops.put("")  # an empty reason ends the stopper
+        worker.stop()
+        stopper.join()
+
+
+@contextmanager
+def _signals() -> Iterator[SimpleQueue[str]]:
+    """Yield a queue that receives the first signal as a reason to stop. A second ends the process.
+
+    A signal handler may interrupt a thread that holds the queue's lock. Only `SimpleQueue` is safe
+    to write to in that case.
+    """
+    stops: SimpleQueue[str] = SimpleQueue()
+
+    def hear(number: int, frame: object) -> None:
+        for one in before:
+            signal.signal(one, signal.SIG_DFL)
+        stops.put(f"{signal.Signals(number).name}.")
+
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    for one in before:
+        signal.signal(one, hear)
+    try:
+        yield stops
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

@@ -53,7 +53,6 @@ def context_table(context: MemoryContext, count: Any) -> Table:
     """Return the messages of a context, with the tokens of each and in total.
 
     Args:
-        context: The context.
         count: Counts the tokens of an OpenAI chat dict.
     """
     table = grid("role", "what the model is sent", "tokens", right=("tokens",))
@@ -81,7 +80,6 @@ def recalls_table(recalls: Iterable[Recall], *, explain: bool = False) -> Table:
     """Return recalls with their scores and sources.
 
     Args:
-        recalls: The recalls, in order.
         explain: Whether to show the ranking signals that blocks report.
     """
     shown = list(recalls)

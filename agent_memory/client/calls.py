@@ -198,8 +198,6 @@ class Field:
     """A field of a request.
 
     Attributes:
-        name: Its name.
-        type: Its type in the library.
         default: Its default; `inspect.Parameter.empty` if it is required.
         many: Whether it has all positional arguments of the method.
     """
@@ -215,16 +213,9 @@ class Call:
     """A call.
 
     Attributes:
-        name: Its name in the OpenAPI document.
-        method: Its HTTP method.
-        path: Its path below /v1, with {names} of fields.
-        subject: The object with the Python method, a key of `CLASSES`.
-        function_name: The name of the Python method.
-        needs: The right it requires.
         whose: The check of the session that it names. "own": it must exist and belong to the user.
             "write": it must belong to the user or not exist. "read": another user's session is
             treated as missing.
-        form: The form of its answer, a name in `agent_memory.server.forms`.
         again: Whether it may be retried when its outcome is unknown.
     """
 

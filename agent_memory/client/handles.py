@@ -38,13 +38,7 @@ _EXACT = (Any, dict[str, Any], dict[str, Any] | None)
 
 @dataclass(frozen=True)
 class Remote:
-    """Calls a service on behalf of a local object.
-
-    Attributes:
-        service: The service.
-        user_id: The user of calls that name none.
-        fields: Additional fields of every request.
-    """
+    """Calls a service on behalf of a local object."""
 
     service: Service
     user_id: str | None = None
@@ -56,10 +50,6 @@ class Remote:
 
     def ask(self, call: Call, given: Mapping[str, Any]) -> Any:
         """Make a call.
-
-        Args:
-            call: The call.
-            given: Its arguments by name.
 
         Raises:
             AgentMemoryError: The error that the library raises for the call.
@@ -180,11 +170,7 @@ def _source(value: Any) -> dict[str, Any]:
 
 
 def _nothing(call: Call, kind: Any, given: Mapping[str, Any]) -> Any:
-    """Return the result of a call about something that does not exist.
-
-    Raises:
-        NotTheirs: The call needs a session that exists.
-    """
+    """Return the result of a call about something that does not exist."""
     origin = get_origin(kind)
     if origin in (list, dict):
         return origin()

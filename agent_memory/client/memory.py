@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from agent_memory.client.calls import HANDLES, MOST, Call, of
-from agent_memory.client.edits import digest_of, sent
 from agent_memory.client.handles import (
     NotTheirs,
     Remote,
@@ -20,7 +19,7 @@ from agent_memory.client.handles import (
     response_of,
 )
 from agent_memory.client.service import Request, Service, is_missing
-from agent_memory.client.values import made, plain
+from agent_memory.client.values import digest_of, made, plain, sent
 from agent_memory.core.ids import check_id, check_share
 from agent_memory.core.limits import check_callable
 from agent_memory.core.receipts import Part, Receipt
@@ -351,11 +350,7 @@ def _of_another() -> Iterator[None]:
 
 
 def _handle(remote: Remote, kind: str) -> Any:
-    """Return the handle of a kind of block.
-
-    Raises:
-        UnsupportedOperation: It is a custom kind, or the name of a block.
-    """
+    """Return the handle of a kind of block."""
     if kind not in _OPENED:
         raise UnsupportedOperation(
             f"A memory behind a service can only open {', '.join(sorted(_OPENED))}. For other "

@@ -41,11 +41,7 @@ class Request:
     """A request to a service.
 
     Attributes:
-        method: Its method.
-        path: Its path below /v1, encoded.
-        query: The fields of its query.
         body: Its body; None for none.
-        headers: Its headers besides the credential.
         again: Whether to retry even if the first attempt may have taken effect.
     """
 
@@ -61,14 +57,8 @@ class Service:
     """A client of a service. Thread-safe, and safe to use after a fork.
 
     Args:
-        url: Its address, without /v1.
         api_key: An API key or a JWT; None reads `AGENT_MEMORY_SERVICE_KEY`.
-        timeout: Seconds to wait for an answer.
-        attempts: How often a request is tried.
         plain_http: Whether the key may be sent unencrypted over a network.
-
-    Attributes:
-        url: The service's address.
 
     Raises:
         ConfigError: The address or the key is invalid, or the key would be sent unencrypted.

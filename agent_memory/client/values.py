@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, timedelta
@@ -15,7 +16,9 @@ from pydantic import BaseModel, create_model
 
 from agent_memory.client.calls import hints_of
 from agent_memory.core.limits import quoted
-from agent_memory.core.messages import Message
+from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.records import Entry
+from agent_memory.engine.edit.plans import entries_and_messages
 from agent_memory.errors import AgentMemoryError, InvalidInput
 
 _PLAIN = str | int | float | bool | None
@@ -25,11 +28,7 @@ _DAY = 10  # characters of a date without a time
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to JSON.
-
-    Raises:
-        InvalidInput: It cannot be converted, such as a function.
-    """
+    """Convert a value to JSON."""
     if isinstance(value, float) and not isfinite(value):
         raise InvalidInput(f"{value} cannot be sent to a service. Use a finite number.")
     if isinstance(value, _PLAIN):
@@ -57,11 +56,7 @@ def plain(value: Any) -> Any:
 
 
 def checked(kind: Any, value: Any, name: str) -> Any:
-    """Convert received JSON to a type, as `made` does.
-
-    Raises:
-        InvalidInput: It does not have that type.
-    """
+    """Convert received JSON to a type, as `made` does."""
     try:
         return made(kind, value)
     except AgentMemoryError:
@@ -95,11 +90,7 @@ def made(kind: Any, value: Any) -> Any:
 
 
 def message_of(value: Any) -> Any:
-    """Return a message that was sent: `{message, created_at}` as a `Message`, others unchanged.
-
-    Raises:
-        InvalidInput: Its time is not valid.
-    """
+    """Return a message that was sent: `{message, created_at}` as a `Message`, others unchanged."""
     if isinstance(value, Mapping) and value.keys() == _TIMED:
         return checked(Message, value, "message")
     return value
@@ -179,3 +170,30 @@ def _is_lazy(value: Any) -> bool:
 @cache
 def _hints(kind: type) -> Mapping[str, Any]:
     return hints_of(kind)
+
+
+def digest_of(log: Sequence[Entry]) -> str:
+    """Return a digest of a log, to detect changes."""
+    said = [[one.seq, one.message.to_dict(), one.message.created_at.isoformat()] for one in log]
+    return hashlib.sha256(compact_json(said).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def sent(log: Sequence[Entry], wanted: object) -> list[int | Message]:
+    """Encode an edited log: seqs of entries that stay, and new messages."""
+    known = {one.seq: one for one in log}
+    found: list[int | Message] = []
+    for one in entries_and_messages(wanted):
+        if isinstance(one, Message):
+            found.append(one)
+        else:
+            found.append(one.seq if known.get(one.seq) == one else one.message)
+    return found
+
+
+def edited(log: Sequence[Entry], wanted: Sequence[int | Message]) -> list[Entry | Message]:
+    """Decode the result of `sent`, for the same log."""
+    known = {one.seq: one for one in log}
+    missing = [one for one in wanted if isinstance(one, int) and one not in known]
+    if missing:
+        raise InvalidInput(f"The log has no message {missing[0]}. Read it again and repeat.")
+    return [known[one] if isinstance(one, int) else one for one in wanted]

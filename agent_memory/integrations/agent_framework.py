@@ -144,8 +144,8 @@ class AgentMemoryContextProvider(ContextProvider):
             from agent_memory.core.text import listed_text
 
             lines = "\n".join(listed_text(str(one)) for one in recalls)
-            told = f"<memory>\n{lines}\n</memory>"
-            context.extend_messages(self, [Message("user", [told])])
+            text = f"<memory>\n{lines}\n</memory>"
+            context.extend_messages(self, [Message("user", [text])])
 
     async def after_run(
         self, *, agent: Any, session: AgentSession, context: Any, state: dict[str, Any]

@@ -21,9 +21,9 @@ from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.usage import SpendingLimit, SpendingLimits
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import InvalidInput
-from agent_memory.integrations.imports.conversations import Said
+from agent_memory.integrations.imports import reader
+from agent_memory.integrations.imports.conversations import SourceMessage
 from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.imports.sources import reader
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.vector import VectorMemory
 from agent_memory.models.usage import Price, Prices
@@ -50,8 +50,6 @@ class Bill:
     """The cost of a chat log under one strategy.
 
     Attributes:
-        strategy: One of `STRATEGIES`.
-        calls: Number of answers, each a call of the application.
         prompt_tokens: Prompt tokens of these calls, by the memory's counter.
         completion_tokens: Answer tokens of these calls.
         memory_calls: The memory's own calls, for summaries or facts. These and their tokens are
@@ -86,7 +84,7 @@ def read_chat(
     """
     said: list[tuple[str, Message]] = []
     for event in reader(source)(SourceFiles(Path(path), progress)):
-        if isinstance(event, Said) and not event.is_again:
+        if isinstance(event, SourceMessage) and not event.is_again:
             try:
                 said.append((event.session_id, Message.of(event.message)))
             except InvalidInput:
@@ -107,10 +105,6 @@ def costs(
     """Yield the cost of a log under each strategy.
 
     Args:
-        chat: The log.
-        model: The model; it also selects the tokenizer.
-        max_tokens: The budget of a context.
-        prices: See the setting of that name.
         progress: Called with the number of messages processed; `len(chat)` for each strategy.
     """
     table = Prices(prices or {})

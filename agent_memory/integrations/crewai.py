@@ -67,8 +67,7 @@ class AgentMemoryStorage:
 
         Raises:
             EmbeddingDimensionMismatchError: An embedding's length differs from the stored ones or
-                the
-                others. Nothing was stored.
+                the others. Nothing was stored.
             TypeError: Metadata is not JSON. Nothing was stored.
         """
         for one in records:
@@ -149,9 +148,7 @@ class AgentMemoryStorage:
         older_than: datetime | None = None,
         metadata_filter: dict[str, Any] | None = None,
     ) -> int:
-        """Delete the records that meet all conditions, or all
-        without conditions. Return their number.
-        """
+        """Delete the records that meet all conditions; all without any. Return their number."""
         wanted = None if record_ids is None else set(record_ids)
         gone = [
             one["id"]
@@ -164,9 +161,7 @@ class AgentMemoryStorage:
         return len(gone)
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
-        """Return a record with its embedding, in the precision of
-        the index; None if there is none.
-        """
+        """Return a record with its embedding in the index's precision; None if there is none."""
         found = self._values.get(_RECORDS, record_id)
         if found is None:
             return None
@@ -237,7 +232,6 @@ class AgentMemoryStorage:
         return await asyncio.to_thread(self.delete, *args, **kwargs)
 
     def _in(self, scope: str | None) -> list[Json]:
-        """Return the stored records of a scope."""
         found = self._values.search(_RECORDS, limit=MOST)
         return [one.value for one in found if _within(one.value["scope"], scope)]
 
@@ -259,11 +253,7 @@ class AgentMemoryStorage:
         return 0 if found is None else int(found.value)
 
     def _length(self, given: Sequence[Sequence[float]]) -> int:
-        """Return the length of the given embeddings; 0 if there are none.
-
-        Raises:
-            EmbeddingDimensionMismatchError: It differs from the stored ones.
-        """
+        """Return the length of the given embeddings; 0 if there are none."""
         if not given:
             return 0
         wanted = self._kept_length() or len(given[0])
@@ -305,9 +295,7 @@ class AgentMemoryStorage:
 
 
 def _kept(record: MemoryRecord) -> Json:
-    """Return a record as a value, with its embedding's length:
-    an index stores only the direction.
-    """
+    """Return a record as a value, with its embedding's length, which an index does not store."""
     told: Json = record.model_dump(mode="json")
     return {**told, _NORM: math.hypot(*record.embedding)} if any(record.embedding or ()) else told
 
@@ -334,7 +322,6 @@ def _path(scope: str | None) -> str:
 
 
 def _within(scope: str, other: str | None) -> bool:
-    """Return whether a scope equals another or is below it."""
     return f"{_path(scope)}/".startswith(f"{_path(other).rstrip('/')}/")
 
 
@@ -344,5 +331,4 @@ def _utc(at: datetime) -> datetime:
 
 
 def _made(record: Json) -> datetime:
-    """Return the creation time of a record."""
     return _utc(datetime.fromisoformat(record["created_at"]))

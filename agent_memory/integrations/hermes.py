@@ -49,8 +49,7 @@ class AgentMemoryProvider(MemoryProvider):
 
     Args:
         memory: The memory, which stays open. None opens one, "agent_memory.db" in the home of
-            Hermes'
-            profile, with the settings of the `AGENT_MEMORY_...` variables.
+            Hermes' profile, with the settings of the `AGENT_MEMORY_...` variables.
         user_id: The user; by default "PLATFORM:USER" from Hermes' gateway, or "hermes".
     """
 
@@ -78,8 +77,8 @@ class AgentMemoryProvider(MemoryProvider):
         """Begin or continue a session."""
         self._context = kwargs.get("agent_context") or _PRIMARY
         user = kwargs.get("user_id")
-        told = f"{kwargs.get('platform') or 'hermes'}:{user}" if user else "hermes"
-        self._user_id = (self._bound or told) if self._context == _PRIMARY else None
+        text = f"{kwargs.get('platform') or 'hermes'}:{user}" if user else "hermes"
+        self._user_id = (self._bound or text) if self._context == _PRIMARY else None
         self._log = self._log_of(session_id)
 
     def system_prompt_block(self) -> str:

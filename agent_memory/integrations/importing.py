@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from agent_memory.core.ids import check_id
 from agent_memory.errors import InvalidInput
+from agent_memory.integrations.imports import reader
+from agent_memory.integrations.imports.conversations import Imported
 from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.imports.imported import Imported
-from agent_memory.integrations.imports.sources import reader
 from agent_memory.integrations.imports.writing import ImportWriting
 
 if TYPE_CHECKING:

@@ -91,9 +91,7 @@ class AgentMemorySession:
             await _finished(lambda: self._session.update([_kept(item) for item in items]))
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Remove and return the newest item, with everything
-        absorbed from it; None if there is none.
-        """
+        """Remove and return the newest item with everything absorbed from it; None if empty."""
         popped = await _finished(lambda: self._session.pop(1))
         found = [item for message in popped for item in _of(message)]
         return found[-1] if found else None

@@ -1,14 +1,189 @@
-"""Listen on a port, and serve an ASGI application until a signal."""
+"""Serve an ASGI application: the socket, its connections, and limits against overload."""
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 import socket
+import time
+from asyncio import TimerHandle
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 from agent_memory.errors import ConfigError
 from agent_memory.listening.asgi import App
-from agent_memory.listening.listener import Listener
+
+logger = logging.getLogger(__name__)
+
+_TOLD_SECONDS = 60.0
+_PAUSE_SECONDS = 0.05
+_QUEUE = 1024
+
+
+class Told:
+    """Logs a repeated warning at most once a minute, with a count."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._next = 0.0
+
+    def warn(self, what: str) -> None:
+        """Count a warning, and log it if the last one was logged more than a minute ago."""
+        self._count += 1
+        if time.monotonic() >= self._next:
+            with suppress(OSError):  # the handler may lack files too; the next call tries again
+                logger.warning("%s (count since the last warning: %d)", what, self._count)
+                self._count, self._next = 0, time.monotonic() + _TOLD_SECONDS
+
+
+class Listener(socket.socket):
+    """A socket that accepts connections, and refuses them when no file can be opened.
+
+    The event loop alone would then log thousands of tracebacks per second.
+    """
+
+    _spare: int | None
+    _told: Told
+
+    @classmethod
+    def of(cls, listener: socket.socket) -> Listener:
+        """Replace a socket that is already listening."""
+        made = cls(fileno=listener.detach())
+        made._keep_spare()
+        made._told = Told()
+        return made
+
+    def listen(self, backlog: int = 0) -> None:
+        """Listen with a queue of at least 1,024 connections.
+
+        An event loop passes the number of connections it accepts at once. A longer queue costs
+        nothing, and a client that finds it full retries only after a second.
+        """
+        super().listen(max(backlog, _QUEUE))
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection. Without free files, close it and raise BlockingIOError."""
+        try:
+            return super().accept()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        if self._spare is None:
+            time.sleep(_PAUSE_SECONDS)
+        else:  # use the spare descriptor to accept and close it; pending, it would wake the loop
+            os.close(self._spare)
+            with suppress(OSError):
+                super().accept()[0].close()
+        self._told.warn("No more files can be opened: a connection was refused. Raise `ulimit -n`")
+        self._keep_spare()
+        raise BlockingIOError(errno.EAGAIN, "no connection is pending")
+
+    def close(self) -> None:
+        """Close the socket and the spare file descriptor."""
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+        super().close()
+
+    def _keep_spare(self) -> None:
+        try:
+            self._spare = os.open(os.devnull, os.O_RDONLY)
+        except OSError:
+            self._spare = None
+
+
+MOST = 1_000
+HEADERS_SECONDS = 10.0
+BODY_SECONDS = 30.0
+
+
+def most_connections() -> int:
+    """Return the limit of connections: 1,000, or half of the process's limit of open files."""
+    try:
+        import resource
+    except ImportError:  # on Windows, which counts files and sockets separately
+        return MOST
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST if files == resource.RLIM_INFINITY else max(1, min(MOST, files // 2))
+
+
+class Waiting:
+    """The connections with an incomplete request, longest wait first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._timers: dict[Connection, TimerHandle] = {}
+        self._told = Told()
+
+    def begin(self, connection: Connection, seconds: float) -> None:
+        """Wait for a connection's request, or its rest, for a number of seconds."""
+        self.end(connection)
+        give_up = connection.transport.abort
+        self._timers[connection] = connection.loop.call_later(seconds, give_up)
+
+    def end(self, connection: Connection) -> None:
+        """Stop waiting for a connection: its request is complete, or it is closed."""
+        timer = self._timers.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+
+    def make_room(self, there: int) -> None:
+        """Close the connection with the longest wait, if there are too many."""
+        if there > self._most and self._timers:
+            longest = next(iter(self._timers))
+            self.end(longest)
+            longest.transport.abort()
+            self._told.warn(f"More than {self._most} connections: the longest waiting was closed")
+
+
+class Connection(H11Protocol):
+    """A connection with time limits."""
+
+    def __init__(self, waiting: Waiting, **given: Any) -> None:
+        super().__init__(**given)
+        self._waiting = waiting
+        self._awaited: object = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Start to wait for a request, and close another connection if there are too many."""
+        super().connection_made(transport)
+        self._look()
+        self._waiting.make_room(len(self.connections))
+
+    def data_received(self, data: bytes) -> None:
+        """Receive data, and update the wait."""
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._waiting.end(self)
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        """Update the wait when the request's state changes. Partial data does not extend it."""
+        state = self.conn.their_state
+        if state is self._awaited or self.transport.is_closing():
+            return
+        self._awaited = state
+        if state is h11.IDLE:
+            self._waiting.begin(self, HEADERS_SECONDS)
+        elif state is h11.SEND_BODY:
+            self._waiting.begin(self, BODY_SECONDS)
+        else:
+            self._waiting.end(self)
+
 
 _GRACE = 10
 
@@ -34,10 +209,6 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(app: App, listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, finish requests in progress, and raise the signal again."""
-    import uvicorn
-
-    from agent_memory.listening.connections import Connection, Waiting, most_connections
-
     most = most_connections()
     config = uvicorn.Config(
         cast("Any", app),

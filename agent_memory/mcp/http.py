@@ -9,8 +9,17 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import PlainTextResponse
 
 from agent_memory.core.tools import EFFECTS
-from agent_memory.listening.asgi import App, Receive, Scope, Send, marked, rights_of, user_of
-from agent_memory.listening.bearer import REALM, shown_in
+from agent_memory.listening.asgi import (
+    REALM,
+    App,
+    Receive,
+    Scope,
+    Send,
+    marked,
+    rights_of,
+    shown_in,
+    user_of,
+)
 from agent_memory.mcp.server import Asked, build
 
 if TYPE_CHECKING:

@@ -49,13 +49,9 @@ def build(
     """Return a server over a memory.
 
     Args:
-        memory: The memory. It is not closed.
         user_of: Returns the user of a request. No argument of a client can change it.
         may: Returns the rights of a request: some of "read", "write" and "delete". Tools that need
             others are not offered to it.
-
-    Raises:
-        ConfigError: Two tools have the same name.
     """
     from agent_memory import __version__
 

@@ -23,23 +23,14 @@ _PAGE = 500
 
 
 def check_own(memory: AgentMemory, scope: Scope, session_id: str) -> None:
-    """Check that a session belongs to the user.
-
-    Raises:
-        ToolRefused: The user has no such session. Other users' sessions, sessions without a user
-            and missing ones give the same error.
-    """
+    """Check that a session belongs to the user."""
     assert scope.user_id is not None, "the server names the user of each call"
     if memory.components.guard.ownership(session_id, scope.user_id) != "own":
         raise ToolRefused(f"There is no session {session_id!r}. {SESSIONS} lists the sessions.")
 
 
 def read(memory: AgentMemory, scope: Scope, uri: str) -> str:
-    """Return a resource as JSON. `next` is the URI of the next page, if there is one.
-
-    Raises:
-        InvalidInput: The user has no such resource.
-    """
+    """Return a resource as JSON. `next` is the URI of the next page, if there is one."""
     if found := _LISTING.fullmatch(uri):
         return _listing(memory, scope, unquote(found[1]) if found[1] else None)
     if found := _LOG.fullmatch(uri):

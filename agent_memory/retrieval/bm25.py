@@ -6,7 +6,7 @@ texts are added. On conversations that recalled as much, and more among long ans
 is far from the length of a person's message.
 
 numpy takes longer to load than a coding agent's hook may take for a prompt; see
-`agent_memory.integrations.hooks.words`.
+`agent_memory.integrations.hooks.prompt`.
 """
 
 from __future__ import annotations

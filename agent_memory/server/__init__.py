@@ -7,8 +7,9 @@ document are derived from both.
 From the outside in:
 
     application   handles a request, logs it and counts it; routes and responses are Starlette's
-    credentials   authenticates a key (`keys`) or a JWT (`tokens`); returns a `Principal`
-    rights, limits, problems, openapi, paging, requests     pure functions
+    credentials   authenticates a key (`keys`) or a JWT; returns a `Principal`
+    wire          parses requests and encodes responses
+    rights, limits, problems, openapi, paging     pure functions
     calls, library     the operations; each runs on a thread, for one user
     forms, shapes      the answers, and which fields of a value they show
     static, page/      the web page, a client of the service

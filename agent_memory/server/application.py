@@ -35,9 +35,7 @@ from starlette.routing import Route, Router
 from agent_memory.client.calls import EXACT
 from agent_memory.core.tracing import Span, arriving, is_on, span
 from agent_memory.errors import AgentMemoryError, ConfigError
-from agent_memory.listening.asgi import marked
-from agent_memory.listening.bearer import shown_in
-from agent_memory.server.answers import ALWAYS, answer_of, encoded, line_of, problem_response
+from agent_memory.listening.asgi import marked, shown_in
 from agent_memory.server.calls import OPERATIONS
 from agent_memory.server.credentials import Credentials, unauthenticated
 from agent_memory.server.figures import MemoryFigures
@@ -56,9 +54,20 @@ from agent_memory.server.problems import (
     Refused,
     problem_of,
 )
-from agent_memory.server.requests import body_of, form_of, key_of, query_of, version_of
 from agent_memory.server.static import page_routes
 from agent_memory.server.together import Together
+from agent_memory.server.wire import (
+    ALWAYS,
+    answer_of,
+    body_of,
+    encoded,
+    form_of,
+    key_of,
+    line_of,
+    problem_response,
+    query_of,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from agent_memory.aio.memory import AsyncAgentMemory
@@ -93,12 +102,8 @@ class _Seen:
     """The logged facts of a request.
 
     Attributes:
-        method: Its method.
-        route: The template of its path; "unknown" until it is matched.
         asker: The name of the principal; empty until it is authenticated.
         status: The status of the response; 0 until it has started.
-        id: The request's id, in the log and in the response.
-        began: When it arrived.
     """
 
     method: str
@@ -213,7 +218,6 @@ class Application:
     async def _answer(
         self, methods: Mapping[str, Operation], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answer a call."""
         operation, seen, request = methods[scope["method"]], scope[_SEEN], Request(scope, receive)
         seen.route = f"{PREFIX}{operation.path}"
         path = {name: _decoded(value) for name, value in scope["path_params"].items()}
@@ -245,11 +249,7 @@ class Application:
         path: Mapping[str, str],
         remembered: _Remembered | None,
     ) -> tuple[At, Form, int]:
-        """Authorize a request, then read and validate it. Return the size of its body too.
-
-        Raises:
-            Refused: The credential may not make this call, or the request is invalid.
-        """
+        """Authorize a request, then read and validate it. Return the size of its body too."""
         principal = await self._authenticate(request, remembered)
         named, query = query_of(request.scope["query_string"])
         user_id = _user_of(operation, principal, named)
@@ -267,7 +267,6 @@ class Application:
         return at, form, len(body)
 
     async def _answer_mcp(self, mcp: App, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request to the MCP application."""
         request, seen = Request(scope, receive), scope[_SEEN]
         seen.route = MCP
         if scope["method"] != "POST":  # the server is stateless: no streams, no sessions
@@ -294,12 +293,7 @@ class Application:
             raise ClientDisconnect
 
     def _remembered(self, request: Request) -> _Remembered | None:
-        """Return the credential of a request and its principal, if it was valid in the last 60
-        seconds.
-
-        Raises:
-            Refused: The request has no credential.
-        """
+        """Return a request's credential and principal, if it was valid in the last 60 seconds."""
         if not isinstance(self._credentials, Credentials):
             return None
         shown = _shown_in(request)
@@ -309,11 +303,7 @@ class Application:
     async def _authenticate(
         self, request: Request, remembered: _Remembered | None = None
     ) -> Principal:
-        """Authenticate a request and count it against the rate limit.
-
-        Raises:
-            Refused: The credential is not valid, or it makes too many requests.
-        """
+        """Authenticate a request and count it against the rate limit."""
         if remembered is not None:
             principal = remembered[1]
         elif isinstance(self._credentials, Credentials):
@@ -329,11 +319,7 @@ class Application:
         return principal
 
     async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a call on one of the memory's threads, with the time limit.
-
-        Raises:
-            TimeoutError: It took longer than `limits.call_seconds`. It still runs to its end.
-        """
+        """Run a call on one of the memory's threads, with the time limit."""
         running = self._memory.run(call, *args, **kwargs)
         return await asyncio.wait_for(running, self._limits.call_seconds)
 
@@ -481,11 +467,6 @@ def _literals_first(path: str) -> list[tuple[bool, str]]:
 
 
 def _decoded(part: str) -> str:
-    """Decode a segment of a path.
-
-    Raises:
-        Refused: It is not UTF-8.
-    """
     try:
         return unquote_to_bytes(part).decode()
     except UnicodeDecodeError:
@@ -505,11 +486,6 @@ def _refusal_of(error: Exception) -> Exception:
 
 
 def _shown_in(request: Request) -> str:
-    """Return the credential of a request.
-
-    Raises:
-        Refused: The request has none.
-    """
     shown = shown_in(request.scope["headers"])
     if shown is None:
         raise unauthenticated()

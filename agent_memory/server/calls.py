@@ -12,8 +12,7 @@ from pydantic import Field
 
 from agent_memory import operations
 from agent_memory.client.calls import CALLS
-from agent_memory.client.edits import digest_of, edited
-from agent_memory.client.values import checked
+from agent_memory.client.values import checked, digest_of, edited
 from agent_memory.client.values import plain as exactly
 from agent_memory.core.idempotency import version_of
 from agent_memory.core.messages import Message, compact_json
@@ -30,12 +29,13 @@ from agent_memory.server.operation import (
     At,
     Form,
     Operation,
+    Paged,
     SessionId,
     about,
     operation,
     operations_of,
+    page_of,
 )
-from agent_memory.server.paging import Paged, page_of
 from agent_memory.server.problems import not_found
 from agent_memory.server.rights import RIGHTS
 from agent_memory.server.shapes import Shape

@@ -1,16 +1,164 @@
-"""Authenticate credentials: keys and JWTs."""
+"""Authenticate requests by API key or JWT."""
 
 from __future__ import annotations
 
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from time import monotonic
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, build_opener
 
 from agent_memory.client.service import MARK
 from agent_memory.core.cache import Cache
-from agent_memory.listening.bearer import REALM
+from agent_memory.core.ids import check_id
+from agent_memory.errors import ConfigError, InvalidId
+from agent_memory.listening.asgi import REALM
 from agent_memory.server.keys import KeyRing
-from agent_memory.server.problems import UNAUTHENTICATED, Refused
-from agent_memory.server.rights import Principal
-from agent_memory.server.tokens import Tokens
+from agent_memory.server.problems import UNAUTHENTICATED, UNAVAILABLE, Refused
+from agent_memory.server.rights import Principal, Right, checked_rights
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+
+logger = logging.getLogger(__name__)
+
+_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
+"""Asymmetric algorithms only: a fetched public key cannot sign."""
+
+_LEEWAY_SECONDS = 30
+_KEPT_SECONDS = 300.0
+_PAUSE_SECONDS = 15.0
+_FETCH_SECONDS = 5.0
+_MOST_BYTES = 1_000_000
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """A trusted issuer of JWTs."""
+
+    jwks_url: str
+    issuer: str
+    audience: str
+    user_claim: str = "sub"
+    rights: frozenset[Right] = frozenset({"read", "write", "delete"})
+
+
+def issuer_of(
+    jwks_url: str, issuer: str, audience: str, user_claim: str, rights: Iterable[str]
+) -> Issuer:
+    """Return a validated issuer.
+
+    Raises:
+        ConfigError: The URL is neither https nor on loopback, or a setting is missing.
+        InvalidInput: A right is unknown, or is "admin": a JWT is for one user.
+    """
+    where = urlsplit(jwks_url)
+    safe = where.scheme == "https" or (where.scheme == "http" and where.hostname in _LOOPBACK)
+    if not (safe and where.hostname):
+        raise ConfigError("The issuer's keys must be fetched over https. Pass an https --jwks URL.")
+    if not (issuer and audience and user_claim):
+        raise ConfigError("--jwks needs the issuer and the audience. Add --issuer and --audience.")
+    return Issuer(jwks_url, issuer, audience, user_claim, checked_rights(rights, ("one",)))
+
+
+class Tokens:
+    """Verifies JWTs. Thread-safe.
+
+    Args:
+        issuer: The trusted issuer.
+    """
+
+    def __init__(self, issuer: Issuer) -> None:
+        self._issuer = issuer
+        self._lock = threading.Lock()
+        self._fetching = threading.Lock()
+        self._keys: dict[str | None, PyJWK] = {}
+        self._fetched = -_KEPT_SECONDS
+        self._tried = -_PAUSE_SECONDS
+
+    def principal_of(self, token: str) -> Principal | None:
+        """Return the principal of a token; None if it is not valid.
+
+        Raises:
+            Refused: The issuer's keys cannot be fetched at the moment.
+        """
+        import jwt
+
+        issuer = self._issuer
+        try:
+            told = jwt.get_unverified_header(token)
+            key = self._key(told.get("kid"))
+            if key is None:
+                return None
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=[one for one in _ALGORITHMS if one == key.algorithm_name],
+                issuer=issuer.issuer,
+                audience=issuer.audience,
+                leeway=_LEEWAY_SECONDS,
+                options={"require": ["exp", "iss", "aud", issuer.user_claim]},
+            )
+            user_id = claims[issuer.user_claim]
+            check_id("The user's id", user_id)
+        except (jwt.PyJWTError, InvalidId, ValueError):
+            return None
+        if user_id.endswith("*"):  # in `Principal.users` it would match other users
+            return None
+        return Principal("jwt", (user_id,), issuer.rights)
+
+    def _key(self, kid: str | None) -> PyJWK | None:
+        """Return the issuer's key with an id.
+
+        The keys are fetched again after 5 minutes, or for an unknown id, at most once in 15 s.
+        """
+        with self._lock:
+            now = time.monotonic()
+            old = now - self._fetched >= _KEPT_SECONDS
+            due = (old or kid not in self._keys) and now - self._tried >= _PAUSE_SECONDS
+            due = due and self._fetching.acquire(blocking=False)
+            if due:
+                self._tried = now
+        if due:  # other threads use the known keys meanwhile
+            try:
+                self._keys = _keys_at(self._issuer.jwks_url)
+                self._fetched = now
+            except (OSError, ValueError) as error:
+                logger.warning("The issuer's keys cannot be fetched: %s", type(error).__name__)
+            finally:
+                self._fetching.release()
+        elif not self._keys and self._fetching.acquire(timeout=_FETCH_SECONDS):
+            self._fetching.release()  # there are no keys until the first fetch ends
+        if not self._keys:
+            raise Refused(UNAVAILABLE)
+        return self._keys.get(kid)
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *given: Any, **named: Any) -> None:
+        return None
+
+
+def _keys_at(url: str) -> dict[str | None, PyJWK]:
+    """Fetch the keys that an issuer publishes, by id."""
+    import jwt
+
+    with build_opener(_NoRedirects).open(url, timeout=_FETCH_SECONDS) as answer:
+        told = answer.read(_MOST_BYTES + 1)
+    if len(told) > _MOST_BYTES:
+        raise ValueError("the keys are too large")
+    try:
+        return {one.key_id: one for one in jwt.PyJWKSet.from_dict(json.loads(told)).keys}
+    except (jwt.PyJWTError, AttributeError, TypeError) as error:
+        raise ValueError("the response is not a key set") from error
+
 
 _REMEMBERED_SECONDS = 60.0
 _MOST_REMEMBERED = 10_000
@@ -20,7 +168,6 @@ class Credentials:
     """Authenticates keys and JWTs.
 
     Args:
-        ring: The keys.
         tokens: Reads JWTs; None to accept none.
     """
 
@@ -39,9 +186,6 @@ class Credentials:
 
     def principal_of(self, shown: str) -> Principal:
         """Return the principal of a credential. Reads the store.
-
-        Args:
-            shown: The credential, from `bearer.shown_in`.
 
         Raises:
             Refused: It is not valid. The error does not say which part is wrong.

@@ -29,8 +29,7 @@ from agent_memory.core.turns import Turn, answer_in
 from agent_memory.core.usage import Usage
 from agent_memory.engine.stats import BlockStats, Stats
 from agent_memory.engine.values.items import KeyValue
-from agent_memory.server.operation import At
-from agent_memory.server.paging import cut, page_of
+from agent_memory.server.operation import At, cut, page_of
 from agent_memory.server.shapes import SHAPES, Shape
 
 Paged = Literal["", "all", "part"]
@@ -57,7 +56,6 @@ class AnswerForm:
     """The form of an answer.
 
     Attributes:
-        shape: Its fields.
         show: Returns the answer for a result, the request's context and its input.
         paged: "all" if the method returns a whole list, which is cut into pages; "part" if the
             method takes a limit itself; empty if the answer has no pages.
@@ -71,7 +69,6 @@ class AnswerForm:
 
 
 def _of(kind: Any, optional: bool = False) -> AnswerForm:
-    """Return the form of a value of the library."""
     return AnswerForm(SHAPES[kind], lambda found, at, asked: found, optional=optional)
 
 

@@ -47,10 +47,6 @@ class Key:
     """A key without its secret.
 
     Attributes:
-        prefix: Its first part, which names it.
-        label: A description for people.
-        users: The users it may act for: see `Principal.users`.
-        rights: The rights it grants.
         created_at: When it was created (UTC).
         expires_at: When it expires; None for never.
         revoked_at: When it was revoked; None if it was not.

@@ -24,8 +24,7 @@ from agent_memory.engine.stale_report import recalls_in
 from agent_memory.errors import AccessDenied, Damaged, InvalidInput, SessionDeleting
 from agent_memory.server.forms import FORMS
 from agent_memory.server.inputs import SHARE, input_of
-from agent_memory.server.operation import At, Operation, about
-from agent_memory.server.paging import place_of
+from agent_memory.server.operation import At, Operation, about, place_of
 from agent_memory.server.problems import INVALID, NOT_FOUND, Mistaken, Problem, Refused, not_found
 
 _ABSENT = object()
@@ -66,11 +65,7 @@ def operation_of(call: Call) -> Operation:
 
 
 def shown(call: Call, at: At, asked: Any, found: Any) -> Any:
-    """Return the answer for the result of a call.
-
-    Raises:
-        Refused: The result is that there is no such thing.
-    """
+    """Return the answer for the result of a call."""
     form = FORMS[call.form]
     is_result = call.types.get("return") is not type(None)
     if found is _ABSENT or (form.optional and is_result and (found is None or found is False)):
@@ -86,17 +81,7 @@ class Value:
 
 
 def made(call: Call, at: At, asked: Any, **more: Any) -> Any:
-    """Make a call for the authenticated principal.
-
-    Args:
-        call: The call.
-        at: The context of the request.
-        asked: The request's input.
-        **more: Arguments that a request cannot give.
-
-    Raises:
-        AgentMemoryError: The library refused the call, or it failed.
-    """
+    """Make a call for the authenticated principal."""
     given, places = _arguments(call, at, asked)
     if call.name == "call_tool" or given.get("tools"):
         at.principal.require("delete")  # a model may delete with a tool
@@ -121,9 +106,6 @@ def session_of(at: At, session_id: str, whose: Whose, deleting: bool = False) ->
     """Check access to the session that a call names, by `Call.whose`. Return its id.
 
     For an admin, the library checks which user a session belongs to.
-
-    Raises:
-        Refused: It belongs to another user, or does not exist and must.
     """
     if "admin" in at.principal.rights:
         return session_id
@@ -195,9 +177,7 @@ def _arguments(call: Call, at: At, asked: Any) -> tuple[dict[str, Any], Sequence
 
 
 def _limit(call: Call, at: At, asked: Any, given: dict[str, Any]) -> None:
-    """Check the limit of a list, and ask for one more than a page has: it tells whether it is the
-    last.
-    """
+    """Check the limit of a list. Ask for one more than a page, to know whether it is the last."""
     limit: int = asked.limit
     if not at.exact and not 1 <= limit <= MOST:
         told = f"limit is {limit}. Use 1 to {MOST}"
@@ -281,8 +261,7 @@ def _source(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_others(at: At, found: Any) -> list[Recall]:
-    """Remove sources in other users' sessions. They are skipped, like those of sessions that do not
-    exist."""
+    """Remove sources in other users' sessions, as if these did not exist."""
     own = cache(lambda session_id: session_of(at, session_id, "read") == session_id)
     return [
         replace(one, sources=tuple(place for place in one.sources if own(place[0])))

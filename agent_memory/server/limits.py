@@ -15,10 +15,8 @@ class Limits:
     """The limits of every request.
 
     Attributes:
-        body_bytes: The largest size of a request's body.
         per_second: Requests per second that a credential may make on average, in each process; 0
             for no limit.
-        burst: Requests that a credential may make at once.
         call_seconds: The time limit of a call.
     """
 
@@ -33,7 +31,6 @@ class Bucket:
     """The requests left to a credential at a time.
 
     Attributes:
-        left: Requests that it may make immediately.
         at: The time, in seconds.
     """
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from agent_memory.engine.stats import Counted, Stats
-    from agent_memory.server.watching import Stalled
+    from agent_memory.server.figures import Stalled
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
@@ -26,7 +26,6 @@ class Told:
         up: Whether the store answers; None if no lookup has finished yet.
         stats: The memory's statistics, some seconds old; None if the lookup failed.
         counted: The counters of all processes; None if the store does not answer.
-        stalled: The blocks that absorb nothing although messages are pending.
     """
 
     up: bool | None
@@ -80,14 +79,7 @@ class Metrics:
         self._in_flight.inc()
 
     def ended(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count a request that has ended.
-
-        Args:
-            route: The template of its path.
-            method: Its method.
-            status: The status of the response.
-            seconds: Its duration.
-        """
+        """Count a request that has ended."""
         self._in_flight.dec()
         counts = self._counts.get((route, method, status))
         if counts is None:  # looking these up takes longer than counting

@@ -31,12 +31,7 @@ _VERSION: _Extra = (
 
 
 def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
-    """Return the OpenAPI document.
-
-    Args:
-        operations: The operations.
-        version: The package's version.
-    """
+    """Return the OpenAPI document."""
     table = list(operations)
     schemas: dict[str, Any] = {"Problem": _problem()}
     paths: dict[str, Any] = {}

@@ -6,14 +6,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import getdoc
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_memory.client.calls import PARAMETER, Method
 from agent_memory.core.ids import MAX_ID
-from agent_memory.server.problems import not_found
+from agent_memory.server.problems import INVALID, Refused, not_found
 from agent_memory.server.rights import Principal, Right
 from agent_memory.server.shapes import Shape
 
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
     from agent_memory.engine.guard import Ownership
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.user import User
+
 
 Streamed = Literal["", "application/x-ndjson", "text/event-stream"]
 PREFIX = "/v1"
@@ -42,11 +52,9 @@ class At:
     """The context of a request.
 
     Attributes:
-        memory: The memory.
         user_id: The user it acts for, decided by the credential. Empty for calls about the whole
             service, and if an admin names no user: sessions of all users are then accessible, as
             in the library.
-        principal: The authenticated principal.
         key: The request's Idempotency-Key; None without one.
         version: The version in If-Match; None without one.
         exact: Whether the client accepts `EXACT`: all fields of the library's values.
@@ -68,22 +76,14 @@ class At:
         """Check that a session exists and belongs to the user. Return its id.
 
         Args:
-            session_id: The id.
             deleting: Whether to accept a session whose deletion has begun.
-
-        Raises:
-            Refused: The user has no such session.
         """
         if self._whose(session_id) not in (("own", "deleting") if deleting else ("own",)):
             raise not_found()
         return session_id
 
     def to_write(self, session_id: str) -> str:
-        """Check that a session belongs to the user or does not exist yet. Return its id.
-
-        Raises:
-            Refused: It belongs to another user.
-        """
+        """Check that a session belongs to the user or does not exist yet. Return its id."""
         if self._whose(session_id) == "another's":
             raise not_found()
         return session_id
@@ -117,15 +117,9 @@ class Operation:
     """A call of the service.
 
     Attributes:
-        name: Its name in the OpenAPI document.
-        method: Its HTTP method.
-        path: Its path below /v1, with {names} of parameters.
         needs: The right it requires; None if any valid credential may call it. Calls that need
             "admin" or None act for no user.
-        run: The function, run on a thread.
-        form: The type of its input.
         answer: The form of its answer; None for a stream.
-        about: Its summary and its description.
         once: Whether an Idempotency-Key makes it safe to repeat. Other calls are idempotent.
         versioned: Whether it takes If-Match.
         streams: The media type of a streamed response; empty for one JSON response.
@@ -206,3 +200,52 @@ def about(function: Callable[..., Any]) -> tuple[str, str]:
 
 def _is_list(annotation: Any) -> bool:
     return get_origin(annotation) is list or any(map(_is_list, get_args(annotation)))
+
+
+T = TypeVar("T")
+MOST = 500
+
+Limit = Annotated[int, Field(ge=1, le=MOST, description="The maximum number of results.")]
+After = Annotated[
+    str | None,
+    Field(max_length=400, description="The `next` of the previous page; omit for the first page."),
+]
+
+
+class Paged(Form):
+    """The input of a call that lists something."""
+
+    limit: Limit = 100
+    after: After = None
+
+
+def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[list[T], str | None]:
+    """Return a page, and the name of its last item if there are more.
+
+    Args:
+        found: The items in order, one more than `limit` if there are more.
+    """
+    page = list(found[:limit])
+    return page, name(page[-1]) if len(found) > limit else None
+
+
+def page_of(
+    found: Sequence[T], asked: Paged, name: Callable[[T], str]
+) -> tuple[list[T], str | None]:
+    """Return a page of a complete list, and the name of its last item if there are more."""
+    begin = 0
+    if asked.after is not None:
+        places = (place for place, one in enumerate(found, 1) if name(one) == asked.after)
+        begin = next(places, 0)
+        if not begin:
+            raise Refused(INVALID, "`after` names an item that is gone. Start at the first page.")
+    return cut(found[begin : begin + asked.limit + 1], asked.limit, name)
+
+
+def place_of(after: str | None) -> int:
+    """Parse `after` as a number; 0 for None."""
+    if after is None:
+        return 0
+    if not (after.isascii() and after.isdigit() and len(after) <= 18):
+        raise Refused(INVALID, "`after` is not the `next` of a page. Start at the first page.")
+    return int(after)

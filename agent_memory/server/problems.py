@@ -27,9 +27,6 @@ class Kind:
     """A kind of problem. Its name is stable, for programs to test.
 
     Attributes:
-        name: The last part of the problem's `type`.
-        status: The status of the response.
-        title: A short title.
         error: The class of `agent_memory.errors` that the client raises if the problem was not
             caused by an error of the library.
         detail: The detail of every problem of this kind; None for the error's own message.
@@ -153,11 +150,7 @@ class Problem:
     """The problem of one call.
 
     Attributes:
-        kind: The kind of problem.
-        detail: A sentence that says what is wrong and what to do.
-        mistakes: The invalid fields of a form: `field` and `problem` of each.
         error: The error class that the client raises; None for that of the kind.
-        headers: Additional headers of the response.
     """
 
     kind: Kind
@@ -179,9 +172,7 @@ class Refused(errors.AgentMemoryError):
     """An error that is answered with a problem.
 
     Args:
-        kind: The kind of problem.
         detail: A sentence that says what is wrong and what to do; None for that of the kind.
-        headers: Additional headers of the response.
     """
 
     def __init__(self, kind: Kind, detail: str | None = None, **headers: str) -> None:
@@ -192,11 +183,7 @@ class Refused(errors.AgentMemoryError):
 
 
 class Mistaken(Refused):
-    """An invalid form.
-
-    Args:
-        problem: The problem, with the invalid fields.
-    """
+    """An invalid form."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.kind, problem.detail)

@@ -23,7 +23,6 @@ class Principal:
     """An authenticated credential.
 
     Attributes:
-        name: Its name in the log: a key's prefix, or "jwt". Not secret.
         users: The users it may act for: ids, prefixes of ids with a `*` at the end, or "*" for
             everybody.
         rights: The rights it has for them. "admin" is a right on the whole service.
@@ -40,9 +39,6 @@ class Principal:
 
         Args:
             named: The user that the request names; None if it names none.
-
-        Raises:
-            Refused: The credential is not for that user, or it is for several and none is named.
         """
         if named is None:
             own = one_user(self.users)
@@ -55,11 +51,7 @@ class Principal:
         return named
 
     def require(self, right: Right) -> None:
-        """Check that the credential has a right.
-
-        Raises:
-            Refused: It lacks the right.
-        """
+        """Check that the credential has a right."""
         if right not in self.rights:
             has = ", ".join(one for one in RIGHTS if one in self.rights)
             raise Refused(
@@ -73,11 +65,7 @@ def one_user(users: tuple[str, ...]) -> str | None:
 
 
 def checked_users(users: Iterable[str]) -> tuple[str, ...]:
-    """Validate the users of a credential, without duplicates.
-
-    Raises:
-        InvalidInput: There are none, or a `*` is not at the end.
-    """
+    """Validate the users of a credential, without duplicates."""
     found = tuple(dict.fromkeys(users))
     for one in found:
         check_id("The user's id", one)
@@ -91,11 +79,7 @@ def checked_users(users: Iterable[str]) -> tuple[str, ...]:
 
 
 def checked_rights(rights: Iterable[str], users: tuple[str, ...]) -> frozenset[Right]:
-    """Validate the rights of a credential.
-
-    Raises:
-        InvalidInput: There are none, one is unknown, or "admin" is given for some users only.
-    """
+    """Validate the rights of a credential."""
     given = list(rights)
     found: frozenset[Right] = frozenset([one for one in RIGHTS if one in given])
     if not found or len(found) < len(set(given)):

@@ -31,9 +31,6 @@ class Shape:
     """The form of an answer, or of a part of one.
 
     Attributes:
-        name: Its name in the OpenAPI document.
-        description: Its description.
-        types: The types of its fields, by name.
         of: The attribute of the library's value for each field; empty for an answer that is built
             as a dict.
     """
@@ -82,10 +79,6 @@ def _shape(
     """Return a type of the package and its form.
 
     Args:
-        source: The module and the name of the type.
-        name: The name of the form.
-        description: Its description.
-        fields: Names of attributes, or `field=attribute`.
         **made: The types of fields that are no attributes with an annotation, and a function for
             each that returns its value, or the path of the attribute.
     """

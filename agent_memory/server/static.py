@@ -60,8 +60,6 @@ class _Files(StaticFiles):
 
 
 class _First(_Files):
-    """The file of /."""
-
     async def get_response(self, path: str, scope: Scope) -> Response:
         """Return the response for `index.html`."""
         if scope["method"] != "GET":

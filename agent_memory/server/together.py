@@ -37,9 +37,6 @@ class Together(Generic[J]):
     compete for the interpreter lock.
 
     Args:
-        run: Runs a call on a thread.
-        make_all: Runs a batch.
-        turns: The number of batches that may run at the same time.
         seconds: The time limit of a call.
     """
 

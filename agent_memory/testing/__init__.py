@@ -1,8 +1,7 @@
 """Tools for tests: a scripted model server, the providers' rules for contexts, fault injection and
 contract tests for stores.
 
-They need no further packages, with two exceptions. The store contracts are pytest classes, and
-`agent_memory.testing.histories` generates conversations with Hypothesis.
+They need no further packages, except that the store contracts are pytest classes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Contract tests for appending messages."""
+"""Contract tests for appending messages, expiring them, and finding those not absorbed yet."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from agent_memory.core.idempotency import Once, key_of
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft
+from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
-from agent_memory.stores.base import Store
+from agent_memory.stores.base import Counts, Store
 from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
@@ -27,6 +27,7 @@ class AppendContract(Contract):
         begun = store.append("s", [], "ada")
         assert (begun.end, begun.total, begun.user_id) == (0, 0, "ada")
         assert store.head("s") == begun
+        assert store.read("s") == []
         assert [head.session_id for head in store.sessions(user_id="ada")] == ["s"]
         assert store.append("s", [], "ada") == begun
         with pytest.raises(SessionOfAnotherUser):
@@ -56,12 +57,6 @@ class AppendContract(Contract):
         assert (head.session_id, head.user_id, head.start, head.pinned) == ("s", "u", 0, ())
         assert (head.system, head.summary, head.cursors, head.deleting) == (None, None, {}, False)
         assert before - timedelta(seconds=1) < head.created_at <= datetime.now(UTC)
-
-    def test_append_of_nothing(self, store: Store) -> None:
-        """Wrong: an empty list fails, or creates no session."""
-        assert store.append("s", []).end == 0
-        assert store.read("s") == []
-        assert stored(store).end == 0
 
     def test_append_leaves_the_version_alone(self, store: Store) -> None:
         """Wrong: every update makes a concurrent compaction lose its compare-and-swap."""
@@ -101,9 +96,7 @@ class AppendContract(Contract):
         assert stored(store) == second
 
     def test_a_draft_is_written_as_its_place_asks(self, store: Store, other: Store) -> None:
-        """Wrong: a message that a wrapper encrypted for one seq is stored at another, and is
-        unreadable.
-        """
+        """Wrong: a message encrypted for one seq is stored at another, and is unreadable."""
 
         def placed(n: int, role: str = "user") -> Draft:
             message = Message(role=role, content=f"{n} for the head")
@@ -232,3 +225,171 @@ class AppendContract(Contract):
         store.delete("s")
         assert store.append("s", [draft("anew")]).end == 1
         assert [entry.message.text() for entry in store.read("s")] == ["anew"]
+
+
+_HEAVY = "x" * 3_000
+
+
+def _seqs(entries: list[Entry]) -> list[int]:
+    return [entry.seq for entry in entries]
+
+
+def _expire(store: Store, upto: int) -> Head:
+    moved = store.move(replace(stored(store), expired=upto))
+    assert moved is not None
+    return moved
+
+
+class ExpiryContract(Contract):
+    """Contract of a `SessionStore` for a head's `expired` moving on."""
+
+    @pytest.mark.parametrize("text", ["", _HEAVY], ids=["light", "heavy"])
+    def test_what_expired_is_gone(self, store: Store, other: Store, text: str) -> None:
+        """Wrong: expired entries can still be read, or others were removed."""
+        store.append("s", [draft(f"{n}{text}", n) for n in range(1, 31)])
+        store.append("t", [draft("other")])
+        head = _expire(store, 12)
+        assert (head.expired, head.end, head.total) == (12, 30, 465)
+        assert stored(other) == head
+        for handle in (store, other):
+            assert _seqs(handle.read("s")) == list(range(13, 31))
+            assert _seqs(handle.read("s", after=5, limit=2)) == [13, 14]
+            assert _seqs(handle.read("s", after=14, limit=2)) == [15, 16]
+            assert _seqs(handle.pick("s", [1, 12, 13, 30])) == [13, 30]
+            assert handle.read("s")[0].message.content == f"13{text}"
+        assert store.counts() == Counts(sessions=2, entries=19)
+
+    def test_a_log_grows_on(self, store: Store, other: Store) -> None:
+        """Wrong: seqs or running totals start again."""
+        store.append("s", [draft(str(n)) for n in range(1, 6)])
+        other.append("s", [draft("6")])
+        assert _expire(store, 5).total == 18
+        for handle in (other, store):
+            head = handle.append("s", [draft("more", 2)])
+            assert head.expired == 5
+        assert (head.end, head.total) == (8, 22)
+        assert _seqs(other.read("s")) == [6, 7, 8]
+        assert [e.total for e in store.read("s")] == [18, 20, 22]
+
+    def test_it_moves_on(self, store: Store) -> None:
+        """Wrong: a second expiry removes too little or too much."""
+        store.append("s", [draft(str(n)) for n in range(1, 11)])
+        for upto in (2, 3, 9):
+            _expire(store, upto)
+            assert _seqs(store.read("s")) == list(range(upto + 1, 11))
+        head = store.move(replace(stored(store), start=9))
+        assert head is not None
+        assert (head.expired, head.start) == (9, 9)
+        assert _seqs(store.read("s")) == [10]
+
+    def test_a_lost_swap_removes_nothing(self, store: Store, other: Store) -> None:
+        """Wrong: a worker with an old head removes entries that another has yet to read."""
+        store.append("s", [draft(str(n)) for n in range(1, 11)])
+        stale = stored(store)
+        assert other.move(replace(stale, start=4)) is not None
+        assert store.move(replace(stale, expired=9)) is None
+        assert _seqs(store.read("s")) == list(range(1, 11))
+
+    def test_a_log_that_begins_later_is_cut(self, store: Store) -> None:
+        """Wrong: taking messages back changes the log's start or leaves a wrong end."""
+        store.append("s", [draft(str(n)) for n in range(1, 11)])
+        head = store.rewrite(_expire(store, 4), 6)
+        assert head is not None
+        assert (head.expired, head.end, head.total) == (4, 6, 18)
+        assert _seqs(store.read("s")) == [5, 6]
+        assert store.append("s", [draft("again")]).end == 7
+
+    def test_a_session_that_begins_anew_is_whole(self, store: Store) -> None:
+        """Wrong: the first messages of a new session count as expired."""
+        store.append("s", [draft(str(n)) for n in range(1, 6)])
+        _expire(store, 4)
+        store.delete("s")
+        assert store.append("s", [draft("new")]).expired == 0
+        assert _seqs(store.read("s")) == [1]
+
+    def test_appends_meanwhile(self, store: Store, other: Store) -> None:
+        """Wrong: a message that arrives during an expiry is lost, or old entries stay."""
+        store.append("s", [draft(str(n)) for n in range(1, 21)])
+
+        def expire() -> None:
+            for upto in range(1, 16):
+                while store.move(replace(stored(store), expired=upto)) is None:
+                    pass
+
+        def append() -> None:
+            for n in range(20):
+                other.append("s", [draft(f"new {n}")])
+
+        together([expire, append, append])
+        assert stored(store).end == 60
+        assert _seqs(other.read("s")) == list(range(16, 61))
+        assert store.counts().entries == 45
+
+
+class LaggingContract(Contract):
+    """Contract for finding an owner's messages that are not absorbed yet."""
+
+    def test_sessions_that_go_on_past_a_cursor(self, store: Store, other: Store) -> None:
+        """Wrong: the newest messages of another chat are missed, or appear twice."""
+        store.append("s1", [draft(f"a{n}", n) for n in range(1, 6)], "u")
+        store.append("s2", [draft("b", 2)], "u")
+        store.append("s3", [draft("c")], "u")
+        store.append("s4", [draft("d")], "v")
+        store.append("s5", [draft("e")])
+        assert store.move(replace(stored(store, "s1"), cursors={"vector": 3, "facts": 5}))
+        assert store.move(replace(stored(store, "s3"), cursors={"vector": 1}))
+        found = {one.session_id: one for one in other.lagging("vector", user_id="u")}
+        assert found.keys() == {"s1", "s2"}
+        one, head = found["s1"], stored(store, "s1")
+        assert (one.after, one.end, one.total) == (3, 5, 15)
+        assert (one.version, one.created_at) == (head.version, head.created_at)
+        assert (found["s2"].after, found["s2"].end) == (0, 1)
+        facts = {one.session_id: one.after for one in other.lagging("facts", user_id="u")}
+        assert facts == {"s2": 0, "s3": 0}
+        assert len(other.lagging("another", user_id="u")) == 3
+        assert [one.session_id for one in other.lagging("vector", user_id="v")] == ["s4"]
+        assert other.lagging("vector", user_id="w") == []
+        assert [one.session_id for one in other.lagging("vector", session_id="s5")] == ["s5"]
+        assert other.lagging("vector", session_id="s3") == []
+        assert other.lagging("vector", session_id="s9") == []
+
+    def test_the_newest_session_comes_first(self, store: Store) -> None:
+        """Wrong: of many chats the oldest are returned, and the newest is not."""
+        for name in ("z", "a", "m"):
+            store.append(name, [draft("x")], "u")
+        assert [one.session_id for one in store.lagging("vector", user_id="u")] == ["m", "a", "z"]
+
+    def test_a_lag_follows_the_log(self, store: Store, other: Store) -> None:
+        """Wrong: messages that were taken back or deleted still count."""
+        store.append("s", [draft(str(n), n) for n in range(1, 6)], "u")
+        assert store.rewrite(stored(store), 2)
+        (lag,) = other.lagging("vector", user_id="u")
+        assert (lag.end, lag.total) == (2, 3)
+        assert store.move(replace(stored(store), expired=1))
+        (lag,) = other.lagging("vector", user_id="u")
+        assert (lag.after, lag.end) == (1, 2)
+        assert store.move(replace(stored(store), deleting=True))
+        assert other.lagging("vector", user_id="u") == []
+        assert other.lagging("vector", session_id="s") == []
+        store.delete("s")
+        assert other.lagging("vector", user_id="u") == []
+
+    def test_tails_of_many_sessions(self, store: Store, other: Store) -> None:
+        """Wrong: a chat's newest messages are returned for another, or with absorbed ones."""
+        store.append("s1", [draft(f"a{n}") for n in range(1, 8)], "u")
+        store.append("s2", [draft(f"b{n}") for n in range(1, 4)], "u")
+        store.append("s3", [draft("c")], "v")
+        assert store.move(replace(stored(store, "s1"), cursors={"vector": 4}))
+
+        def said(*names: str, before: int = 0, limit: int = 99) -> list[tuple[str, int, object]]:
+            found = other.tails("vector", names, before=before, limit=limit)
+            return [(one.session_id, one.seq, one.message.content) for one in found]
+
+        first = [("s1", n, f"a{n}") for n in (5, 6, 7)]
+        second = [("s2", n, f"b{n}") for n in (1, 2, 3)]
+        assert sorted(said("s1", "s2")) == [*first, *second]
+        assert said("s2") == second
+        assert said("s1", before=2) == [("s1", n, f"a{n}") for n in (3, 4, 5, 6, 7)]
+        assert said("s2", before=2) == second
+        assert said("s1", limit=2) == first[1:]
+        assert (said("s9"), said()) == ([], [])

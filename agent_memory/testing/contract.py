@@ -15,14 +15,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft, Head, Record
-from agent_memory.stores.base import SessionStore, Store
+from agent_memory.core.records import Draft, Head, Hit, Record
+from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.retrieval.bm25 import TURN_LENGTH
+from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.languages import ENGLISH
+from agent_memory.retrieval.postings import weighted, written
+from agent_memory.retrieval.query import Query
+from agent_memory.stores.base import SessionStore, Store, VectorStore
 
 DAY = datetime(2024, 2, 29, 12, 30, 15, 123457, tzinfo=UTC)
 
@@ -40,9 +48,7 @@ def record(name: str, owner: str = "user:a", session_id: str = "s", **fields: An
 
 
 def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run calls at the same time, each on its own thread. Return their results or raise the first
-    error.
-    """
+    """Run calls at the same time, each on a thread. Return the results or raise an error."""
     gate = threading.Barrier(len(calls))
     results: list[Any] = [None] * len(calls)
     errors: list[BaseException] = []
@@ -86,3 +92,53 @@ class Contract:
     def elsewhere(self) -> Store:
         """A handle on another namespace of the same database."""
         pytest.skip("this store has no second namespace")
+
+
+_ALL = 100_000
+
+
+def units(count: int, dimension: int = 8, seed: int = 7, *, signed: bool = False) -> np.ndarray:
+    """Return rows of unit length; deterministic.
+
+    Args:
+        count: Number of rows.
+        dimension: Length of a row.
+        seed: Another seed gives other rows.
+        signed: Whether some cosines are below 0. Otherwise every row matches every other.
+    """
+    rows = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
+    if not signed:
+        rows = np.abs(rows)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
+
+
+def worded(texts: Sequence[str], meaning: np.ndarray | None = None) -> Features:
+    """Return features of records with these words.
+
+    Args:
+        texts: The texts, in words that are their own stems.
+        meaning: A vector for each; None for no vectors.
+    """
+    words = [weighted(written(text, ENGLISH), TURN_LENGTH) for text in texts]
+    features = Features.of_words(words)
+    return features if meaning is None else replace(features, meaning=meaning)
+
+
+def for_words(words: str, vector: np.ndarray | None = None) -> Query:
+    """Return a query for words, with a vector if one is given."""
+    query = Query.asked(words, NoEmbedder())
+    return query if vector is None else replace(query, meaning=vector)
+
+
+def ranked(hits: Sequence[Hit], by: str = "cosine") -> list[tuple[Record, float]]:
+    """Return hits by cosine or by words, best first. Ties are ordered by id."""
+    scored = [(hit.record, float(getattr(hit, by))) for hit in hits]
+    return sorted(scored, key=lambda one: (-one[1], one[0].id))
+
+
+def everything(store: VectorStore, block: str, owner: str, dimension: int) -> list[Record]:
+    """Return all of an owner's records with vectors: each lies on one side of a plane."""
+    across = units(1, dimension, seed=40, signed=True)[0]
+    found = [store.search_vectors(block, owner, Query(side), _ALL) for side in (across, -across)]
+    there = {hit.record.id: hit.record for hits in found for hit in hits}
+    return [there[name] for name in sorted(there)]

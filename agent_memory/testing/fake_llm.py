@@ -116,8 +116,7 @@ class FakeLLM:
             answer: The answer.
             events: Maximum number of events to send, if the answer is streamed.
             then: The end after these events. "cut" closes the connection within the body, "end"
-                ends
-                the stream regularly, "hold" sends the rest after `clear`.
+                ends the stream regularly, "hold" sends the rest after `clear`.
         """
         if then == "hold":
             self._over.clear()
@@ -172,15 +171,11 @@ class FakeLLM:
 
         Args:
             way: "refuse" closes the connection without an answer. "error" is a 503, "limit" a 429
-                with
-                Retry-After. "hang" sends no answer until `clear`, "slow" the right answer after 0.2
-                s.
-                The others send an invalid answer with status 200: "html" is not JSON, "half" breaks
-                off
-                within the body, "empty" has no choices and no vectors. "cut" sends half of the
-                text, or
-                vectors of half the length. "nan" and "zero" send vectors of these numbers, and no
-                text.
+                with Retry-After. "hang" sends no answer until `clear`, "slow" the right answer
+                after 0.2 s. The others send an invalid answer with status 200: "html" is not JSON,
+                "half" breaks off within the body, "empty" has no choices and no vectors. "cut"
+                sends half of the text, or vectors of half the length. "nan" and "zero" send vectors
+                of these numbers, and no text.
             only: The kind of requests that fail; None for all.
         """
         with self._lock:

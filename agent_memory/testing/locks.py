@@ -1,9 +1,10 @@
-"""Contract tests for the named locks of session stores."""
+"""Contract tests for the leases and the named locks of session stores."""
 
 from __future__ import annotations
 
 import time
 from functools import partial
+from typing import NamedTuple
 
 import pytest
 
@@ -15,84 +16,115 @@ _PATIENCE = 10_000
 _A_YEAR = 365 * 86_400
 
 
+class Claim(NamedTuple):
+    """The calls for a lock, or for a session's lease: both are held by one owner for some time."""
+
+    take: str
+    give_back: str
+
+    def taken(
+        self, store: Store, owner: str, seconds: float, name: str = "s", *, renew: bool = False
+    ) -> bool:
+        """Take it, or renew it. Return whether `owner` holds it."""
+        return bool(getattr(store, self.take)(name, owner, seconds, renew=renew))
+
+    def returned(self, store: Store, owner: str, name: str = "s") -> None:
+        """Give it back."""
+        getattr(store, self.give_back)(name, owner)
+
+
 class LockContract(Contract):
-    """Contract of a `SessionStore` for locks, which need no session."""
+    """Contract of a `SessionStore` for leases of sessions, and for locks, which need no session."""
 
-    def test_a_lock_is_exclusive(self, store: Store, other: Store) -> None:
+    @pytest.fixture(params=["lock", "lease"])
+    def claim(self, request: pytest.FixtureRequest, store: Store) -> Claim:
+        if request.param == "lock":
+            return Claim("lock", "unlock")
+        for name in ("s", "s0", "s1", "s2"):
+            store.append(name, [draft("a")])
+        return Claim("lease", "release")
+
+    def test_a_claim_is_exclusive(self, store: Store, other: Store, claim: Claim) -> None:
         """Wrong: two workers run at the same time instead of one after the other."""
-        assert store.lock("l", "w1", 60) is True
-        assert other.lock("l", "w2", 60) is False
-        assert store.lock("l", "w2", 0) is False
-        other.unlock("l", "w1")
-        assert other.lock("l", "w2", 60) is True
-        assert store.lock("l", "w1", 60) is False
+        assert claim.taken(store, "w1", 60) is True
+        assert claim.taken(other, "w2", 60) is False
+        assert claim.taken(store, "w2", 0) is False
+        claim.returned(other, "w1")
+        assert claim.taken(other, "w2", 60) is True
+        assert claim.taken(store, "w1", 60) is False
 
-    def test_its_owner_may_take_a_lock_again(self, store: Store, other: Store) -> None:
-        """Wrong: an owner that missed the reply waits for itself, or its lock is not extended."""
-        assert store.lock("l", "w1", 0) is True
-        assert store.lock("l", "w1", 0) is True
-        assert other.lock("l", "w1", 60) is True
-        assert other.lock("l", "w2", 60) is False
-        assert other.lock("l", "w1", 0) is True
-        assert store.lock("l", "w2", 60) is True
+    def test_its_owner_may_take_it_again(self, store: Store, other: Store, claim: Claim) -> None:
+        """Wrong: an owner that missed the reply waits for itself, or its time is not extended."""
+        assert claim.taken(store, "w1", 0) is True
+        assert claim.taken(store, "w1", 0) is True
+        assert claim.taken(other, "w1", 60) is True
+        assert claim.taken(other, "w2", 60) is False
+        assert claim.taken(other, "w1", 0) is True
+        assert claim.taken(store, "w2", 60) is True
 
-    def test_a_lock_runs_out(self, store: Store, other: Store) -> None:
-        """Wrong: a dead worker holds its lock forever."""
-        assert store.lock("l", "w1", 0.01) is True
-        while not other.lock("l", "w2", 60):
+    def test_a_claim_runs_out(self, store: Store, other: Store, claim: Claim) -> None:
+        """Wrong: a dead worker holds it forever."""
+        assert claim.taken(store, "w1", 0.01) is True
+        while not claim.taken(other, "w2", 60):
             time.sleep(0.005)
-        assert store.lock("l", "w1", 60) is False
+        assert claim.taken(store, "w1", 60) is False
 
-    def test_a_lock_that_ends_too_late_is_taken_over(self, store: Store, other: Store) -> None:
-        """Wrong: a dead worker with a clock a year ahead holds its lock for a year."""
-        assert store.lock("l", "w1", _A_YEAR) is True
-        assert other.lock("l", "w2", 60) is True
-        assert store.lock("l", "w1", 60, renew=True) is False
-        assert store.lock("l", "w1", 60) is False
+    def test_a_claim_that_ends_too_late_is_taken_over(
+        self, store: Store, other: Store, claim: Claim
+    ) -> None:
+        """Wrong: a dead worker with a clock a year ahead holds it for a year."""
+        assert claim.taken(store, "w1", _A_YEAR) is True
+        assert claim.taken(other, "w2", 60) is True
+        assert claim.taken(store, "w1", 60, renew=True) is False
+        assert claim.taken(store, "w1", 60) is False
 
-    def test_renewing_a_lock_takes_nothing(self, store: Store, other: Store) -> None:
-        """Wrong: a stalled worker takes back a lock that another has held since."""
+    def test_renewing_takes_nothing(self, store: Store, other: Store, claim: Claim) -> None:
+        """Wrong: a stalled worker takes back what another has held since."""
 
         def renewed(owner: str, seconds: float = 60) -> bool:
-            return store.lock("l", owner, seconds, renew=True)
+            return claim.taken(store, owner, seconds, renew=True)
 
         assert not renewed("w1")
-        assert other.lock("l", "w1", 0)
+        assert claim.taken(other, "w1", 0)
         assert not renewed("w2")
         assert renewed("w1")  # expired, but not taken by another
-        assert not other.lock("l", "w2", 60)
+        assert not claim.taken(other, "w2", 60)
         assert renewed("w1", 0)
-        assert other.lock("l", "w2", 0)
+        assert claim.taken(other, "w2", 0)
         assert not renewed("w1")
         assert renewed("w2")
-        other.unlock("l", "w2")
+        claim.returned(other, "w2")
         assert not renewed("w2")
         assert not renewed("w1")
-        assert other.lock("l", "w3", 0)
+        assert claim.taken(other, "w3", 0)
 
-    def test_unlocking_anothers_does_nothing(self, store: Store, other: Store) -> None:
-        """Wrong: a worker that lost its lock releases its successor's."""
-        store.unlock("l", "w1")
-        assert store.lock("l", "w1", 0)
-        assert other.lock("l", "w2", 60)
-        store.unlock("l", "w1")
-        assert not store.lock("l", "w1", 60)
-        assert other.lock("l", "w2", 0)
-        store.unlock("l", "w1")  # expired or not
-        assert other.lock("l", "w2", 60, renew=True)
+    def test_returning_anothers_does_nothing(
+        self, store: Store, other: Store, claim: Claim
+    ) -> None:
+        """Wrong: a worker that lost its claim releases its successor's."""
+        claim.returned(store, "w1")
+        assert claim.taken(store, "w1", 0)
+        assert claim.taken(other, "w2", 60)
+        claim.returned(store, "w1")
+        assert not claim.taken(store, "w1", 60)
+        assert claim.taken(other, "w2", 0)
+        claim.returned(store, "w1")  # expired or not
+        assert claim.taken(other, "w2", 60, renew=True)
 
-    def test_one_of_many_takes_a_lock(self, store: Store, other: Store) -> None:
-        """Wrong: of racing workers two get the lock, or none, or the losers get an error."""
+    def test_one_of_many_takes_it(self, store: Store, other: Store, claim: Claim) -> None:
+        """Wrong: of racing workers two get it, or none, or the losers get an error."""
         handles = [store, other] * 4
         for n in range(_ROUNDS):
-            name = f"l{n % 3}"  # new in its first round, later expired or released
-            takes = [partial(h.lock, name, f"w{n}.{i}", 60) for i, h in enumerate(handles)]
+            name = f"s{n % 3}"  # new in its first round, later expired or released
+            takes = [
+                partial(claim.taken, one, f"w{n}.{i}", 60, name) for i, one in enumerate(handles)
+            ]
             won = together(takes)
             assert sorted(won) == [False] * 7 + [True]
             winner = f"w{n}.{won.index(True)}"
-            assert store.lock(name, winner, 0, renew=True)
+            assert claim.taken(store, winner, 0, name, renew=True)
             if n % 2:
-                other.unlock(name, winner)
+                claim.returned(other, winner, name)
 
     def test_turns_are_taken(self, store: Store, other: Store) -> None:
         """Wrong: two hold a lock together while locks are created, released and created again."""

@@ -202,9 +202,7 @@ class RewriteContract(Contract):
         assert _texts(store) == ["1"]
 
     def test_appends_race_rewrites(self, store: Store, other: Store) -> None:
-        """Wrong: a rewrite removes an acknowledged message that it
-        had not seen, or seqs have gaps.
-        """
+        """Wrong: a rewrite removes an acknowledged message that is new to it, or seqs have gaps."""
         store.append("s", [draft("first")])
 
         def append(handle: Store, name: str) -> None:

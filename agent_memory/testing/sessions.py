@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,10 +12,8 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Summary
 from agent_memory.errors import SessionDeleting
 from agent_memory.stores.base import Counts, Store, keeps_records
-from agent_memory.testing.appends import AppendContract
+from agent_memory.testing.appends import AppendContract, ExpiryContract, LaggingContract
 from agent_memory.testing.contract import DAY, draft, record, stored, together
-from agent_memory.testing.expiry import ExpiryContract
-from agent_memory.testing.lagging import LaggingContract
 from agent_memory.testing.once import OnceContract
 from agent_memory.testing.rewriting import RewriteContract
 
@@ -193,31 +190,6 @@ class SessionStoreContract(
         assert store.rewrite(head, 1) is None
         assert [e.message.content for e in store.read("s")] == ["a", "b", "c"]
         assert stored(store).version == head.version
-
-    def test_lease_is_exclusive(self, store: Store, other: Store) -> None:
-        """Wrong: two workers absorb one session."""
-        store.append("s", [draft("a")])
-        assert store.lease("s", "w1", 60) is True
-        assert other.lease("s", "w2", 60) is False
-        assert other.lease("s", "w1", 60) is True
-        other.release("s", "w2")
-        assert other.lease("s", "w2", 60) is False
-        store.release("s", "w1")
-        assert other.lease("s", "w2", 60) is True
-
-    def test_lease_runs_out(self, store: Store, other: Store) -> None:
-        """Wrong: a dead worker holds its session forever."""
-        store.append("s", [draft("a")])
-        assert store.lease("s", "w1", 0.01) is True
-        while not other.lease("s", "w2", 60):
-            time.sleep(0.005)
-        assert store.lease("s", "w1", 60) is False
-
-    def test_one_of_many_takes_the_lease(self, store: Store, other: Store) -> None:
-        """Wrong: several racing workers get the lease."""
-        store.append("s", [draft("a")])
-        takes = [partial(h.lease, "s", f"w{n}", 60) for n, h in enumerate([store, other] * 4)]
-        assert together(takes).count(True) == 1
 
     def test_lease_leaves_the_head_alone(self, store: Store) -> None:
         """Wrong: the holder's own `move` fails after it takes the lease."""

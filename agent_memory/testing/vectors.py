@@ -11,9 +11,8 @@ from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.index import SegmentIndex
 from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import Store
-from agent_memory.testing.contract import record
-from agent_memory.testing.features import for_words, ranked, units, worded
-from agent_memory.testing.reading import AllVectorsContract
+from agent_memory.testing.contract import for_words, ranked, record, units, worded
+from agent_memory.testing.records import AllVectorsContract
 from agent_memory.testing.views import ViewsContract
 
 

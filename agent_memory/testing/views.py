@@ -19,8 +19,7 @@ from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import PARTS, fitted
 from agent_memory.retrieval.vectors import TOKEN, Encoding
 from agent_memory.stores.base import Store
-from agent_memory.testing.contract import Contract, record
-from agent_memory.testing.features import for_words, units, worded
+from agent_memory.testing.contract import Contract, for_words, record, units, worded
 
 _SAID = {
     "a": "red fox red den",
@@ -172,9 +171,7 @@ class ViewsContract(Contract):
         assert found.record.id == "a"
 
     def test_records_that_are_not_encoded_yet(self, store: Store, other: Store) -> None:
-        """Wrong: records without vectors are lost, or not found by
-        words beside those with vectors.
-        """
+        """Wrong: records without vectors are lost, or not found by words beside the others."""
         rows = np.stack([np.zeros(8, np.float32), units(1)[0]])
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a"), record("b")], worded(["fox", "owl"], rows))

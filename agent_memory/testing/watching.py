@@ -21,8 +21,7 @@ def watched(inner: T, watch: Callable[[str], None]) -> T:
     Args:
         inner: A store, an embedder, or any other object.
         watch: Called with "before <method>" and "after <method>". Its exceptions reach the caller
-            of
-            the method.
+            of the method.
     """
     return cast("T", _Watched(inner, watch))
 

@@ -14,7 +14,7 @@ from agent_memory.core.records import Entry, Head, Record, Scope
 from agent_memory.engine.paging import all_heads
 from agent_memory.models.embedders.local import MiniLMEmbedder
 from agent_memory.stores.base import Store
-from agent_memory.testing.features import everything
+from agent_memory.testing.contract import everything
 from benchmarks.durability.ledger import DOUBLED, LOST, REORDERED, UNFINISHED, Finding
 from benchmarks.durability.site import FACTS, VECTORS
 

@@ -26,7 +26,7 @@ from rich.table import Table
 
 from agent_memory import AgentMemory
 from agent_memory.core.system_collections import WORDS
-from agent_memory.integrations.hooks.indexing import note_words
+from agent_memory.integrations.hooks.storing import note_words
 from benchmarks.messages import machine, message_text, question_about
 
 _USER = "ana"

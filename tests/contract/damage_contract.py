@@ -11,8 +11,7 @@ from agent_memory.errors import Damaged
 from agent_memory.stores.base import Store
 from agent_memory.stores.damage import noted, read_around
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.testing.contract import Contract, draft, record
-from agent_memory.testing.features import for_words, units, worded
+from agent_memory.testing.contract import Contract, draft, for_words, record, units, worded
 
 What = Literal["head", "message", "fact", "vector", "features", "catalog"]
 

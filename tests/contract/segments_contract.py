@@ -16,8 +16,7 @@ from agent_memory.stores import segment_bytes
 from agent_memory.stores.base import Store
 from agent_memory.stores.indexes import Indexes
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.testing.contract import record, together
-from agent_memory.testing.features import for_words, units, worded
+from agent_memory.testing.contract import for_words, record, together, units, worded
 from tests.contract.vector_changes_contract import VectorChangesContract
 
 _QUERY = units(1, 4)[0]

@@ -35,8 +35,16 @@ from agent_memory.testing import (
     VectorStoreContract,
     WorkStoreContract,
 )
-from agent_memory.testing.contract import DAY, draft, record, stored
-from agent_memory.testing.features import everything, for_words, ranked, worded
+from agent_memory.testing.contract import (
+    DAY,
+    draft,
+    everything,
+    for_words,
+    ranked,
+    record,
+    stored,
+    worded,
+)
 from tests.contract.import_contract import ImportContract
 from tests.contract.segments_contract import ManyHandlesContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract

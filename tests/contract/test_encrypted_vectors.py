@@ -14,8 +14,7 @@ from agent_memory.retrieval.query import Query
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.memory import MemoryStore
-from agent_memory.testing.contract import record
-from agent_memory.testing.features import for_words, ranked, worded
+from agent_memory.testing.contract import for_words, ranked, record, worded
 from agent_memory.testing.views import bm25
 
 SECRET, LATER = bytes(range(32)), bytes(range(1, 33))

@@ -33,8 +33,7 @@ from agent_memory.testing import (
     VectorStoreContract,
     WorkStoreContract,
 )
-from agent_memory.testing.contract import draft, record
-from agent_memory.testing.features import for_words, units, worded
+from agent_memory.testing.contract import draft, for_words, record, units, worded
 from tests.contract.clock_contract import ClockContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract
@@ -98,7 +97,7 @@ SAYING = """
 import sys
 from agent_memory.stores import open_store
 from agent_memory.testing.contract import draft, record
-from agent_memory.testing.features import for_words, units, worded
+from agent_memory.testing.contract import for_words, units, worded
 store = open_store(sys.argv[1])
 for n in range(int(sys.argv[3])):
     store.append("s", [draft(f"{sys.argv[2]} {n}")])

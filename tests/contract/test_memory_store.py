@@ -17,8 +17,7 @@ from agent_memory.testing import (
     VectorStoreContract,
     WorkStoreContract,
 )
-from agent_memory.testing.contract import record
-from agent_memory.testing.features import for_words, worded
+from agent_memory.testing.contract import for_words, record, worded
 from tests.contract.clock_contract import ClockContract
 from tests.contract.grouping_contract import GroupingContract, refusing
 from tests.contract.import_contract import ImportContract

@@ -13,8 +13,7 @@ from agent_memory.errors import StoreUnavailable
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
-from agent_memory.testing.contract import record
-from agent_memory.testing.features import everything, units
+from agent_memory.testing.contract import everything, record, units
 from tests.contract.mongodb_suite import brisk, server, table_of
 from tests.servers.mongodb import Link, MongoDBServer
 

@@ -17,8 +17,7 @@ from agent_memory.stores.kernel.contract import DocId
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.server import ServerConnection, ServerDatabase
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.testing.contract import draft, record
-from agent_memory.testing.features import worded
+from agent_memory.testing.contract import draft, record, worded
 from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract

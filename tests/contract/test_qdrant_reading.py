@@ -13,8 +13,7 @@ from agent_memory.retrieval.features import Features
 from agent_memory.stores.qdrant.collections import Names
 from agent_memory.stores.qdrant.points import features_at
 from agent_memory.stores.qdrant.store import QdrantStore
-from agent_memory.testing.contract import record
-from agent_memory.testing.features import units
+from agent_memory.testing.contract import record, units
 from tests.servers.qdrant import Request, StandIn
 
 LONG = f"hosted_vllm/{'a very long name: of a model ' * 5}v2"

@@ -24,8 +24,7 @@ from agent_memory.retrieval.vectors import Tokens
 from agent_memory.stores.qdrant.collections import Names, embedding
 from agent_memory.stores.qdrant.points import batches
 from agent_memory.stores.qdrant.store import QdrantStore
-from agent_memory.testing.contract import record, together
-from agent_memory.testing.features import units
+from agent_memory.testing.contract import record, together, units
 from tests.servers.qdrant import Refused, Request, StandIn
 
 ALIAS = "agent_memory_default_v"

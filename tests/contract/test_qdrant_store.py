@@ -18,8 +18,7 @@ from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import VectorStore
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing import VectorStoreContract
-from agent_memory.testing.contract import record, together
-from agent_memory.testing.features import everything, for_words
+from agent_memory.testing.contract import everything, for_words, record, together
 from tests.contract.vector_changes_contract import VectorChangesContract
 from tests.servers.qdrant import StandIn
 

@@ -23,8 +23,7 @@ from agent_memory.stores.encrypted.vectors import EncryptedVectors, RecordSeals
 from agent_memory.stores.qdrant.collections import embedding
 from agent_memory.stores.qdrant.points import MEANING, WORDS, holding, neighbourhood
 from agent_memory.stores.qdrant.store import QdrantStore
-from agent_memory.testing.contract import record
-from agent_memory.testing.features import for_words, ranked, units, worded
+from agent_memory.testing.contract import for_words, ranked, record, units, worded
 from tests.servers.qdrant import StandIn
 
 

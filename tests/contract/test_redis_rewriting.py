@@ -20,8 +20,7 @@ from agent_memory.stores.redis.scripts import Script
 from agent_memory.stores.redis.server import Lost
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.write_scripts import COMMIT
-from agent_memory.testing.contract import DAY, draft, record, stored
-from agent_memory.testing.features import units
+from agent_memory.testing.contract import DAY, draft, record, stored, units
 from agent_memory.testing.rewriting import begun, entries
 from tests.servers.redis import RedisNodes, RedisServer, Relay
 from tests.servers.redis_suite import begun as started

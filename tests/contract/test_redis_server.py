@@ -20,8 +20,7 @@ from agent_memory.retrieval.query import Query
 from agent_memory.stores.redis import server as redis_server
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.url import check_redis_url, redis_options, redis_place
-from agent_memory.testing.contract import draft, record, stored, together
-from agent_memory.testing.features import ranked
+from agent_memory.testing.contract import draft, ranked, record, stored, together
 from agent_memory.testing.rewriting import entries
 from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
 from tests.servers.redis import RedisServer

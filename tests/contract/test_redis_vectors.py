@@ -13,8 +13,7 @@ from agent_memory.stores.redis.scripts import Script
 from agent_memory.stores.redis.server import Lost
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.write_scripts import COMMIT
-from agent_memory.testing.contract import record
-from agent_memory.testing.features import everything, units
+from agent_memory.testing.contract import everything, record, units
 from tests.servers.redis import RedisServer
 from tests.servers.redis_suite import server, start
 

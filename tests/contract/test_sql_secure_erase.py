@@ -29,8 +29,7 @@ from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.sqlite_file import Connection
 from agent_memory.stores.sql.sqlite_pages import RawFile, gap, of_trees, page_size
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.testing.contract import draft, record, stored, together
-from agent_memory.testing.features import worded
+from agent_memory.testing.contract import draft, record, stored, together, worded
 from agent_memory.testing.rewriting import entries
 
 MARK = "c4n4ry"

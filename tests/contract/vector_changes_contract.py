@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from agent_memory.core.records import Hit, Record
 from agent_memory.stores.base import Store
-from agent_memory.testing.contract import record
-from agent_memory.testing.features import for_words, units, worded
+from agent_memory.testing.contract import for_words, record, units, worded
 from agent_memory.testing.views import ViewsContract, bm25
 from tests.kit import at_length
 

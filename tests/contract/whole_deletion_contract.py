@@ -10,8 +10,16 @@ import numpy as np
 from agent_memory.core.idempotency import Once, key_of
 from agent_memory.core.records import Scope
 from agent_memory.stores.base import Store, WholeDeletingStore, deletes_whole
-from agent_memory.testing.contract import Contract, draft, record, stored, together
-from agent_memory.testing.features import for_words, units, worded
+from agent_memory.testing.contract import (
+    Contract,
+    draft,
+    for_words,
+    record,
+    stored,
+    together,
+    units,
+    worded,
+)
 
 OWNERS = {"s": "user:a", "t": "user:a", "u": "user:b"}
 

@@ -31,9 +31,8 @@ from agent_memory.engine.transfer.migration.migrate import MigrationStep, migrat
 from agent_memory.errors import ModelOutputInvalid, StoreUnavailable
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
-from agent_memory.testing.contract import DAY, draft, record, stored
-from agent_memory.testing.features import units, worded
-from agent_memory.testing.histories import PNG, call, result
+from agent_memory.testing.contract import DAY, draft, record, stored, units, worded
+from tests.histories import PNG, call, result
 from tests.integration.fact_model import Model
 from tests.kit import SECONDS
 

@@ -23,7 +23,7 @@ from agent_memory.core.window import visible
 from agent_memory.ltm_blocks import StaticMemory
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.strategies.base import Departure, Strategy
-from agent_memory.testing.histories import unpaired
+from tests.histories import unpaired
 
 Json = dict[str, Any]
 

@@ -30,12 +30,11 @@ from agent_memory.listening.serving import listen
 from agent_memory.mcp.http import behind
 from agent_memory.server.application import Application
 from agent_memory.server.calls import OPERATIONS
-from agent_memory.server.credentials import Credentials
+from agent_memory.server.credentials import Credentials, Tokens
 from agent_memory.server.keys import KeyRing
 from agent_memory.server.limits import Limits
 from agent_memory.server.metrics import Metrics
 from agent_memory.server.operation import Operation
-from agent_memory.server.tokens import Tokens
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model
 

@@ -17,7 +17,7 @@ from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks import Block
 from agent_memory.strategies import FlushToLTM, Strategy, Summarize, Trim
 from agent_memory.testing import FakeLLM
-from agent_memory.testing.histories import call, result, unpaired
+from tests.histories import call, result, unpaired
 from tests.kit import assistant, user
 
 COUNTER = TokenCounter()

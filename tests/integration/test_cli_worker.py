@@ -15,7 +15,7 @@ import pytest
 
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory
 from agent_memory.testing import FakeLLM
-from agent_memory.testing.features import everything
+from agent_memory.testing.contract import everything
 from tests.kit import invoke, until
 
 CONFIG = """

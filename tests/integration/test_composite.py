@@ -33,7 +33,7 @@ from agent_memory.errors import (
 )
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
-from agent_memory.testing.histories import histories, unpaired
+from tests.histories import histories, unpaired
 from tests.integration.composing import (
     SECONDS,
     Outage,

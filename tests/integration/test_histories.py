@@ -26,7 +26,7 @@ from agent_memory.core.window import Cut, apply, units, visible
 from agent_memory.ltm_blocks import StaticMemory
 from agent_memory.strategies import Chain, FlushToLTM, Summarize, Trim
 from agent_memory.strategies.base import Strategy
-from agent_memory.testing.histories import histories, long_turn, unpaired
+from tests.histories import histories, long_turn, unpaired
 from tests.kit import at_length
 
 EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES") or at_length(300))

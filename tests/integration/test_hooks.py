@@ -20,9 +20,9 @@ from agent_memory import AgentMemory, Trim
 from agent_memory.cli import hook_events
 from agent_memory.core.records import Scope
 from agent_memory.core.system_collections import WORDS
-from agent_memory.integrations.hooks import said, storing
-from agent_memory.integrations.hooks.word_places import MOST, WordPlaces, packed
-from agent_memory.integrations.hooks.words import bearing
+from agent_memory.integrations.hooks import log_file, storing
+from agent_memory.integrations.hooks.log_file import MOST, WordPlaces, packed
+from agent_memory.integrations.hooks.prompt import relevant_messages
 from agent_memory.retrieval.words import roots
 from tests.kit import invoke
 
@@ -300,9 +300,9 @@ def test_the_quick_way_knows_the_tables() -> None:
 
 
 @contextmanager
-def reading(namespace: str = "default") -> Iterator[said.Said]:
+def reading(namespace: str = "default") -> Iterator[log_file.LogFile]:
     """The memory's file, as a prompt's hook reads it."""
-    file = said.Said("m.db", namespace)
+    file = log_file.LogFile("m.db", namespace)
     try:
         yield file
     finally:
@@ -434,21 +434,24 @@ def test_what_bears_on_a_prompt() -> None:
     parts = {"role": "user", "content": [{"type": "text", "text": "Falcon deploys on Mondays"}]}
     sources = [say, [echo, rare, json.dumps(parts)]]
     given = [
-        said.Part(
-            str(which), range(9), len(one), partial(said._holding, [text.lower() for text in one])
+        log_file.Part(
+            str(which),
+            range(9),
+            len(one),
+            partial(log_file._holding, [text.lower() for text in one]),
         )
         for which, one in enumerate(sources)
     ]
 
-    def read(session: str, seq: int) -> said.StoredMessage:
+    def read(session: str, seq: int) -> log_file.StoredMessage:
         stored = json.loads(sources[int(session)][seq])
-        return said.StoredMessage(stored["role"], "", json.dumps(stored), seq)
+        return log_file.StoredMessage(stored["role"], "", json.dumps(stored), seq)
 
-    found = bearing("How do I deploy Falcon?", given, read, 5)
+    found = relevant_messages("How do I deploy Falcon?", given, read, 5)
     assert {(one.micros, one.role) for one in found} == {(1, "assistant"), (2, "user")}
-    assert bearing("ok, continue please", given, read, 5) == []
-    assert bearing("", given, read, 5) == bearing("Falcon", [], read, 5) == []
-    assert len(bearing("deploy number well " * 2_000, given, read, 5)) == 5
+    assert relevant_messages("ok, continue please", given, read, 5) == []
+    assert relevant_messages("", given, read, 5) == relevant_messages("Falcon", [], read, 5) == []
+    assert len(relevant_messages("deploy number well " * 2_000, given, read, 5)) == 5
 
 
 # --- as processes ---------------------------------------------------------------------------------

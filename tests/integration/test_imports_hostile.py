@@ -17,11 +17,10 @@ import pytest
 from agent_memory import AgentMemory
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.importing import import_chats, preview
+from agent_memory.integrations.imports import From, json_parts
 from agent_memory.integrations.imports import conversations as tree
-from agent_memory.integrations.imports import json_parts
 from agent_memory.integrations.imports.conversations import upwards
-from agent_memory.integrations.imports.sources import From
-from agent_memory.integrations.transcripts import lines
+from agent_memory.integrations.transcripts import chat
 from tests.integration.import_samples import (
     claude,
     code,
@@ -148,7 +147,7 @@ def test_what_is_longer_than_memory_allows_is_passed_over(
     tmp_path: Path, memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a conversation, or a line, that goes on for gigabytes is read into memory."""
-    for module in (json_parts, lines):
+    for module in (json_parts, chat):
         monkeypatch.setattr(module, "LONGEST", 5_000)
         monkeypatch.setattr(module, "_CHUNK", 100)
     chats = [gpt_chat("a", gpt("q", text="x" * 6_000)), gpt_chat("b", gpt("q"))]

@@ -17,13 +17,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from agent_memory.listening.connections import MOST, most_connections
-from agent_memory.listening.serving import listen
+from agent_memory.listening.serving import MOST, listen, most_connections
 
 USUAL = "from agent_memory.cli.app import main; main()"
 QUICK = f"""
-from agent_memory.listening import connections
-connections.HEADERS_SECONDS = connections.BODY_SECONDS = 1.0
+from agent_memory.listening import serving
+serving.HEADERS_SECONDS = serving.BODY_SECONDS = 1.0
 {USUAL}
 """
 ARGUMENTS = ["mcp", "--http", "--port", "0", "--tokens", "t.json"]

@@ -30,8 +30,8 @@ from agent_memory.errors import InvalidSetting
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies import Cut, Window
 from agent_memory.testing import FakeLLM
-from agent_memory.testing.histories import call, histories, result, unpaired
 from agent_memory.testing.watching import watched
+from tests.histories import call, histories, result, unpaired
 from tests.kit import at_length
 
 PLENTY = 1_000_000

@@ -31,8 +31,7 @@ from agent_memory.stores import EncryptedStore, MemoryStore, SplitStore, open_st
 from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.testing import watched
-from agent_memory.testing.contract import draft, record, stored
-from agent_memory.testing.features import units, worded
+from agent_memory.testing.contract import draft, record, stored, units, worded
 from tests.integration.migrating import cut, everything, file_bytes, fill, moved, opened, seen
 from tests.kit import StepwiseNotes
 

@@ -20,8 +20,7 @@ from agent_memory.engine.transfer.migration.migrate import is_unfinished, migrat
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
-from agent_memory.testing.contract import draft, record
-from agent_memory.testing.features import for_words, units, worded
+from agent_memory.testing.contract import draft, for_words, record, units, worded
 from tests.integration.migrating import everything, fill_plainly
 
 SEED = 20260722

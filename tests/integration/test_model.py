@@ -31,7 +31,7 @@ from agent_memory.models.embedders.cache import CachedEmbedder
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.testing.features import everything
+from agent_memory.testing.contract import everything
 from agent_memory.testing.watching import watched
 
 EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES", "0"))

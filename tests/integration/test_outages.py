@@ -34,8 +34,8 @@ from agent_memory.retrieval.query import Query
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies import Strategy
 from agent_memory.testing import FakeLLM
+from agent_memory.testing.contract import everything
 from agent_memory.testing.fake_llm import Outage
-from agent_memory.testing.features import everything
 from agent_memory.testing.watching import watched
 from tests.integration.calling import wait_for_calls
 

@@ -19,7 +19,7 @@ from agent_memory import AgentMemory, StaticMemory
 from agent_memory.core.formats.registry import format_of
 from agent_memory.errors import InvalidContext
 from agent_memory.testing import check_context
-from agent_memory.testing.histories import histories, unpaired
+from tests.histories import histories, unpaired
 from tests.integration.test_provider_contexts import converse_takes
 from tests.provider_logs import SHAPES
 

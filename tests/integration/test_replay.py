@@ -26,7 +26,7 @@ from agent_memory.retrieval.query import Query
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
-from agent_memory.testing.features import everything, ranked
+from agent_memory.testing.contract import everything, ranked
 from agent_memory.testing.watching import watched
 from tests.kit import SECONDS, until, user
 

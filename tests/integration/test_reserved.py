@@ -29,7 +29,7 @@ from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.stats import SharedMetrics
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import InvalidSetting, ModelOutputInvalid
-from agent_memory.integrations.hooks.indexing import note_words
+from agent_memory.integrations.hooks.storing import note_words
 from agent_memory.ltm_blocks.registry import erase
 from agent_memory.operations import import_session
 from agent_memory.server.keys import KeyRing

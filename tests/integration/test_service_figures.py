@@ -20,9 +20,9 @@ from agent_memory.engine.stats import Counted, PromptStats, RecallStats, SharedM
 from agent_memory.errors import StoreUnavailable
 from agent_memory.server.application import Application
 from agent_memory.server.credentials import Credentials
+from agent_memory.server.figures import LONG_SECONDS, Watch
 from agent_memory.server.keys import KeyRing
 from agent_memory.server.metrics import Metrics
-from agent_memory.server.watching import LONG_SECONDS, Watch
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.serving import ANYTHING, Service, serving

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from agent_memory import AgentMemory
 from agent_memory.errors import InvalidInput
+from agent_memory.server.credentials import Tokens, issuer_of
 from agent_memory.server.keys import KeyRing
-from agent_memory.server.tokens import Tokens, issuer_of
 from agent_memory.stores import MemoryStore
 from tests.integration.serving import Service, fill, serving
 from tests.kit import invoke

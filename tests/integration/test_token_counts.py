@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from agent_memory import AgentMemory, StaticMemory, Summarize, Trim, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.testing.histories import histories
+from tests.histories import histories
 from tests.kit import at_length
 
 WORDS = ["boat", "river", "lamp", "violin", "harvest", "engine", "pepper", "glacier", "orchard"]

@@ -20,7 +20,7 @@ from agent_memory.errors import (
 )
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
-from agent_memory.testing.histories import call, result, unpaired
+from tests.histories import call, result, unpaired
 
 Q = {"role": "user", "content": "What is the weather in Oslo?"}
 A = {"role": "assistant", "content": "It rains."}

@@ -11,7 +11,7 @@ import pytest
 from agent_memory import AgentMemory, StaticMemory, Trim
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.testing import FakeLLM
-from agent_memory.testing.histories import unpaired
+from tests.histories import unpaired
 
 MODEL = "openai/gpt-4o-mini"
 FACT = "The harbour master is called Ulla."

@@ -18,7 +18,7 @@ from agent_memory.core.packing import Packer
 from agent_memory.core.records import Entry, Head, Recall, Summary
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.engine.recall.contexts import to_add
-from agent_memory.testing.histories import histories, log_of, texts, unpaired
+from tests.histories import histories, log_of, texts, unpaired
 
 Role = Literal["system", "user"]
 

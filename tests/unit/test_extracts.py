@@ -13,7 +13,7 @@ from agent_memory.core.summaries import extract, importance, keep_codes, most_im
 from agent_memory.core.text import codes, identifiers
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.window import turns, visible
-from agent_memory.testing.histories import call, histories, log_of, result, texts
+from tests.histories import call, histories, log_of, result, texts
 from tests.kit import user
 
 COUNT = TokenCounter().text

@@ -12,7 +12,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.ltm_blocks.extractive.history.findings import Grounded, grounded
 from agent_memory.ltm_blocks.extractive.history.sources import Said, sources
-from agent_memory.testing.histories import texts
+from tests.histories import texts
 
 DAY = datetime(2024, 1, 5, tzinfo=UTC)
 WEIGHTS = {"user": 2, "assistant": 1, "tool": 0}

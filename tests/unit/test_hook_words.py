@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.integrations.hooks.words import _counter
+from agent_memory.integrations.hooks.prompt import _counter
 from agent_memory.retrieval.languages import ENGLISH
 from agent_memory.retrieval.words import roots, words
 

@@ -17,8 +17,7 @@ from agent_memory.stores import indexes
 from agent_memory.stores.catalogs import Catalog, changed
 from agent_memory.stores.damage import noted
 from agent_memory.stores.indexes import Indexes, records_of
-from agent_memory.testing.contract import record
-from agent_memory.testing.features import for_words
+from agent_memory.testing.contract import for_words, record
 
 
 def stored(count: int, at: int = 0) -> tuple[list[Record], Features]:

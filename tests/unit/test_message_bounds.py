@@ -15,7 +15,7 @@ from agent_memory.core.shortening import Shortener
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.window import apply, choose_cut, passes, visible
 from agent_memory.strategies import Cut, Window
-from agent_memory.testing.histories import call, histories, log_of, result, torn
+from tests.histories import call, histories, log_of, result, torn
 
 U = {"role": "user", "content": "question"}
 A = {"role": "assistant", "content": "answer"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent_memory.core.formats.registry import _FORMATS, RESPONSES, views_of
 from agent_memory.core.messages import ROLES, Message
 from agent_memory.errors import InvalidInput, InvalidMessage
-from agent_memory.testing.histories import histories, raw_items
+from tests.histories import histories, raw_items
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 U = {"role": "user", "content": "hi"}

@@ -21,7 +21,7 @@ from agent_memory.engine.transfer.migration.records import (
     record_digest,
     session_digest,
 )
-from agent_memory.testing.histories import histories, log_of
+from tests.histories import histories, log_of
 
 AT = datetime(2024, 2, 29, 12, 30, 15, 123457, tzinfo=UTC)
 SYSTEM = Message(role="system", content="be kind", created_at=AT)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent_memory.core.redaction import Redactor
 from agent_memory.errors import ConfigError, InvalidSetting, MissingExtra
-from agent_memory.testing.histories import texts
+from tests.histories import texts
 
 A36, A48 = "a1B2c3D4e5F6" * 3, "a1B2c3D4e5F6" * 4
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from agent_memory import errors
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
+from agent_memory.server.credentials import issuer_of
 from agent_memory.server.limits import Bucket, Limits, asked
 from agent_memory.server.logs import JsonLines
-from agent_memory.server.paging import Paged, page_of
+from agent_memory.server.operation import Paged, page_of
 from agent_memory.server.problems import KINDS, Refused, problem_of
 from agent_memory.server.rights import RIGHTS, Principal, checked_rights, checked_users, one_user
-from agent_memory.server.tokens import issuer_of
 
 SHORT = st.text("ab*", min_size=1, max_size=3)
 SECRET = "swordfish"

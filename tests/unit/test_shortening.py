@@ -20,7 +20,7 @@ from agent_memory.core.records import Entry
 from agent_memory.core.shortening import Shortener, mark_of, shares
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.window import units, visible
-from agent_memory.testing.histories import call, histories, log_of, result, texts, torn, unpaired
+from tests.histories import call, histories, log_of, result, texts, torn, unpaired
 
 COUNTER = TokenCounter()
 SHORTENER = Shortener(COUNTER, readable=10**6)

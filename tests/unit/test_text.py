@@ -18,7 +18,7 @@ from agent_memory.core.text import (
     sentences,
     terms,
 )
-from agent_memory.testing.histories import texts
+from tests.histories import texts
 
 
 @given(texts(), texts())

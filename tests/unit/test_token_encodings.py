@@ -30,7 +30,7 @@ from agent_memory.core.tokens.encodings import (
     joined,
 )
 from agent_memory.errors import ConfigError
-from agent_memory.testing.histories import texts
+from tests.histories import texts
 from tests.kit import at_length
 
 pytestmark = pytest.mark.long

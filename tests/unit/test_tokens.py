@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message
 from agent_memory.core.tokens.counter import CLAUDE, WORST, TokenCounter, encoding_for
-from agent_memory.testing.histories import PNG, histories, texts
+from tests.histories import PNG, histories, texts
 
 MODELS = ["gpt-4o", "gpt-4", "claude-sonnet-4-5"]
 COUNTERS = {model: TokenCounter(model) for model in MODELS}

@@ -30,7 +30,7 @@ from agent_memory.core.transcript import (
     speaker,
     split,
 )
-from agent_memory.testing.histories import histories, log_of, texts
+from tests.histories import histories, log_of, texts
 
 COUNT = TokenCounter().text
 CLAUDE = TokenCounter("claude-sonnet-4-5").text

@@ -11,8 +11,8 @@ import pytest
 
 from agent_memory.core.context import render_memory
 from agent_memory.core.records import Recall
-from agent_memory.integrations.transcripts import claude_code, codex, cursor, lines
-from agent_memory.integrations.transcripts.lines import lines_from
+from agent_memory.integrations.transcripts import chat, claude_code, codex, cursor
+from agent_memory.integrations.transcripts.chat import lines_from
 from agent_memory.integrations.transcripts.own import SAID, told, without_ours
 
 
@@ -193,8 +193,8 @@ def test_a_line_without_end_costs_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line of gigabytes would take the machine with it; those after it must still be read."""
-    monkeypatch.setattr(lines, "LONGEST", 100)
-    monkeypatch.setattr(lines, "_CHUNK", 7)
+    monkeypatch.setattr(chat, "LONGEST", 100)
+    monkeypatch.setattr(chat, "_CHUNK", 7)
     path = tmp_path / "t.jsonl"
     for length in (98, 99, 100, 101, 250):
         path.write_bytes(b"x" * length + b'\n{"a":1}\n' + b"y" * 300)

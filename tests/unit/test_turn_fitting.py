@@ -29,7 +29,7 @@ from agent_memory.core.turns import (
     open_calls,
 )
 from agent_memory.errors import InvalidMessage
-from agent_memory.testing.histories import call, histories, log_of, result, texts, unpaired
+from tests.histories import call, histories, log_of, result, texts, unpaired
 from tests.kit import at_length
 
 COUNTER = TokenCounter()

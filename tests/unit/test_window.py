@@ -25,7 +25,7 @@ from agent_memory.core.window import (
     unshown,
     visible,
 )
-from agent_memory.testing.histories import call, histories, log_of, long_turn, result, torn
+from tests.histories import call, histories, log_of, long_turn, result, torn
 from tests.provider_logs import Logs
 
 U = {"role": "user", "content": "question"}

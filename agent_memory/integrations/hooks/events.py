@@ -31,14 +31,10 @@ class Event(NamedTuple):
     """One event.
 
     Attributes:
-        agent: The agent.
-        name: One of `EVENTS`.
-        session_id: The memory's session.
         transcript: The agent's file of the session; empty if there is none.
         prompt: The user's prompt; empty for events without one.
         reply: The agent's answer to it, which only Gemini CLI sends; empty for other agents.
         at: The time of an event of Gemini CLI; empty for other agents.
-        cwd: The agent's working directory.
         source: The start of a session: "startup", "resume", "clear", "compact"; empty for others.
     """
 
@@ -58,9 +54,6 @@ def read_event(agent: str, name: str, given: bytes) -> Event:
 
     Cursor also runs Claude Code's hooks. Its events are recognized by their fields and count as
     Cursor's.
-
-    Raises:
-        InvalidInput: It is not an event.
     """
     try:
         fields = json.loads(given)

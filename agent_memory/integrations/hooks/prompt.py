@@ -1,14 +1,169 @@
-"""Recall for a prompt, in a short-lived process."""
+"""Recall for a prompt in a short-lived process: messages relevant to it by words alone.
+
+Words are compared and weighted as in recall, but without the arrays of `retrieval.terms`: loading
+numpy takes longer than the whole search.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import re
 import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nsmallest
 from time import gmtime, strftime
+from typing import NamedTuple
 
+from agent_memory.core.text import STOP_WORDS
 from agent_memory.errors import StoreUnavailable
-from agent_memory.integrations.hooks.said import Said
-from agent_memory.integrations.hooks.words import bearing
+from agent_memory.integrations.hooks.log_file import LogFile, Part, StoredMessage
 from agent_memory.integrations.transcripts.own import told
+from agent_memory.retrieval.bm25 import TURN_LENGTH, damping, odds
+from agent_memory.retrieval.languages import ENGLISH, languages_of
+from agent_memory.retrieval.words import ASCII_WORD, roots, words
+
+_MOST_ASKED = 2_000  # characters of a prompt, half from each end
+_MOST_WORDS = 24
+_MOST_PLACES = 2**32  # messages of a part
+_LOOKED_AT = 60
+_ENOUGH = 500
+_TELLING = 8  # words of a prompt that are compared with a message
+_LEAST = 0.3
+_IDLE = (
+    "ok okay yes yep no nope thanks thank great good nice cool sure done continue go ahead proceed "
+    "please again try now next fix help want need make let lgtm"
+)
+_FILLER = frozenset(_IDLE.split())
+
+
+class Found(NamedTuple):
+    """A message relevant to a prompt."""
+
+    micros: int
+    role: str
+    text: str
+    score: float
+
+
+def relevant_messages(
+    prompt: str,
+    parts: Iterable[Part],
+    read: Callable[[str, int], StoredMessage | None],
+    limit: int,
+) -> list[Found]:
+    """Return the messages relevant to a prompt, best first."""
+    prompt = _ends(prompt)
+    languages = languages_of(prompt)
+    asked = [word for word in dict.fromkeys(words(prompt, languages)) if word not in _FILLER]
+    if not asked:
+        return []
+    root_of = roots(prompt, languages)
+    holding, where, size = _holding(root_of, asked, parts)
+    rarity = {word: math.log1p(odds(size, len(holders))) for word, holders in holding.items()}
+    count = _counter(prompt, [root_of.get(word, word) for word in asked], languages)
+    least = _LEAST * sum(sorted(rarity.values(), reverse=True)[:_TELLING])
+    found = []
+    for which in _first_look(holding, rarity):
+        session, seqs = where[which // _MOST_PLACES]
+        message = read(session, seqs[which % _MOST_PLACES])
+        if message is None:
+            continue
+        role, text = _spoken(message)
+        counts, length = count(text)
+        shared = [word for word in rarity if counts[word]]
+        if len(shared) < min(2, len(asked)) or sum(map(rarity.__getitem__, shared)) < least:
+            continue
+        if counts.total() == length and all(word in asked for word in counts):
+            continue  # it only repeats the prompt
+        against = damping(length, TURN_LENGTH)
+        score = sum(rarity[word] * counts[word] / (counts[word] + against) for word in shared)
+        found.append(Found(message.micros, role, text, score))
+    return _different(sorted(found, key=lambda one: -one.score), limit)
+
+
+def _counter(
+    prompt: str, begun: Sequence[str], languages: frozenset[str]
+) -> Callable[[str], tuple[Counter[str], int]]:
+    """Return a function that counts a text's words: those of the prompt, and all of them.
+
+    Stemming takes most of the time. In English without accents, only words that contain a root of
+    the prompt are stemmed, which gives the same counts.
+    """
+
+    def count(text: str) -> tuple[Counter[str], int]:
+        counts = Counter(words(text, languages))
+        return counts, counts.total()
+
+    if languages != ENGLISH or not prompt.isascii() or len(begun) > _MOST_WORDS:
+        return count
+    begins = re.compile("|".join(map(re.escape, begun))).search
+
+    def count_plain(text: str) -> tuple[Counter[str], int]:
+        if not text.isascii():
+            return count(text)
+        written = [word for word in ASCII_WORD.findall(text.lower()) if word not in STOP_WORDS]
+        return Counter(words(" ".join(filter(begins, written)))), len(written)
+
+    return count_plain
+
+
+def _ends(prompt: str) -> str:
+    half = _MOST_ASKED // 2
+    return prompt if len(prompt) <= _MOST_ASKED else f"{prompt[:half]} {prompt[-half:]}"
+
+
+def _holding(
+    root_of: Mapping[str, str], asked: Sequence[str], parts: Iterable[Part]
+) -> tuple[dict[str, list[int]], list[tuple[str, Sequence[int]]], int]:
+    """Return the messages that contain the prompt's roots; of a long prompt, its longest words."""
+    looked = sorted(asked, key=len, reverse=True)[:_MOST_WORDS]
+    begun = {word: root for word in looked if (root := root_of.get(word, word))}
+    holding: dict[str, list[int]] = {}
+    where: list[tuple[str, Sequence[int]]] = []
+    count = 0
+    for part in parts:
+        base = len(where) * _MOST_PLACES
+        for word, root in begun.items():
+            if places := part.holding(root):
+                holding.setdefault(word, []).extend([base + place for place in places])
+        where.append((part.session, part.seqs))
+        count += part.size
+    return holding, where, count
+
+
+def _first_look(holding: dict[str, list[int]], rarity: dict[str, float]) -> list[int]:
+    """Return the candidates with most of the rare words, for close comparison."""
+    scores: dict[int, float] = {}
+    for word in sorted(holding, key=lambda one: len(holding[one])):
+        among: Iterable[int] = holding[word]
+        if len(scores) >= _ENOUGH:  # messages with only common words cannot rank high
+            among = scores.keys() & among
+        for which in among:
+            scores[which] = scores.get(which, 0.0) + rarity[word]
+    return nsmallest(_LOOKED_AT, scores, key=lambda which: (-scores[which], which))
+
+
+def _spoken(stored: StoredMessage) -> tuple[str, str]:
+    """Return role and text of a message; of one read in part, the part."""
+    if not stored.body:
+        return stored.role, stored.text
+    message = json.loads(stored.body)
+    content = message.get("content")
+    if isinstance(content, list):
+        parts = (part.get("text") for part in content if isinstance(part, dict))
+        content = " ".join(part for part in parts if isinstance(part, str))
+    return message["role"], content if isinstance(content, str) else ""
+
+
+def _different(found: list[Found], limit: int) -> list[Found]:
+    """Return the best messages without repetitions."""
+    kept: dict[str, Found] = {}
+    for one in found:
+        kept.setdefault(" ".join(one.text.split()).casefold(), one)
+    return list(kept.values())[:limit]
+
 
 MOST_SAID = 20_000
 """Number of newest messages that are searched."""
@@ -21,24 +176,14 @@ _LONGEST = 600  # characters of a quote
 
 
 def recalled(path: str, user_id: str, prompt: str, session_id: str) -> str:
-    """Return messages of a user's other sessions relevant to a prompt, as context; else empty.
-
-    Args:
-        path: The memory's SQLite file.
-        user_id: The user.
-        prompt: The user's prompt.
-        session_id: The current session, which the agent knows itself.
-
-    Raises:
-        StoreUnavailable: The file cannot be read now.
-    """
+    """Return messages of a user's other sessions relevant to a prompt, as context; else empty."""
     try:
-        said = Said(path, _NAMESPACE)
+        file = LogFile(path, _NAMESPACE)
         try:
-            parts = said.parts(user_id, MOST_SAID, session_id)
-            found = bearing(prompt, parts, said.message, LIMIT)
+            parts = file.parts(user_id, MOST_SAID, session_id)
+            found = relevant_messages(prompt, parts, file.message, LIMIT)
         finally:
-            said.close()
+            file.close()
     except sqlite3.Error as error:
         raise StoreUnavailable(f"{path} cannot be read: {error}.") from error
     return told({"log": [f"[{_day(one.micros)}] {one.role}: {cut(one.text)}" for one in found]})

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from agent_memory.integrations.hooks.events import Event, answer, read_event
+from agent_memory.integrations.hooks.prompt import LIMIT, cut, recalled
+from agent_memory.integrations.transcripts.own import told
 
 if TYPE_CHECKING:
+    from agent_memory.core.records import Entry, Recall
     from agent_memory.engine.memory import AgentMemory
+
 
 STORING = ("Stop", "PreCompact", "SessionEnd")
 
@@ -28,27 +32,15 @@ def run(
     """Return the output for an event.
 
     Args:
-        agent: The agent that the hook was installed for.
-        name: The event.
-        given: The agent's input.
-        user_id: The user.
         file: The SQLite file, if prompts may read it directly; None to use the library.
-        opened: Opens the memory.
-
-    Raises:
-        AgentMemoryError: The event is invalid, or the memory failed.
-        OSError: The transcript cannot be read.
     """
     event = read_event(agent, name, given)
     if name == "UserPromptSubmit":
         return answer(event, _for_prompt(event, user_id, file, opened))
     with opened() as memory:
         if name == "SessionStart":
-            from agent_memory.integrations.hooks.beginning import at_start
-
             return answer(event, at_start(memory, event, user_id))
-        from agent_memory.integrations.hooks.indexing import note_words
-        from agent_memory.integrations.hooks.storing import store
+        from agent_memory.integrations.hooks.storing import note_words, store
 
         compacts = name == "PreCompact"
         until = None if compacts else monotonic() + _SECONDS
@@ -66,10 +58,75 @@ def _for_prompt(
     if not event.prompt.strip():
         return ""
     if file is not None:
-        from agent_memory.integrations.hooks.prompt import recalled
-
         return recalled(file, user_id, event.prompt, event.session_id)
-    from agent_memory.integrations.hooks.beginning import for_prompt
-
     with opened() as memory:
         return for_prompt(memory, event, user_id)
+
+
+_SESSIONS = 2
+_LOOKED_AT = 50  # newest sessions searched for those of the same folder
+_TAIL = 40  # last entries of a session searched for its last question and answer
+_MOST = 8_000  # characters of a hook's context that an agent shows; it cuts or files the rest
+
+
+def at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
+    """Return facts about the user, and the ends of the newest sessions in this folder.
+
+    After a compaction, return the session's own messages relevant to its newest question, which the
+    agent may have lost.
+    """
+    if event.source == "compact":
+        asked = _last(memory, event.session_id, user_id, "user")
+        if asked is None:
+            return ""
+        question = asked.message.text()
+        found = memory.search(question, session_id=event.session_id, user_id=user_id, limit=LIMIT)
+        return _told([one for one in found if (asked.session_id, asked.seq) not in one.sources])
+    known = memory.get(event.session_id, user_id=user_id).recalls
+    return _told(known, _recent(memory, event, user_id))
+
+
+def for_prompt(memory: AgentMemory, event: Event, user_id: str) -> str:
+    """Return messages of the user's other sessions relevant to a prompt, by words and meaning."""
+    found = memory.search(event.prompt, user_id=user_id, limit=2 * LIMIT)
+    others = [one for one in found if event.session_id not in {name for name, _ in one.sources}]
+    return _told(others[:LIMIT])
+
+
+def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[str]:
+    """Return the last question and answer of the newest other sessions in the event's folder."""
+    if not event.cwd:
+        return []
+    heads = memory.sessions(user_id=user_id, newest=True, limit=_LOOKED_AT)
+    near = [head.session_id for head in heads if head.metadata.get("cwd") == event.cwd]
+    others = [name for name in near if name != event.session_id]
+    said = [
+        _last(memory, name, user_id, role)
+        for name in others[:_SESSIONS]
+        for role in ("user", "assistant")
+    ]
+    return [
+        f"[{one.said_at:%Y-%m-%d}] {one.message.role}: {one.message.text()}"
+        for one in said
+        if one is not None
+    ]
+
+
+def _last(memory: AgentMemory, session_id: str, user_id: str, role: str) -> Entry | None:
+    entries = memory.history(session_id, user_id=user_id, last=_TAIL)
+    return next(
+        (one for one in reversed(entries) if one.message.role == role and one.message.text()), None
+    )
+
+
+def _told(recalls: Sequence[Recall], recent: Sequence[str] = ()) -> str:
+    parts: dict[str, list[str]] = {}
+    room = _MOST
+    for name, line in [
+        *((one.block, cut(str(one))) for one in recalls),
+        *(("recent", cut(line)) for line in recent),
+    ]:
+        room -= len(line)
+        if room >= 0:
+            parts.setdefault(name, []).append(line)
+    return told(parts)

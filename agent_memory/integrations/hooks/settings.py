@@ -31,11 +31,7 @@ class Place(NamedTuple):
     """The location of an agent's hooks.
 
     Attributes:
-        home: The file in a user's home.
-        project: The file in a project.
-        events: Its events, by our names and its own.
         nested: Whether an event's entries are groups of hooks with a matcher.
-        fixed: Required content of the file besides the hooks.
     """
 
     home: str
@@ -80,12 +76,7 @@ def with_hooks(agent: str, command: Sequence[str], settings: Settings) -> Settin
     """Return settings with our hooks, replacing our former ones.
 
     Args:
-        agent: The agent.
         command: The command that runs `agent-memory`, and options for all events.
-        settings: The current settings.
-
-    Raises:
-        ConfigError: The settings have another form.
     """
     place = PLACES[agent]
     made = without_hooks(settings)
@@ -98,11 +89,7 @@ def with_hooks(agent: str, command: Sequence[str], settings: Settings) -> Settin
 
 
 def without_hooks(settings: Settings) -> Settings:
-    """Return settings without our hooks, and without entries that become empty.
-
-    Raises:
-        ConfigError: The settings have another form.
-    """
+    """Return settings without our hooks, and without entries that become empty."""
     made = copy.deepcopy(settings)
     hooks = made.get("hooks", {})
     if not isinstance(hooks, dict) or not all(isinstance(one, list) for one in hooks.values()):

@@ -1,1 +1,46 @@
-"""Readers of other programs' exports and databases, and the writer for what they read."""
+"""Import sources by name. Readers are loaded on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from agent_memory.core.limits import quoted
+from agent_memory.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from agent_memory.integrations.imports.conversations import Event
+    from agent_memory.integrations.imports.files import SourceFiles
+
+
+class From(StrEnum):
+    """The source of an import."""
+
+    CHATGPT = "chatgpt"
+    CLAUDE = "claude"
+    CLAUDE_CODE = "claude-code"
+    CODEX = "codex"
+    MEM0 = "mem0"
+    LETTA = "letta"
+    LANGCHAIN = "langchain"
+    LLAMA_INDEX = "llama-index"
+    OPENAI_AGENTS = "openai-agents"
+    JSONL = "jsonl"
+
+
+_FRAMEWORKS = (From.LANGCHAIN, From.LLAMA_INDEX, From.OPENAI_AGENTS, From.JSONL)
+
+
+def reader(source: str) -> Callable[[SourceFiles], Iterator[Event]]:
+    """Return the reader of a source."""
+    if source not in list(From):
+        raise InvalidInput(
+            f"The source {quoted(source)} is unknown. Use one of: {', '.join(From)}. Convert other "
+            "formats to jsonl: JSON lines with session_id, role and content."
+        )
+    name = source.replace("-", "_")
+    module = "frameworks" if source in _FRAMEWORKS else name
+    home = import_module(f"agent_memory.integrations.imports.{module}")
+    return cast("Callable[[SourceFiles], Iterator[Event]]", getattr(home, f"read_{name}"))

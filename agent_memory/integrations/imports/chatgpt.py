@@ -11,9 +11,9 @@ from typing import Any
 from agent_memory.integrations.imports.conversations import (
     Branch,
     Event,
-    Omitted,
     Questions,
-    Said,
+    Skipped,
+    SourceMessage,
     Unread,
     begun,
     branches,
@@ -33,7 +33,7 @@ _PLAIN = ("text", "code", "execution_output")
 _INNER = ("thoughts", "reasoning_recap", "user_editable_context", "model_editable_context")
 
 
-def read(source: SourceFiles) -> Iterator[Event]:
+def read_chatgpt(source: SourceFiles) -> Iterator[Event]:
     """Yield the content of an export: the zip, its folder, or a `conversations.json`."""
     return read_each(elements_in(source, "conversations*.json"), _conversation)
 
@@ -52,8 +52,8 @@ def _conversation(part: Element) -> Iterator[Event]:
     questions = Questions(parents, lambda key: _said(key, nodes, start))
     for number, branch in enumerate(branches(parents, text_in(conversation.get("current_node")))):
         found = list(_path(where, branch, nodes, start))
-        said = [one for one in found if isinstance(one, Said)]
-        yield from (one for one in found if not isinstance(one, Said))
+        said = [one for one in found if isinstance(one, SourceMessage)]
+        yield from (one for one in found if not isinstance(one, SourceMessage))
         if not said:
             continue
         begins, whole = begun(main, about, branch if number else None, said, questions)
@@ -90,21 +90,21 @@ def _message(where: str, own: str, message: Mapping[str, Any], at: datetime | No
         return Unread(where, f"the role {role!r} is unknown")
     text = _text(content)
     if not text and kind in ("text", None):
-        return Omitted("empty messages")
+        return Skipped("empty messages")
     notes: Json = {}
     if model := text_in(more.get("model_slug")):
         notes["model"] = model
     is_hidden = more.get("is_visually_hidden_from_conversation") is True
     if is_hidden or kind in _INNER or not text:
         kept: Json = {"raw": dict(message), "format": FORMAT, "metadata": notes}
-        return Said("", own, dated(kept, at), where)
+        return SourceMessage("", own, dated(kept, at), where)
     if kind not in _PLAIN:
         notes["content"] = dict(content)
     found: Json = {"role": role, "content": text, "metadata": notes}
     name = text_in(author.get("name")) if role == "tool" else text_in(message.get("recipient"))
     if name and name != "all":
         notes["tool"] = name
-    return Said("", own, dated(found, at), where)
+    return SourceMessage("", own, dated(found, at), where)
 
 
 def _text(content: Mapping[str, Any]) -> str:
@@ -122,9 +122,7 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def _part(part: Mapping[str, Any]) -> str:
-    """Return a part that is not text as text; files are named,
-    since an export has them beside it.
-    """
+    """Return a part that is not text as text. Files are named: an export has them beside it."""
     if text := text_in(part.get("text")):
         return text
     kind = str(part.get("content_type") or "part").removesuffix("_asset_pointer").replace("_", " ")
@@ -135,12 +133,13 @@ def _part(part: Mapping[str, Any]) -> str:
     return f"[{kind}: {name}]" if name else f"[{kind}]"
 
 
-def _said(key: str, nodes: Mapping[str, Any], at: datetime | None) -> list[Said]:
-    """Return the messages of one node."""
-    return [one for one in _path("", Branch([key], None), nodes, at) if isinstance(one, Said)]
+def _said(key: str, nodes: Mapping[str, Any], at: datetime | None) -> list[SourceMessage]:
+    return [
+        one for one in _path("", Branch([key], None), nodes, at) if isinstance(one, SourceMessage)
+    ]
 
 
-def _paired(said: Sequence[Said]) -> Iterator[Said]:
+def _paired(said: Sequence[SourceMessage]) -> Iterator[SourceMessage]:
     """Yield messages in order, with tool requests as calls with their results."""
     asked: str | None = None
     for one, after in zip(said, [*said[1:], None], strict=True):

@@ -9,9 +9,9 @@ from typing import Any
 
 from agent_memory.integrations.imports.conversations import (
     Event,
-    Omitted,
     Questions,
-    Said,
+    Skipped,
+    SourceMessage,
     Unread,
     begun,
     branches,
@@ -26,7 +26,7 @@ from agent_memory.integrations.loose import Json, dated, listed, mapping, moment
 _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
 
 
-def read(source: SourceFiles) -> Iterator[Event]:
+def read_claude(source: SourceFiles) -> Iterator[Event]:
     """Yield the content of an export: the zip, its folder, or a `conversations.json`."""
     return read_each(elements_in(source, "conversations*.json"), _conversation)
 
@@ -43,7 +43,7 @@ def _conversation(part: Element) -> Iterator[Event]:
         return
     main, start = named("claude", own), conversation.get("created_at")
     about = titled(conversation.get("name"))
-    found: dict[str, list[Said]] = {}
+    found: dict[str, list[SourceMessage]] = {}
     parents: dict[str, str | None] = {}
     last: str | None = None
     is_tree = any("parent_message_uuid" in mapping(one) for one in messages)
@@ -54,8 +54,8 @@ def _conversation(part: Element) -> Iterator[Event]:
         parents[key], last = parent if is_tree else last, key
         place = f"{where}, message {number}"
         events = list(_message(place, key, message, start))
-        yield from (one for one in events if not isinstance(one, Said))
-        found[key] = [one for one in events if isinstance(one, Said)]
+        yield from (one for one in events if not isinstance(one, SourceMessage))
+        found[key] = [one for one in events if isinstance(one, SourceMessage)]
     current = text_in(conversation.get("current_leaf_message_uuid")) or last
     questions = Questions(parents, found.__getitem__)
     for number, branch in enumerate(branches(parents, current)):
@@ -84,13 +84,13 @@ def _message(where: str, own: str, given: object, begun: object) -> Iterator[Eve
     elif files:
         steps = [{"role": role, "content": files}]
     if not steps:
-        yield Omitted("empty messages")
+        yield Skipped("empty messages")
     at = moment(message.get("created_at"), begun)
     thoughts = [told for one in blocks if (told := text_in(one.get("thinking")))]
     for number, step in enumerate(steps):
         key = f"{own}/{number}" if number else own
         notes = {"thinking": thoughts} if thoughts and not number else {}
-        yield Said("", key, dated({**step, "metadata": notes}, at), where)
+        yield SourceMessage("", key, dated({**step, "metadata": notes}, at), where)
 
 
 def _steps(blocks: Sequence[Mapping[str, Any]], own: str, role: str) -> Iterator[Json]:
@@ -135,7 +135,6 @@ def _text(block: Mapping[str, Any]) -> str | None:
 
 
 def _told(result: Mapping[str, Any]) -> str:
-    """Return a tool's result as text."""
     content = result.get("content")
     if isinstance(content, str):
         return content

@@ -10,10 +10,10 @@ from functools import cached_property
 from typing import Any
 
 from agent_memory.integrations.imports.conversations import (
-    Begun,
     Event,
-    Omitted,
-    Said,
+    SessionBegin,
+    Skipped,
+    SourceMessage,
     Unread,
     id_by_place,
     named,
@@ -31,7 +31,7 @@ FORMAT = "claude-code.message"
 """The format of messages that no chat shows, such as a compaction's summary; stored unchanged."""
 
 
-def read(source: SourceFiles) -> Iterator[Event]:
+def read_claude_code(source: SourceFiles) -> Iterator[Event]:
     """Yield the content of a transcript, or of all in a folder."""
     return read_each(source.files("*.jsonl"), _transcript)
 
@@ -50,7 +50,7 @@ def _transcript(file: OpenFile) -> Iterator[Event]:
         elif part.value.get("type") in SPOKEN:
             yield from whole(part.where, _line(part.where, place, part.value, file.stem, tree))
         elif part.value.get("type") != "summary":
-            yield Omitted(f"lines of the type {str(part.value.get('type'))[:40]!r}")
+            yield Skipped(f"lines of the type {str(part.value.get('type'))[:40]!r}")
 
 
 def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterator[Event]:
@@ -59,7 +59,7 @@ def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterato
         yield Unread(where, "its `message` has no valid role and content of Claude's API")
         return
     if not found.whole["content"]:
-        yield Omitted("empty messages")
+        yield Skipped("empty messages")
         return
     main = named("claude-code", text_in(line.get("sessionId")) or stem)
     own = text_in(line.get("uuid")) or id_by_place(place, message)
@@ -67,9 +67,9 @@ def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterato
     session_id = main if branch is None else usable(f"{main}~{branch}")
     about = titled(tree.title, folder=line.get("cwd"))
     if branch is None:
-        yield Begun(main, about=about, is_tree=True)
+        yield SessionBegin(main, about=about, is_tree=True)
     else:
-        yield Begun(session_id, None, {**about, "branch_of": main}, main, own)
+        yield SessionBegin(session_id, None, {**about, "branch_of": main}, main, own)
     notes = {name: True for name in ("isMeta", "isCompactSummary") if line.get(name) is True}
     notes |= titled(None, model=message.get("model"))
     fields: Json = {"raw": found.said, "format": "anthropic.messages"}
@@ -78,7 +78,7 @@ def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterato
     elif isinstance(found.said["content"], str):
         fields = found.said
     fields = {**fields, "metadata": notes}
-    yield Said(session_id, own, dated(fields, moment(line.get("timestamp"))), where)
+    yield SourceMessage(session_id, own, dated(fields, moment(line.get("timestamp"))), where)
 
 
 class _Tree:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.integrations.imports.conversations import (
-    Begun,
     Event,
-    Omitted,
-    Said,
+    SessionBegin,
+    Skipped,
+    SourceMessage,
     Unread,
     id_by_place,
     named,
@@ -27,7 +27,7 @@ FORMAT = "codex.item"
 _OWN = ("ghost_snapshot", "other")
 
 
-def read(source: SourceFiles) -> Iterator[Event]:
+def read_codex(source: SourceFiles) -> Iterator[Event]:
     """Yield the content of a session's file, or of all in a folder."""
     return read_each(source.files("rollout-*.jsonl"), _session)
 
@@ -46,17 +46,17 @@ def _session(file: OpenFile) -> Iterator[Event]:
         if kind == "session_meta":
             if not place and not is_named and (own := text_in(payload.get("id"))):
                 session_id, is_named = named("codex", own), True
-                yield Begun(session_id, about=titled(None, folder=payload.get("cwd")))
+                yield SessionBegin(session_id, about=titled(None, folder=payload.get("cwd")))
         elif kind != ITEM:
-            yield Omitted(f"lines of the type {kind[:40]!r}")
+            yield Skipped(f"lines of the type {kind[:40]!r}")
         elif not text_in(payload.get("type")):
             yield Unread(part.where, "the item has no type")
         else:
-            yield Begun(session_id)
+            yield SessionBegin(session_id)
             place += 1
             at = moment(part.value.get("timestamp"))
             own, fields = id_by_place(place, payload), dated(_message(payload), at)
-            yield Said(session_id, own, fields, part.where)
+            yield SourceMessage(session_id, own, fields, part.where)
 
 
 def _message(item: Json) -> Json:

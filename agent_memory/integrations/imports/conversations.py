@@ -1,11 +1,11 @@
-"""Events that readers yield in order, and the branches of a conversation. Pure."""
+"""Events that readers yield, the branches of a conversation, and the result of an import."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from agent_memory.core.ids import MAX_ID
 from agent_memory.core.limits import UNREADABLE
+from agent_memory.core.messages import Message
 from agent_memory.integrations.loose import Json
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -20,15 +21,11 @@ _UNUSABLE = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class SessionBegin:
     """A session whose messages follow. It may be repeated: the first one counts.
 
     Attributes:
-        session_id: Its id here.
-        user_id: Its user in the source.
-        about: Its title and other metadata, for `describe`.
         branch: The session that it branches from; None for a main session.
-        first: The id of the first message of a branch.
         is_tree: Whether a later export may continue another branch.
     """
 
@@ -41,14 +38,10 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SourceMessage:
     """One message.
 
     Attributes:
-        session_id: Its session, which was yielded before.
-        id: Its id in the source, unique within its session.
-        message: Its fields for `update`; the importer adds its origin.
-        where: Its place in the source.
         is_again: Whether it is in another session too.
     """
 
@@ -65,17 +58,8 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
-    """An item of another memory about a user.
-
-    Attributes:
-        id: Its id in the source.
-        text: Its text.
-        user_id: Its user in the source.
-        at: Its time.
-        where: Its place in the source.
-        about: Its other metadata in the source.
-    """
+class SourceNote:
+    """An item of another memory about a user."""
 
     id: str
     text: str
@@ -87,12 +71,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A part that could not be read or stored.
-
-    Attributes:
-        where: Its place in the source.
-        why: The reason.
-    """
+    """A part that could not be read or stored."""
 
     where: str
     why: str
@@ -102,17 +81,13 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class Omitted:
-    """A part that does not belong to a conversation, such as a setting.
-
-    Attributes:
-        kind: Its kind, for people.
-    """
+class Skipped:
+    """A part that does not belong to a conversation, such as a setting."""
 
     kind: str
 
 
-Event = Begun | Said | Noted | Unread | Omitted
+Event = SessionBegin | SourceMessage | SourceNote | Unread | Skipped
 Part = TypeVar("Part")
 
 
@@ -132,7 +107,6 @@ def whole(where: str | None, events: Iterable[Event]) -> Iterator[Event]:
 
     Args:
         where: The part's place; None for a file, whose parts are read one by one.
-        events: The part's content.
     """
     if where is None:
         yield from events
@@ -158,15 +132,13 @@ def usable(text: str) -> str:
     return f"{_UNUSABLE.sub('', text)[: MAX_ID - 17].strip()}~{digest}"
 
 
-def again(said: Said) -> Said:
+def again(said: SourceMessage) -> SourceMessage:
     """Return a message for a second session: the question that a branch answers."""
     return replace(said, id=f"{said.id}~again", is_again=True)
 
 
 def id_by_place(place: int, fields: object) -> str:
-    """Return an id for a message without one: its place in the
-    session and a digest of its content.
-    """
+    """Return an id for a message without one, from its place and a digest of its content."""
     told = json.dumps(fields, sort_keys=True, separators=(",", ":"), default=str)
     return f"{place}-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
@@ -186,7 +158,6 @@ class Branch:
     """A part of a tree; each node is in exactly one.
 
     Attributes:
-        nodes: Its nodes in order.
         after: The parent of the first node; None for a root.
     """
 
@@ -201,7 +172,6 @@ def branches(parents: Mapping[str, str | None], current: str | None) -> Iterator
     tree. Cycles are cut.
 
     Args:
-        parents: The parent of each node, in the order of the source.
         current: The conversation's current node; None for the last leaf.
     """
     answers: dict[str, list[str]] = defaultdict(list)
@@ -259,24 +229,19 @@ def upwards(node: str | None, parents: Mapping[str, str | None]) -> Iterator[str
 
 
 class Questions:
-    """The questions of a tree; each node is converted once.
-
-    Args:
-        parents: The parent of each node.
-        said: Returns the messages of a node.
-    """
+    """The questions of a tree; each node is converted once."""
 
     def __init__(
-        self, parents: Mapping[str, str | None], said: Callable[[str], Sequence[Said]]
+        self, parents: Mapping[str, str | None], said: Callable[[str], Sequence[SourceMessage]]
     ) -> None:
         self._parents = parents
         self._said = said
-        self._nearest: dict[str, Said | None] = {}
+        self._nearest: dict[str, SourceMessage | None] = {}
 
-    def before(self, node: str | None) -> Said | None:
+    def before(self, node: str | None) -> SourceMessage | None:
         """Return the question of a node, or of its nearest ancestor with one."""
         passed: list[str] = []
-        found: Said | None = None
+        found: SourceMessage | None = None
         for key in upwards(node, self._parents):
             if key in self._nearest:
                 found = self._nearest[key]
@@ -291,20 +256,75 @@ class Questions:
 
 
 def begun(
-    main: str, about: Json, branch: Branch | None, said: Sequence[Said], questions: Questions
-) -> tuple[Begun, Sequence[Said]]:
+    main: str,
+    about: Json,
+    branch: Branch | None,
+    said: Sequence[SourceMessage],
+    questions: Questions,
+) -> tuple[SessionBegin, Sequence[SourceMessage]]:
     """Return the start of a branch and its messages, with the question repeated before an answer.
 
     Args:
-        main: The main session.
-        about: The conversation's metadata.
         branch: The branch; None for the main line.
-        said: Its messages.
-        questions: The tree's questions.
     """
     if branch is None:
-        return Begun(main, about=about, is_tree=True), said
+        return SessionBegin(main, about=about, is_tree=True), said
     session_id = usable(f"{main}~{branch.nodes[0]}")
-    begins = Begun(session_id, None, {**about, "branch_of": main}, main, said[0].id)
+    begins = SessionBegin(session_id, None, {**about, "branch_of": main}, main, said[0].id)
     question = None if said[0].is_question else questions.before(branch.after)
     return begins, said if question is None else [again(question), *said]
+
+
+_MOST = 10_000
+
+
+@dataclass(slots=True)
+class Imported:
+    """The result of an import.
+
+    Attributes:
+        sessions: Sessions in the source.
+        messages: Readable messages in the source.
+        notes: Notes in the source.
+        new_sessions: Sessions that this import created; 0 for a dry run.
+        new_messages: Messages that it stored; the others existed.
+        new_notes: Notes that it wrote.
+        first: Time of the oldest message, if known.
+        last: Time of the newest message, if known.
+        deleted: Sessions and notes that were deleted here and stay so, wholly or in part.
+        assigned: Sessions without a user that were given to the user.
+        elsewhere: Number of sessions imported before that belong to another user, by that user;
+            None: without a user.
+        unread: The first 10,000 parts that could not be read or stored, with the reason.
+        failed: Number of such parts.
+        left_out: Number of parts that do not belong to a conversation, by kind.
+    """
+
+    sessions: int = 0
+    messages: int = 0
+    notes: int = 0
+    new_sessions: int = 0
+    new_messages: int = 0
+    new_notes: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+    deleted: int = 0
+    assigned: int = 0
+    elsewhere: Counter[str | None] = field(default_factory=Counter)
+    unread: list[Unread] = field(default_factory=list)
+    failed: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def fail(self, where: str, why: str) -> None:
+        """Record a part that could not be read or stored."""
+        self.failed += 1
+        if len(self.unread) < _MOST:
+            self.unread.append(Unread(where, why))
+
+    def saw(self, message: Message) -> None:
+        """Count a message."""
+        self.messages += 1
+        if "created_at" in message.model_fields_set:
+            at = message.created_at
+            self.first = at if self.first is None else min(self.first, at)
+            self.last = at if self.last is None else max(self.last, at)

@@ -26,12 +26,7 @@ Read = Callable[[int], object]
 
 
 class OpenFile(NamedTuple):
-    """An open file of a source.
-
-    Attributes:
-        name: Its name in the source.
-        file: The file, at its beginning.
-    """
+    """An open file of a source."""
 
     name: str
     file: BinaryIO
@@ -46,14 +41,7 @@ class SourceFiles:
     """The source of an import.
 
     Args:
-        path: A file or a folder.
         read: Called with the number of bytes read from the files on disk.
-
-    Attributes:
-        path: As given.
-
-    Raises:
-        InvalidInput: The path does not exist.
     """
 
     def __init__(self, path: Path, read: Read | None = None) -> None:
@@ -71,12 +59,6 @@ class SourceFiles:
         """Yield the files with matching names, each open until the next one.
 
         A single file that is not a zip matches whatever its name.
-
-        Args:
-            patterns: Such as "*.jsonl", without folders.
-
-        Raises:
-            InvalidInput: No name matches.
         """
         found = 0
         for one in self._all(patterns):
@@ -125,16 +107,16 @@ class SourceFiles:
         try:
             archive = zipfile.ZipFile(self.path)
         except zipfile.BadZipFile as error:
-            told = f"{self.path} is a damaged zip: {error}. Download it again."
-            raise InvalidInput(told) from None
+            text = f"{self.path} is a damaged zip: {error}. Download it again."
+            raise InvalidInput(text) from None
         with archive as packed:
             for member in packed.infolist():
                 if member.is_dir() or not _is_wanted(Path(member.filename).name, patterns):
                     continue
                 size, small = member.file_size, max(member.compress_size, 1)
                 if size > _HARMLESS and size > _MOST_PACKED * small:
-                    told = f"it says that it unpacks to {size // small:,} times its size"
-                    yield Unread(member.filename, told)
+                    text = f"it says that it unpacks to {size // small:,} times its size"
+                    yield Unread(member.filename, text)
                     continue
                 try:
                     file = packed.open(member)
@@ -153,7 +135,6 @@ class _Counting:
     """A file that reports the bytes read, and ends where it is damaged.
 
     Args:
-        file: The file.
         read: Called with the bytes read.
         share: Factor of the reported bytes.
 
@@ -199,12 +180,7 @@ _HEADER = b"SQLite format 3\x00"
 
 
 class Row(NamedTuple):
-    """A row of a table.
-
-    Attributes:
-        where: Its place.
-        values: Its values by column.
-    """
+    """A row of a table."""
 
     where: str
     values: dict[str, Any]
@@ -219,11 +195,7 @@ def is_database(source: SourceFiles) -> bool:
 
 
 def tables(path: Path) -> dict[str, list[str]]:
-    """Return the columns of each table.
-
-    Raises:
-        InvalidInput: The file is damaged.
-    """
+    """Return the columns of each table."""
     try:
         with closing(_opened(path)) as database:
             names = [
@@ -240,13 +212,7 @@ def tables(path: Path) -> dict[str, list[str]]:
 
 
 def rows(source: SourceFiles, table: str, order: str) -> Iterator[Row | Unread]:
-    """Yield the rows of a table in order, each with its place.
-
-    Args:
-        source: The database.
-        table: The table.
-        order: The columns to sort by.
-    """
+    """Yield the rows of a table in order, each with its place."""
     number, path = 0, source.path
     try:
         with closing(_opened(path)) as database:
@@ -262,8 +228,8 @@ def rows(source: SourceFiles, table: str, order: str) -> Iterator[Row | Unread]:
                 except UnicodeDecodeError:
                     yield Unread(where, "not UTF-8 text")
     except sqlite3.Error as error:
-        told = f"the database cannot be read from there on: {error}"
-        yield Unread(f"{path.name}, {table}, after row {number}", told)
+        text = f"the database cannot be read from there on: {error}"
+        yield Unread(f"{path.name}, {table}, after row {number}", text)
 
 
 def _columns(database: sqlite3.Connection, table: str) -> list[str]:

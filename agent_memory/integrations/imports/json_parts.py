@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from agent_memory.integrations.imports.conversations import Unread
 from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.transcripts.lines import BOM, LONGEST, lines_of
+from agent_memory.integrations.transcripts.chat import BOM, LONGEST, lines_of
 
 _CHUNK = 1024 * 1024
 _BLANK = b" \t\r\n"
@@ -24,24 +24,14 @@ _INSIDE = re.compile(rb'(?:[^"\\]++|\\.)*+("?)', re.DOTALL)
 
 
 class Element(NamedTuple):
-    """An element or a line.
-
-    Attributes:
-        where: Its place.
-        value: Its parsed value.
-    """
+    """An element or a line."""
 
     where: str
     value: Any
 
 
 def elements(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
-    """Yield the elements of a file's list; a file with one object yields that.
-
-    Args:
-        name: The file's name.
-        file: The file, at its beginning.
-    """
+    """Yield the elements of a file's list; a file with one object yields that."""
     scan = _Scan(file)
     opened = scan.opening()
     if opened != b"[":
@@ -97,12 +87,7 @@ def elements_in(source: SourceFiles, *patterns: str) -> Iterator[Element | Unrea
 
 
 def lines(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
-    """Yield the parsed lines of a file; blank ones are skipped.
-
-    Args:
-        name: The file's name.
-        file: The file, at its beginning.
-    """
+    """Yield the parsed lines of a file; blank ones are skipped."""
     for number, line in enumerate(lines_of(file), 1):
         if line.raw.strip() or line.end - line.start > LONGEST:
             yield _whole(f"{name}, line {number}", line.raw)
@@ -111,7 +96,8 @@ def lines(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
 def loaded(where: str, raw: bytes | str) -> Element | Unread:
     """Parse a JSON text."""
     try:
-        return Element(where, json.loads(raw))
+        text = raw if isinstance(raw, str) else raw.decode("utf-8-sig", "surrogatepass")
+        return Element(where, json.loads(text))
     except UnicodeDecodeError:
         return Unread(where, "not UTF-8 text")
     except RecursionError:
@@ -135,9 +121,6 @@ def _cut(where: str, scan: _Scan, begun: int | None = None) -> Unread:
 
 class _Scan:
     """Finds the ends of elements without parsing them.
-
-    Args:
-        file: The file.
 
     Attributes:
         ended: Whether the end of the list was reached.
@@ -219,9 +202,7 @@ class _Scan:
                     return self._buffer[begun : self._at] if is_whole else b""
 
     def _to_mark(self) -> bytes:
-        """Move past the next bracket outside strings and return it;
-        b"" if more bytes are needed.
-        """
+        """Move past the next bracket outside strings and return it; b"" if bytes are missing."""
         while True:
             found = (_INSIDE if self._inside else _OUTSIDE).match(self._buffer, self._at)
             assert found is not None, "both patterns match the empty string"
@@ -231,11 +212,7 @@ class _Scan:
             self._inside = not self._inside
 
     def _more(self, keep: int) -> bool:
-        """Read more bytes, and return whether there were any.
-
-        Args:
-            keep: Drop the buffer before this position.
-        """
+        """Read more bytes, and return whether there were any."""
         chunk = self._file.read(max(_CHUNK, len(self._buffer) - keep))
         self._before += keep
         self._at -= keep

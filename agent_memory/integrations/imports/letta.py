@@ -8,11 +8,11 @@ from typing import Any
 
 from agent_memory.core.messages import content_text
 from agent_memory.integrations.imports.conversations import (
-    Begun,
     Event,
-    Noted,
-    Omitted,
-    Said,
+    SessionBegin,
+    Skipped,
+    SourceMessage,
+    SourceNote,
     Unread,
     id_by_place,
     named,
@@ -27,7 +27,7 @@ _LONGEST = 4_000  # characters of a note
 _ROLES = {"system", "developer", "user", "assistant", "tool"}
 
 
-def read(source: SourceFiles) -> Iterator[Event]:
+def read_letta(source: SourceFiles) -> Iterator[Event]:
     """Yield the content of an agent file, or of all in a folder."""
     return read_each(source.files("*.af", "*.json"), _file)
 
@@ -63,12 +63,12 @@ def _agents(stem: str, part: Element) -> Iterator[Event]:
 def _block(where: str, stem: str, block: Mapping[str, Any], at: Any) -> Iterator[Event]:
     label, value = str(block.get("label") or "memory"), text_in(block.get("value"))
     if value is None:
-        yield Omitted("empty memory blocks")
+        yield Skipped("empty memory blocks")
         return
     own = str(block.get("id") or label)
     for number, text in enumerate(_pieces(value.strip(), _LONGEST - len(label) - 2)):
         about = {"label": label, "file": stem}
-        yield Noted(f"{stem}/{own}/{number}", f"{label}: {text}", None, at, where, about)
+        yield SourceNote(f"{stem}/{own}/{number}", f"{label}: {text}", None, at, where, about)
 
 
 def _pieces(text: str, longest: int) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _pieces(text: str, longest: int) -> Iterator[str]:
 def _agent(where: str, agent: Mapping[str, Any], stem: str) -> Iterator[Event]:
     own = text_in(agent.get("id"))
     session_id = named("letta", stem, own) if own else named("letta", stem)
-    yield Begun(session_id, about=titled(agent.get("name")))
+    yield SessionBegin(session_id, about=titled(agent.get("name")))
     for number, given in enumerate(listed(agent.get("messages")), 1):
         place = f"{where}, message {number}"
         yield _message(place, session_id, number, mapping(given))
@@ -93,7 +93,7 @@ def _agent(where: str, agent: Mapping[str, Any], stem: str) -> Iterator[Event]:
 def _message(where: str, session_id: str, number: int, given: Mapping[str, Any]) -> Event:
     role = text_in(given.get("role"))
     if role == "approval":
-        return Omitted("approvals of tools")
+        return Skipped("approvals of tools")
     if role not in _ROLES:
         return Unread(where, f"the role {role!r} is unknown")
     text = _text(given)
@@ -108,8 +108,8 @@ def _message(where: str, session_id: str, number: int, given: Mapping[str, Any])
     if name := text_in(given.get("name")):
         message["name"] = name
     if not text and not calls and role != "tool":
-        return Omitted("empty messages")
-    return Said(session_id, own, dated(message, moment(given.get("created_at"))), where)
+        return Skipped("empty messages")
+    return SourceMessage(session_id, own, dated(message, moment(given.get("created_at"))), where)
 
 
 def _text(given: Mapping[str, Any]) -> str:

@@ -11,11 +11,11 @@ from urllib.parse import unquote
 
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports.conversations import (
-    Begun,
     Event,
-    Noted,
-    Omitted,
-    Said,
+    SessionBegin,
+    Skipped,
+    SourceMessage,
+    SourceNote,
     Unread,
     named,
     read_each,
@@ -35,7 +35,7 @@ from agent_memory.integrations.loose import Json, dated, listed, mapping, moment
 _WHOSE = ("user_id", "agent_id", "run_id")
 
 
-def read(source: SourceFiles) -> Iterator[Event]:
+def read_mem0(source: SourceFiles) -> Iterator[Event]:
     """Yield the content of a JSON file or a `history.db`."""
     if is_database(source):
         yield from _database(source)
@@ -79,7 +79,7 @@ def _memory(where: str, given: Mapping[str, Any]) -> Event:
     about: Json = {key: given[key] for key in ("agent_id", "run_id", "actor_id") if given.get(key)}
     about |= {"metadata": metadata} if isinstance(metadata, dict) and metadata else {}
     at = moment(given.get("updated_at"), given.get("created_at"))
-    return Noted(own, text, text_in(given.get("user_id")), at, where, about)
+    return SourceNote(own, text, text_in(given.get("user_id")), at, where, about)
 
 
 def _newer(
@@ -97,14 +97,14 @@ def _newer(
 def _last_words(told: Mapping[str, tuple[str, Mapping[str, Any], object]]) -> Iterator[Event]:
     for memory_id, (where, event, begun) in told.items():
         if str(event.get("event")).upper() == "DELETE" or event.get("is_deleted") in (1, True):
-            yield Omitted("memories that were deleted")
+            yield Skipped("memories that were deleted")
             continue
         text = text_in(event.get("new_memory"))
         if text is None:
             yield Unread(where, "it has no current text of the memory")
             continue
         at = moment(event.get("updated_at"), event.get("created_at"), begun)
-        yield Noted(memory_id, text, text_in(event.get("user_id")), at, where)
+        yield SourceNote(memory_id, text, text_in(event.get("user_id")), at, where)
 
 
 def _database(source: SourceFiles) -> Iterator[Event]:
@@ -134,8 +134,8 @@ def _said(found: Row) -> Iterator[Event]:
     named_so = (part.partition("=") for part in scope.split("&"))
     whose = {name: unquote(value) for name, _, value in named_so if name in _WHOSE and value}
     session_id, own = named("mem0", scope), str(row.get("id"))
-    yield Begun(session_id, whose.get("user_id"), titled(None, **whose))
+    yield SessionBegin(session_id, whose.get("user_id"), titled(None, **whose))
     message: Json = {"role": role, "content": content}
     if name := text_in(row.get("name")):
         message["name"] = name
-    yield Said(session_id, own, dated(message, moment(row.get("created_at"))), where)
+    yield SourceMessage(session_id, own, dated(message, moment(row.get("created_at"))), where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,23 +12,80 @@ from typing import TYPE_CHECKING, Any
 from agent_memory.core.idempotency import digest_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Head
-from agent_memory.errors import AccessDenied, InvalidInput
+from agent_memory.errors import AccessDenied, Conflict, InvalidInput
 from agent_memory.integrations.imports.conversations import (
-    Begun,
     Event,
-    Noted,
-    Omitted,
-    Said,
+    Imported,
+    SessionBegin,
+    Skipped,
+    SourceMessage,
+    SourceNote,
     Unread,
     again,
     usable,
 )
-from agent_memory.integrations.imports.imported import Imported
-from agent_memory.integrations.imports.notes import NoteWriting
 from agent_memory.integrations.loose import mapping
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.integrations.imports.conversations import Imported
+
+
+_LONGEST = 3_500  # characters of a note's metadata as JSON
+
+
+class NoteWriting:
+    """Writes notes of users, each once.
+
+    Args:
+        deleted: Whether to restore notes of users who were deleted here.
+    """
+
+    def __init__(self, memory: AgentMemory, source: str, done: Imported, *, deleted: bool) -> None:
+        self._memory = memory
+        self._source = source
+        self._done = done
+        self._deleted = deleted
+        self._texts: dict[str, set[str]] = {}
+
+    def write(self, noted: SourceNote, user_id: str | None) -> None:
+        """Write a note.
+
+        Args:
+            user_id: The user; overrides the source's.
+        """
+        user_id = user_id or (None if noted.user_id is None else usable(noted.user_id))
+        if user_id is None:
+            told = "the source names no user. Give one with --user ID or user_id"
+            self._done.fail(noted.where, told)
+            return
+        left = self._memory.components.deleted.at("user", user_id)
+        if left and not self._deleted and (noted.at is None or noted.at <= left):
+            self._done.deleted += 1
+            return
+        notes = self._memory.user(user_id).notes()
+        texts = self._texts.get(user_id)
+        if texts is None:
+            texts = self._texts[user_id] = {note.text for note in notes.all()}
+        text = noted.text.strip()
+        if text in texts:
+            return
+        about: dict[str, Any] = {"id": noted.id, "source": self._source}
+        if noted.about and len(json.dumps(noted.about)) <= _LONGEST:
+            about |= noted.about
+        elif noted.about:
+            self._done.left_out["long metadata of notes"] += 1
+        try:
+            notes.add(text, about, at=noted.at, key=f"import {self._source} {noted.id}")
+        except Conflict:
+            told = "it was imported before with other content, which stays"
+            self._done.fail(noted.where, told)
+        except InvalidInput as error:
+            self._done.fail(noted.where, str(error))
+        else:
+            texts.add(text)
+            self._done.new_notes += 1
+
 
 _AT_ONCE = 200  # messages in one transaction
 _PAGE = 500
@@ -39,20 +97,11 @@ class SessionWriting:
     """Writes the messages of a session that are not in its log.
 
     Args:
-        memory: The memory.
-        source: The name of the source.
-        done: The result so far.
-        begun: The session in the source.
-        user_id: Its user.
         deleted: Whether to restore the session if it was deleted here.
         assign: Whether to give it to the user if it has none.
 
     Attributes:
-        begun: As given.
         is_new: Whether it has no log yet.
-        known: Digests of the source's messages in its log, by id.
-        parted: The session that continues, if its log is now another branch.
-        asked: The latest question.
     """
 
     def __init__(
@@ -60,7 +109,7 @@ class SessionWriting:
         memory: AgentMemory,
         source: str,
         done: Imported,
-        begun: Begun,
+        begun: SessionBegin,
         user_id: str | None,
         *,
         deleted: bool,
@@ -68,7 +117,7 @@ class SessionWriting:
     ) -> None:
         self.begun = begun
         self.parted: str | None = None
-        self.asked: Said | None = None
+        self.asked: SourceMessage | None = None
         self._memory = memory
         self._source = source
         self._done = done
@@ -81,7 +130,7 @@ class SessionWriting:
         self._is_refused = self._is_first = self._is_checked = False
         self._is_asked = self._is_cut = False
         self._since: datetime | None = None  # when it or its user was deleted, if that matters
-        self._waiting: list[tuple[Said, Message]] = []
+        self._waiting: list[tuple[SourceMessage, Message]] = []
 
     def _read(self) -> dict[str, str]:
         known: dict[str, str] = {}
@@ -100,9 +149,7 @@ class SessionWriting:
         return known
 
     def parts_at(self, own: str) -> bool:
-        """Return whether a message is new and the log ends with
-        other messages than the source so far.
-        """
+        """Return whether a message is new and the log ends with others than the source so far."""
         if own == self._newest:
             self._newest = None
         has_ended = self._newest is None or self.parted is not None
@@ -121,7 +168,7 @@ class SessionWriting:
     def state(self, state: tuple[str | None, str | None]) -> None:
         self._newest, self.parted = state
 
-    def add(self, said: Said, message: Message) -> int:
+    def add(self, said: SourceMessage, message: Message) -> int:
         """Buffer a message. Return the approximate number of characters added to the buffer."""
         if said.is_question:
             self.asked = said
@@ -130,8 +177,8 @@ class SessionWriting:
         if (before := self.known.get(said.id)) is not None:
             self._check_owner()
             if before != digest_of([message]):
-                told = "it was imported before with other content, which stays"
-                self._done.fail(said.where, told)
+                text = "it was imported before with other content, which stays"
+                self._done.fail(said.where, text)
             return 0
         self._waiting.append((said, message))
         if len(self._waiting) >= _AT_ONCE:
@@ -166,10 +213,10 @@ class SessionWriting:
             self._is_refused = True
             self._done.fail(self.begun.session_id, str(error))
 
-    def _not_deleted(self, waiting: list[tuple[Said, Message]]) -> list[tuple[Said, Message]]:
-        """Return the messages that may be written: without deleted ones, unless they are to be
-        restored.
-        """
+    def _not_deleted(
+        self, waiting: list[tuple[SourceMessage, Message]]
+    ) -> list[tuple[SourceMessage, Message]]:
+        """Return the messages that may be written: no deleted ones, unless they are restored."""
         gone, session_id = self._memory.components.deleted, self.begun.session_id
         if not self._is_asked:
             self._is_asked = True
@@ -196,7 +243,7 @@ class SessionWriting:
             self._memory.describe(self.begun.session_id, self.begun.about, user_id=self._user_id)
         self.is_new, self._is_first = False, True
 
-    def _write(self, waiting: list[tuple[Said, Message]]) -> None:
+    def _write(self, waiting: list[tuple[SourceMessage, Message]]) -> None:
         given = [(said.id, message) for said, message in waiting]
         try:
             bring = self._memory._bring_messages
@@ -217,7 +264,6 @@ class SessionWriting:
 
 
 def _weight(value: Any) -> int:
-    """Return the approximate number of characters in a value."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
@@ -235,13 +281,9 @@ class ImportWriting:
 
     Args:
         memory: The memory; None only counts.
-        source: The name of the source.
         user_id: The user of all data; None uses the source's users.
         deleted: Whether to restore sessions that were deleted here.
         assign: Whether to give sessions without a user to the user.
-
-    Attributes:
-        done: The result.
     """
 
     def __init__(
@@ -258,7 +300,7 @@ class ImportWriting:
         self._source = source
         self._user_id = user_id
         self._deleted, self._assign = deleted, assign
-        self._begun: dict[str, Begun] = {}
+        self._begun: dict[str, SessionBegin] = {}
         self._said: set[str] = set()
         self._open: OrderedDict[str, SessionWriting] = OrderedDict()
         self._waiting = self._known = 0
@@ -270,25 +312,25 @@ class ImportWriting:
         """Write all events, and return the result."""
         for event in events:
             match event:
-                case Begun():
+                case SessionBegin():
                     if event.session_id not in self._begun:
                         about = {**event.about, "source": self._source}
                         self._begun[event.session_id] = replace(event, about=about)
-                case Said():
+                case SourceMessage():
                     self._say(event)
-                case Noted():
+                case SourceNote():
                     self.done.notes += 1
                     if self._notes is not None:
                         self._notes.write(event, self._user_id)
                 case Unread():
                     self.done.fail(event.where, event.why)
-                case Omitted():
+                case Skipped():
                     self.done.left_out[event.kind] += 1
         self._flush()
         self.done.sessions = len(self._said)
         return self.done
 
-    def _say(self, said: Said) -> None:
+    def _say(self, said: SourceMessage) -> None:
         try:
             message = self._message(said)
         except InvalidInput as error:
@@ -311,7 +353,7 @@ class ImportWriting:
         if self._waiting >= _HEAVY:
             self._flush()
 
-    def _message(self, said: Said) -> Message:
+    def _message(self, said: SourceMessage) -> Message:
         notes = mapping(said.message.get("metadata"))
         notes = {**notes, "id": said.id, "source": self._source}
         return Message.of({**said.message, "metadata": notes})
@@ -322,9 +364,7 @@ class ImportWriting:
         self._waiting = 0
 
     def _opened(self, session_id: str) -> SessionWriting:
-        """Return the session of a message; closes the least
-        recently used one if there are too many.
-        """
+        """Return a message's session. If too many are open, close the least recently used one."""
         found = self._open.get(session_id)
         if found is None:
             found = self._open[session_id] = self._placed(self._begun[session_id])
@@ -338,7 +378,7 @@ class ImportWriting:
         self._open.move_to_end(session_id)
         return found
 
-    def _placed(self, begun: Begun) -> SessionWriting:
+    def _placed(self, begun: SessionBegin) -> SessionWriting:
         assert self._memory is not None
         user_id = self._user_id or (None if begun.user_id is None else usable(begun.user_id))
         place = (self._memory, self._source, self.done)
@@ -351,11 +391,11 @@ class ImportWriting:
             return main if begun.first in main.known else found
         return found
 
-    def _part(self, main: SessionWriting, said: Said) -> None:
+    def _part(self, main: SessionWriting, said: SourceMessage) -> None:
         """Continue a conversation in another session, because its log is now another branch."""
         branch = usable(f"{said.session_id}~{said.id}")
         about = {**main.begun.about, "branch_of": said.session_id}
-        self._begun[branch] = Begun(branch, main.begun.user_id, about)
+        self._begun[branch] = SessionBegin(branch, main.begun.user_id, about)
         main.parted = branch
         if main.asked is not None and not said.is_question:
             once_more = again(main.asked)

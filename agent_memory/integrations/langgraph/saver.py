@@ -59,9 +59,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         self._values = memory.values(user_id)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint named in a config, or its thread's
-        newest; None if there is none.
-        """
+        """Return the checkpoint of a config, or its thread's newest; None if there is none."""
         place = _place(config)
         wanted = get_checkpoint_id(config)
         if not wanted:

@@ -38,8 +38,7 @@ class AgentMemoryStore(BaseStore):
     Args:
         memory: The memory.
         user_id: The user of the items; `memory.delete_user` erases them. None for no user:
-            namespaces
-            alone then separate users.
+            namespaces alone then separate users.
         index: The fields to search by meaning, as in LangGraph's own stores: `embed`, `dims` and
             `fields`. Without `embed` the memory's embedder is used.
         ttl: LangGraph's `default_ttl` (minutes) and `refresh_on_read`.
@@ -72,9 +71,7 @@ class AgentMemoryStore(BaseStore):
         self.ttl_config = ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Return the result of each operation. All of them see the
-        store as it was before the batch.
-        """
+        """Return the result of each operation. All see the store as it was before the batch."""
         given = list(ops)
         results: list[Result] = [None if isinstance(op, PutOp) else self._read(op) for op in given]
         puts = {(op.namespace, op.key): op for op in given if isinstance(op, PutOp)}
@@ -92,9 +89,7 @@ class AgentMemoryStore(BaseStore):
         return await asyncio.to_thread(self.batch, list(ops))
 
     def sweep_ttl(self) -> int:
-        """Erase expired items and return their number. Searches do
-        not find them before that either.
-        """
+        """Erase expired items, which no search finds any more, and return their number."""
         return self._values.sweep()
 
     def _read(self, op: Op) -> Result:

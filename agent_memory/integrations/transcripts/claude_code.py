@@ -26,7 +26,6 @@ class Spoken(NamedTuple):
     """The message of a line, without hook output.
 
     Attributes:
-        whole: The whole message.
         said: The user's or the model's part, without reminders and commands. None for messages that
             Claude Code writes in their name, such as a compaction's summary.
     """
@@ -52,10 +51,6 @@ def messages(line: Mapping[str, Any], place: str) -> list[Json]:
     """Return the messages of a line: none, one, or each tool's result and the user's text.
 
     Leaves out subagents' lines, thinking, and generated text. Images are named, not stored.
-
-    Args:
-        line: The line.
-        place: The id of a line that has none.
     """
     found = spoken(line)
     if found is None or found.said is None or line.get("isSidechain"):

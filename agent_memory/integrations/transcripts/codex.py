@@ -58,10 +58,6 @@ def messages(line: Mapping[str, Any], place: str) -> list[Json]:
     """Return the messages of a line: one or none.
 
     Leaves out reasoning and generated text. Images are named, not stored.
-
-    Args:
-        line: The line.
-        place: The line's id: a rollout has none.
     """
     kind, item = item_of(line)
     if kind != ITEM or item.get("type") not in ("message", *_CALLS, *_RESULTS):

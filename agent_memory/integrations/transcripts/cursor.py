@@ -17,12 +17,7 @@ _QUERY = ("<user_query>", "</user_query>")
 
 
 def messages(line: Mapping[str, Any], place: str) -> list[Json]:
-    """Return the messages of a line: one or none.
-
-    Args:
-        line: The line.
-        place: The line's id.
-    """
+    """Return the messages of a line: one or none."""
     role = line.get("role")
     if role not in ("user", "assistant"):
         return []

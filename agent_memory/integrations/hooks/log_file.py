@@ -1,18 +1,92 @@
-"""Read a user's messages directly from a SQLite file, without loading the library.
+"""Read a user's messages directly from a SQLite file, and an index of their words.
 
-It only reads, and supports one version of the tables.
+Prompts use this instead of the library, which takes longer to load. It only reads, and supports one
+version of the tables.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sqlite3
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
+from agent_memory.core.text import WORD
 from agent_memory.errors import StoreUnavailable
-from agent_memory.integrations.hooks.word_places import MOST, WordPlaces
+from agent_memory.retrieval.words import RUN, pairs
+
+MOST = 256
+"""Maximum number of messages in one text: a place is one byte."""
+
+_MARK = "words 3"
+_WIDTH = 9
+_PLACES, _ENDS = "=", ";"  # no word contains them, and JSON does not escape them
+_ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
+
+
+class WordPlaces:
+    """The word index of some messages."""
+
+    def __init__(self, text: str) -> None:
+        mark, ends, entries = text.partition(_ENDS)
+        self._entries = ends + entries.removesuffix(_MARK)
+        name, _, count = mark.rpartition(" ")
+        if name != _MARK or not text.endswith(f"{_ENDS}{_MARK}"):
+            raise ValueError("The word index is not readable by this release.")
+        self.count = int(count)
+
+    def holding(self, root: str) -> set[int]:
+        """Return the places of messages with a word of this prefix, and perhaps of some others."""
+        prefix, places = root[:_WIDTH], ""
+        at = bisect_left(range(len(self._entries)), prefix, key=self._word_at)
+        while self._entries.startswith(prefix, at + 1):
+            end = self._entries.index(_ENDS, at + 1)
+            places += self._entries[at:end].partition(_PLACES)[2]
+            at = end
+        return set(bytes.fromhex(places))
+
+    def _word_at(self, place: int) -> str:
+        start = self._entries.rfind(_ENDS, 0, place + 1) + 1
+        return self._entries[start : start + _WIDTH]
+
+
+def packed(said: Sequence[str | None]) -> str:
+    """Build the word index of messages.
+
+    Args:
+        said: The texts by place; None for a message that is not indexed.
+    """
+    places: defaultdict[str, bytearray] = defaultdict(bytearray)
+    for place, text in enumerate(said):
+        for word in {one[:_WIDTH] for one in _written(text or "")} - {""}:
+            places[word].append(place)
+    count = sum(1 for text in said if text is not None)
+    entries = sorted(f"{word}{_PLACES}{found.hex()}" for word, found in places.items())
+    return _ENDS.join([f"{_MARK} {count}", *entries, _MARK])
+
+
+def _written(text: str) -> set[str]:
+    """Return the words of a text as written, in lower case; see `retrieval.words.roots`."""
+    if text.isascii():
+        return set(_ASCII_WORD.findall(text.lower()))
+    return set(chain.from_iterable(map(_parted, WORD.findall(text.casefold()))))
+
+
+def _parted(word: str) -> Iterator[str]:
+    start = 0
+    for run in RUN.finditer(word):
+        yield word[start : run.start()]
+        yield run[0]
+        yield from pairs(run[0])
+        start = run.end()
+    yield word[start:]
+
 
 VERSION = 1
 """The supported version of the tables."""
@@ -44,17 +118,11 @@ _MESSAGE = (
 _DELETING = '{"deleting":true'
 
 
-_TEXT = '{"text":"'
-
-
 class StoredMessage(NamedTuple):
     """A message as stored.
 
     Attributes:
-        role: The speaker's role.
         text: Its text, if `body` is empty.
-        body: Its JSON, if it has more than a role and a text.
-        micros: Its time, in microseconds since 1970.
     """
 
     role: str
@@ -67,9 +135,6 @@ class Part(NamedTuple):
     """Some messages of one session.
 
     Attributes:
-        session: The session's id.
-        seqs: Their seqs.
-        size: Number of messages.
         holding: Returns the places of messages with a text, and perhaps of some others.
     """
 
@@ -79,16 +144,8 @@ class Part(NamedTuple):
     holding: Callable[[str], Collection[int]]
 
 
-class Said:
-    """A memory's file, read at one point in time.
-
-    Args:
-        path: The file.
-        namespace: The store's namespace.
-
-    Raises:
-        StoreUnavailable: The file does not exist, or has another version.
-    """
+class LogFile:
+    """A memory's file, read at one point in time."""
 
     def __init__(self, path: str, namespace: str) -> None:
         self._namespace = namespace
@@ -115,13 +172,7 @@ class Said:
             )
 
     def parts(self, user_id: str, most: int, without: str) -> Iterator[Part]:
-        """Yield messages of a user and the assistant, newest session first.
-
-        Args:
-            user_id: The user.
-            most: Approximate maximum number of messages.
-            without: A session to skip.
-        """
+        """Yield messages of a user and the assistant, newest session first."""
         rows = self._file.execute(_SESSIONS, (self._namespace, f"user:{user_id}")).fetchall()
         for session_id, about, start, end in rows:
             if session_id == without or start is None or about.startswith(_DELETING):
@@ -162,10 +213,10 @@ class Said:
 
 
 def _text(body: str) -> str:
-    """Return the text of a record without JSON escapes; faster than a JSON parser."""
-    if not body.startswith(_TEXT):
+    record = json.loads(body)
+    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
         raise ValueError("The record is not readable by this release.")
-    return body[len(_TEXT) : body.index('"', len(_TEXT))]
+    return str(record["text"])
 
 
 def _holding(texts: Sequence[str], root: str) -> list[int]:

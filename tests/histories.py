@@ -1,13 +1,4 @@
-"""Hypothesis strategies for realistic, awkward conversations, to test your own parts with.
-
-Needs hypothesis, which agent-memory itself does not.
-
-    from hypothesis import given
-    from agent_memory.testing.histories import histories, unpaired
-
-    @given(histories())
-    def test_my_strategy(messages): ...
-"""
+"""Hypothesis strategies for realistic, awkward conversations, and checks of their tool calls."""
 
 from __future__ import annotations
 

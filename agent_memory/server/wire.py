@@ -1,26 +1,32 @@
-"""Parse and validate a request's headers, query and body. Pure, except for reading the body."""
+"""Parse and validate requests, and encode responses. Pure, except for reading a body."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote, unquote_to_bytes
 
 from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.requests import Request
+from starlette.responses import Response
 
 from agent_memory.client.calls import EXACT
-from agent_memory.server.operation import Form, Operation
+from agent_memory.server.library import Value
+from agent_memory.server.operation import Form, Operation, Streamed
 from agent_memory.server.problems import (
     INVALID,
+    MEDIA_TYPE,
     TOO_LARGE,
     UNREADABLE,
     Mistaken,
+    Problem,
     Refused,
     mistakes_in,
 )
+from agent_memory.server.shapes import plain
 
 USER = "user_id"
 
@@ -31,12 +37,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """Read a request's body.
-
-    Raises:
-        Refused: It has more than `most` bytes.
-        ClientDisconnect: The client disconnected before its end.
-    """
+    """Read a request's body."""
     size = request.headers.get("content-length", "")
     if size.isdigit() and int(size[:20]) > most:
         raise _too_large(most)
@@ -50,11 +51,7 @@ async def body_of(request: Request, most: int) -> bytes:
 
 
 def query_of(raw: bytes) -> tuple[str | None, dict[str, list[str]]]:
-    """Return the user that a query names, and its other fields.
-
-    Raises:
-        Refused: It is not a valid query, or names two users.
-    """
+    """Return the user that a query names, and its other fields."""
     try:
         pairs = parse_qsl(
             raw.decode("ascii"),
@@ -80,11 +77,7 @@ def form_of(
     body: bytes,
     exact: bool = False,
 ) -> Form:
-    """Return the validated input of a call. `exact` is whether the client accepts `EXACT`.
-
-    Raises:
-        Refused: The request is not valid for the call.
-    """
+    """Return the validated input of a call. `exact` is whether the client accepts `EXACT`."""
     if operation.has_body:
         given = _object(body)
         if query:
@@ -109,11 +102,7 @@ def form_of(
 
 
 def key_of(headers: Headers) -> str | None:
-    """Return the Idempotency-Key of a request; None without one.
-
-    Raises:
-        Refused: It is not valid.
-    """
+    """Return the Idempotency-Key of a request; None without one."""
     key = _header(headers, b"idempotency-key")
     if key is None:
         return None
@@ -128,11 +117,7 @@ def key_of(headers: Headers) -> str | None:
 
 
 def version_of(headers: Headers) -> str | None:
-    """Return the version in If-Match; None without one.
-
-    Raises:
-        Refused: It is not a single strong ETag.
-    """
+    """Return the version in If-Match; None without one."""
     given = _header(headers, b"if-match")
     if given is None:
         return None
@@ -155,11 +140,7 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _json(body: bytes) -> Any:
-    """Parse JSON. Escaped lone surrogates, which UTF-8 cannot encode, are accepted.
-
-    Raises:
-        ValueError: It is not JSON.
-    """
+    """Parse JSON. Escaped lone surrogates, which UTF-8 cannot encode, are accepted."""
     try:
         return from_json(body, allow_inf_nan=False)
     except ValueError:
@@ -181,3 +162,47 @@ def _header(headers: Headers, wanted: bytes) -> bytes | None:
 
 def _too_large(most: int) -> Refused:
     return Refused(TOO_LARGE, f"The body has more than {most:,} bytes. Split the request.")
+
+
+ALWAYS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+"""Headers of every response."""
+
+_VERSIONED = ("text", "version")
+
+
+def encoded(value: object) -> bytes:
+    """Encode a value as JSON. Characters that UTF-8 cannot encode are escaped."""
+    try:
+        return _AS_IT_IS.encode(value).encode()
+    except UnicodeEncodeError:  # lone surrogates, which a log stores unchanged
+        return _ESCAPED.encode(value).encode()
+
+
+def line_of(value: Mapping[str, Any], streams: Streamed) -> bytes:
+    """Encode one item of a stream."""
+    if streams == "text/event-stream":
+        event = value["event"]
+        rest = {name: one for name, one in value.items() if name != "event"}
+        return b"event: %s\ndata: %s\n\n" % (str(event).encode(), encoded(rest))
+    return encoded(value) + b"\n"
+
+
+def answer_of(value: Any, status: int = 200) -> Response:
+    """Return a response. A note or a file gets its version as ETag."""
+    if isinstance(value, Value):
+        return Response(encoded({"value": value.value}), status, ALWAYS, EXACT)
+    if is_dataclass(value):
+        value = plain(value)
+    tagged = isinstance(value, dict) and value.keys() >= {*_VERSIONED}
+    headers = {**ALWAYS, "etag": f'"{value["version"]}"'} if tagged else ALWAYS
+    return Response(encoded(value), status, headers, "application/json")
+
+
+def problem_response(problem: Problem) -> Response:
+    """Return the response of a problem."""
+    headers = {**ALWAYS, **problem.headers}
+    return Response(encoded(problem.body()), problem.kind.status, headers, MEDIA_TYPE)
+
+
+_AS_IT_IS = json.JSONEncoder(default=plain, ensure_ascii=False, separators=(",", ":"))
+_ESCAPED = json.JSONEncoder(default=plain, separators=(",", ":"))

@@ -1,0 +1,208 @@
+"""Chats of LangChain, LlamaIndex and OpenAI's Agents SDK, and JSON lines.
+
+LangChain: the database of `SQLChatMessageHistory`, and dumps of `messages_to_dict`. LlamaIndex: a
+`SimpleChatStore` as `persist` writes it. The Agents SDK: the database of its `SQLiteSession`, items
+of the Responses API. JSON lines: each a message with its session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from agent_memory.core.formats.langchain import to_message
+from agent_memory.core.formats.registry import LANGCHAIN, LLAMA_INDEX, RESPONSES
+from agent_memory.errors import InvalidInput
+from agent_memory.integrations.imports.conversations import (
+    Event,
+    SessionBegin,
+    SourceMessage,
+    Unread,
+    id_by_place,
+    read_each,
+    usable,
+)
+from agent_memory.integrations.imports.files import (
+    OpenFile,
+    Row,
+    SourceFiles,
+    is_database,
+    rows,
+    tables,
+)
+from agent_memory.integrations.imports.json_parts import Element, elements, lines, loaded
+from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
+from agent_memory.integrations.transcripts.chat import LONGEST
+
+_HISTORY = {"id", "session_id", "message"}
+
+
+def _tables(source: SourceFiles, columns: set[str], what: str) -> list[str]:
+    """Return the tables with these columns; their names are configurable."""
+    found = tables(source.path) if is_database(source) else {}
+    names = [name for name, there in found.items() if columns <= set(there)]
+    if not names:
+        listed = ", ".join(sorted(columns))
+        raise InvalidInput(f"{source.path} is not {what}: no table has the columns {listed}.")
+    return names
+
+
+def read_langchain(source: SourceFiles) -> Iterator[Event]:
+    """Yield the content of a database or a dump; a dump is a session named after its file."""
+    if not is_database(source):
+        yield from read_each(source.files("*.json"), _dump)
+        return
+    for table in _tables(source, _HISTORY, "a chat history of LangChain"):
+        yield from read_each(rows(source, table, "id"), partial(_history_row, table, {}))
+
+
+def _dump(file: OpenFile) -> Iterator[Event]:
+    yield SessionBegin(session := usable(file.stem))
+    for place, part in enumerate(elements(file.name, file.file), 1):
+        if isinstance(part, Unread):
+            yield part
+        else:
+            yield _of_langchain(part.where, session, None, part.value, place)
+
+
+def _history_row(table: str, places: dict[str, int], row: Row) -> Iterator[Event]:
+    where, values = row
+    session = values["session_id"]
+    part = loaded(where, str(values["message"]))
+    if isinstance(part, Unread):
+        yield part
+    elif not isinstance(session, str) or not session.strip():
+        yield Unread(where, "the message has no session")
+    else:
+        name = usable(session)
+        yield SessionBegin(name)
+        places[name] = places.get(name, 0) + 1
+        yield _of_langchain(where, name, f"{table}-{values['id']}", part.value, places[name])
+
+
+def _of_langchain(where: str, session: str, own: str | None, given: object, place: int) -> Event:
+    told = mapping(given)
+    data: Mapping[str, Any] = mapping(told.get("data"))
+    if not isinstance(told.get("type"), str) or "content" not in data:
+        return Unread(
+            where, "not a message of LangChain: it has no `type`, or no `data` with content"
+        )
+    own = own or text_in(data.get("id")) or id_by_place(place, told)
+    fields: Json = {"raw": to_message(told), "format": LANGCHAIN}
+    more = mapping(data.get("additional_kwargs")), mapping(data.get("response_metadata"))
+    at = moment(*(one.get(key) for one in more for key in ("timestamp", "created_at")))
+    return SourceMessage(session, own, dated(fields, at), where)
+
+
+def read_llama_index(source: SourceFiles) -> Iterator[Event]:
+    """Yield the content of a store's file: a session for each key."""
+    return read_each(source.files("*.json"), lambda file: read_each(_parts(file), _store))
+
+
+def _parts(file: OpenFile) -> Iterator[Element | Unread]:
+    """Yield the content of a file; the first releases wrote JSON inside a JSON string."""
+    is_text = file.file.read(1) == b'"'
+    file.file.seek(0)
+    if not is_text:
+        yield from elements(file.name, file.file)
+        return
+    part = loaded(file.name, file.file.read(LONGEST))
+    is_packed = isinstance(part, Element) and isinstance(part.value, str)
+    yield loaded(file.name, part.value) if isinstance(part, Element) and is_packed else part
+
+
+def _store(part: Element) -> Iterator[Event]:
+    value = part.value
+    told = mapping(value)
+    store = told.get("store")
+    if not isinstance(store, Mapping):
+        yield Unread(part.where, "not a chat store of LlamaIndex: it has no `store`")
+        return
+    for key, messages in store.items():
+        session = usable(key or "default")
+        yield SessionBegin(session)
+        for place, given in enumerate(listed(messages), 1):
+            yield _of_llama_index(
+                f"{part.where}, key {key!r}, message {place}", session, given, place
+            )
+
+
+def _of_llama_index(where: str, session: str, given: object, place: int) -> Event:
+    raw = dict(mapping(given))
+    if not isinstance(raw.get("role"), str):
+        return Unread(where, "not a message of LlamaIndex: it has no `role`")
+    own = id_by_place(place, raw)
+    more: Mapping[str, Any] = mapping(raw.get("additional_kwargs"))
+    if not isinstance(raw.get("blocks"), list):  # before 0.12 a message had only a text
+        raw["blocks"] = [{"block_type": "text", "text": str(raw.pop("content", None) or "")}]
+    fields: Json = {"raw": raw, "format": LLAMA_INDEX}
+    at = moment(more.get("timestamp"), more.get("created_at"))
+    return SourceMessage(session, own, dated(fields, at), where)
+
+
+_ITEMS = {"id", "session_id", "message_data", "created_at"}
+
+
+def read_openai_agents(source: SourceFiles) -> Iterator[Event]:
+    """Yield the content of the database; the tables' names are configurable."""
+    for table in _tables(source, _ITEMS, "a database of the Agents SDK's SQLiteSession"):
+        yield from read_each(rows(source, table, "id"), partial(_item_row, table))
+
+
+def _item_row(table: str, found: Row) -> Iterator[Event]:
+    where, row = found
+    part = loaded(where, str(row["message_data"]))
+    if isinstance(part, Unread):
+        yield part
+        return
+    if not isinstance(part.value, dict):
+        yield Unread(where, "not an item of the Responses API: it is not an object")
+        return
+    session = usable(str(row["session_id"]))
+    yield SessionBegin(session)
+    own = f"{table}-{row['id']}"
+    fields = {"raw": part.value, "format": RESPONSES}
+    yield SourceMessage(session, own, dated(fields, moment(row["created_at"])), where)
+
+
+_SESSION = ("session_id", "session", "conversation_id", "thread_id")
+_USER = ("user_id", "user")
+_TIME = ("created_at", "create_time", "timestamp", "time")
+
+
+def read_jsonl(source: SourceFiles) -> Iterator[Event]:
+    """Yield the content of a file, or of all files of a folder or a zip."""
+    return read_each(source.files("*.jsonl", "*.ndjson"), _lines)
+
+
+def _lines(file: OpenFile) -> Iterator[Event]:
+    return read_each(lines(file.name, file.file), partial(_line, {}))
+
+
+def _line(places: dict[str, int], part: Element) -> Iterator[Event]:
+    where, line = part
+    if not isinstance(line, dict):
+        yield Unread(where, 'not an object. Write {"session_id": "...", "role": "user", ...}')
+        return
+    sessions = [_name(line.pop(key)) for key in _SESSION if key in line]
+    session = next((one for one in sessions if one is not None), None)
+    if session is None:
+        yield Unread(where, "it has no session. Add a `session_id`")
+        return
+    user = next((_name(line.pop(key)) for key in _USER if key in line), None)
+    times = [(key, line.pop(key)) for key in _TIME if line.get(key) is not None]
+    at = moment(*(said for _, said in times))
+    if times and at is None:
+        yield Unread(where, f"its `{times[0][0]}` {str(times[0][1])[:40]!r} is not a time")
+        return
+    session_id = usable(session)
+    yield SessionBegin(session_id, user)
+    places[session_id] = places.get(session_id, 0) + 1
+    own = _name(line.pop("id", None)) or id_by_place(places[session_id], line)
+    yield SourceMessage(session_id, own, dated(line, at), where)
+
+
+def _name(value: object) -> str | None:
+    """Return an id: a text or a number."""
+    return str(value) if type(value) is int else text_in(value)
