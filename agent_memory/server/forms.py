@@ -68,16 +68,23 @@ class AnswerForm:
     optional: bool = False
 
 
+def _answer(
+    name: str,
+    description: str,
+    types: dict[str, Any],
+    show: Callable[[Any, At, Any], Any],
+    paged: Paged = "",
+) -> AnswerForm:
+    return AnswerForm(Shape(name, description, types), show, paged)
+
+
 def _of(kind: Any, optional: bool = False) -> AnswerForm:
     return AnswerForm(SHAPES[kind], lambda found, at, asked: found, optional=optional)
 
 
-def _field(
-    name: str, description: str, field: str, kind: Any, optional: bool = False
-) -> AnswerForm:
+def _field(name: str, description: str, field: str, kind: Any) -> AnswerForm:
     """Return the form of an answer with one field, which is the result."""
-    shape = Shape(name, description, {field: kind})
-    return AnswerForm(shape, lambda found, at, asked: {field: found})
+    return _answer(name, description, {field: kind}, lambda found, at, asked: {field: found})
 
 
 def _page(
@@ -90,7 +97,7 @@ def _page(
         return {field: page, "total": len(found), "next": more}
 
     types = {field: list[kind], "total": int, "next": str | None}
-    return AnswerForm(Shape(name, description, types), show, "all")
+    return _answer(name, description, types, show, "all")
 
 
 def _sessions(found: list[Head], at: At, asked: Any) -> _JSON:
@@ -178,96 +185,81 @@ FORGOTTEN = Shape("Forgotten", "The ids of the forgotten facts.", {"forgotten": 
 
 FORMS: dict[str, AnswerForm] = {
     "done": AnswerForm(DONE, lambda found, at, asked: {"done": True}, optional=True),
-    "sessions": AnswerForm(
-        Shape("Sessions", "A page of sessions.", {"sessions": list[Head], **_NEXT}),
-        _sessions,
-        "part",
+    "sessions": _answer(
+        "Sessions", "A page of sessions.", {"sessions": list[Head], **_NEXT}, _sessions, "part"
     ),
     "session": _of(Head, optional=True),
-    "end": AnswerForm(
-        Shape("End", "The end of a session's log after a write.", {"end": int, "tokens": int}), _end
+    "end": _answer(
+        "End", "The end of a session's log after a write.", {"end": int, "tokens": int}, _end
     ),
-    "log": AnswerForm(
-        Shape(
-            "Log",
-            "A page of a session's log.",
-            {"messages": list[Entry], **_NEXT, "total": int | None},
-        ),
+    "log": _answer(
+        "Log",
+        "A page of a session's log.",
+        {"messages": list[Entry], **_NEXT, "total": int | None},
         _log,
         "part",
     ),
     "messages": _field("Messages", "Messages, unchanged.", "messages", list[_JSON]),
-    "context": AnswerForm(
-        Shape(
-            "Context",
-            "The context to send to a model, within the budget. `messages` fit any chat API, or "
-            "the API of the format. `arguments` has the API's other arguments, such as the system "
-            "text.",
-            {
-                "messages": list[_JSON],
-                "arguments": _JSON,
-                "recalls": list[Recall],
-                **_WARNINGS,
-                **_BUDGET,
-            },
-        ),
+    "context": _answer(
+        "Context",
+        "The context to send to a model, within the budget. `messages` fit any chat API, or "
+        "the API of the format. `arguments` has the API's other arguments, such as the system "
+        "text.",
+        {
+            "messages": list[_JSON],
+            "arguments": _JSON,
+            "recalls": list[Recall],
+            **_WARNINGS,
+            **_BUDGET,
+        },
         _context,
     ),
-    "contexts": AnswerForm(
-        Shape(
-            "SentContexts", "A page of the prompt log.", {"contexts": list[SentContext], **_NEXT}
-        ),
+    "contexts": _answer(
+        "SentContexts",
+        "A page of the prompt log.",
+        {"contexts": list[SentContext], **_NEXT},
         _contexts,
         "part",
     ),
-    "begun": AnswerForm(
-        Shape(
-            "Begun",
-            "A turn without its answer. Send `messages` to the model, then `asked`, the answer, "
-            "and `regenerates` if it is set, to after-turn.",
-            {
-                "messages": list[_JSON],
-                "asked": list[_JSON],
-                "regenerates": Span | None,
-                **_BUDGET,
-                **_WARNINGS,
-            },
-        ),
+    "begun": _answer(
+        "Begun",
+        "A turn without its answer. Send `messages` to the model, then `asked`, the answer, "
+        "and `regenerates` if it is set, to after-turn.",
+        {
+            "messages": list[_JSON],
+            "asked": list[_JSON],
+            "regenerates": Span | None,
+            **_BUDGET,
+            **_WARNINGS,
+        },
         _begun,
     ),
-    "answered": AnswerForm(
-        Shape(
-            "Answered",
-            "The answer of a model. The turn is stored up to `end`.",
-            {"message": _JSON, "end": int | None},
-        ),
+    "answered": _answer(
+        "Answered",
+        "The answer of a model. The turn is stored up to `end`.",
+        {"message": _JSON, "end": int | None},
         _answered,
     ),
     "found": _field("Found", "The results of a search, best first.", "results", list[Recall]),
-    "searched": AnswerForm(
-        Shape(
-            "Searched",
-            "The results of a search, best first. `warnings` lists blocks that could not be "
-            "searched.",
-            {"results": list[Recall], **_WARNINGS},
-        ),
+    "searched": _answer(
+        "Searched",
+        "The results of a search, best first. `warnings` lists blocks that could not be searched.",
+        {"results": list[Recall], **_WARNINGS},
         lambda found, at, asked: {"results": found, "warnings": found.warnings},
     ),
-    "explained": AnswerForm(
-        Shape(
-            "Explained",
-            "The recalls for a question, the records left out, and why. `messages` is the prompt "
-            "that a model would be sent now.",
-            {
-                "recalls": list[Recall],
-                "left_out": list[LeftOut],
-                "dropped": list[str],
-                "given_up": list[DeadLetter],
-                "messages": list[_JSON],
-                **_BUDGET,
-                **_WARNINGS,
-            },
-        ),
+    "explained": _answer(
+        "Explained",
+        "The recalls for a question, the records left out, and why. `messages` is the prompt "
+        "that a model would be sent now.",
+        {
+            "recalls": list[Recall],
+            "left_out": list[LeftOut],
+            "dropped": list[str],
+            "given_up": list[DeadLetter],
+            "messages": list[_JSON],
+            **_BUDGET,
+            **_WARNINGS,
+        },
         _explained,
     ),
     "receipt": RECEIPT,
@@ -278,17 +270,10 @@ FORMS: dict[str, AnswerForm] = {
     "value": _field("Value", "A value.", "value", Any),
     "working": _field("Working", "The working memory of a session.", "values", _JSON),
     "keys": _field("Keys", "The keys of a working memory.", "keys", list[str]),
-    "stats": AnswerForm(
-        Shape(
-            "Stats",
-            "The memory's statistics. `usage` counts this process only.",
-            {
-                "sessions": int,
-                "messages": int,
-                "blocks": dict[str, BlockStats],
-                "usage": Usage,
-            },
-        ),
+    "stats": _answer(
+        "Stats",
+        "The memory's statistics. `usage` counts this process only.",
+        {"sessions": int, "messages": int, "blocks": dict[str, BlockStats], "usage": Usage},
         _stats,
     ),
     "facts": _page(
@@ -298,19 +283,12 @@ FORMS: dict[str, AnswerForm] = {
         Fact,
         lambda fact: str(fact.id),
     ),
-    "stale": _field(
-        "StaleFacts",
-        "Facts that may be forgotten.",
-        "facts",
-        list[Stale],
-    ),
+    "stale": _field("StaleFacts", "Facts that may be forgotten.", "facts", list[Stale]),
     "profile": _field("Profile", "The values of the profile's fields.", "profile", _JSON),
-    "changes": AnswerForm(
-        Shape(
-            "Audit",
-            "A page of changes, oldest first.",
-            {"changes": list[Change], "total": int, **_NEXT},
-        ),
+    "changes": _answer(
+        "Audit",
+        "A page of changes, oldest first.",
+        {"changes": list[Change], "total": int, **_NEXT},
         _changes,
         "all",
     ),
@@ -322,12 +300,10 @@ FORMS: dict[str, AnswerForm] = {
     "note": _of(Note, optional=True),
     "notes": _page("Notes", "A page of notes, oldest first.", "notes", Note, lambda note: note.id),
     "files": _page("Files", "The paths of a page of files, in order.", "paths", str, str),
-    "file": AnswerForm(
-        Shape(
-            "File",
-            "A file. Pass its `version` in If-Match.",
-            {"path": str, "text": str, "version": str},
-        ),
+    "file": _answer(
+        "File",
+        "A file. Pass its `version` in If-Match.",
+        {"path": str, "text": str, "version": str},
         _file,
     ),
     "skill": _of(Skill, optional=True),
@@ -347,20 +323,15 @@ FORMS: dict[str, AnswerForm] = {
         "SomeObservations", "Observations.", "observations", list[Observation]
     ),
     "near": _field(
-        "NearBy",
-        "The observations near a place, best first.",
-        "results",
-        list[SpatialMatch],
+        "NearBy", "The observations near a place, best first.", "results", list[SpatialMatch]
     ),
     "item": _of(KeyValue, optional=True),
     "items": _field("Items", "Values.", "items", list[KeyValue]),
     "namespaces": _field("Namespaces", "Namespaces.", "namespaces", list[list[str]]),
-    "agents": AnswerForm(
-        Shape(
-            "Agents",
-            "The agents of a shared namespace, with their access.",
-            {"agents": dict[str, str]},
-        ),
+    "agents": _answer(
+        "Agents",
+        "The agents of a shared namespace, with their access.",
+        {"agents": dict[str, str]},
         _agents,
     ),
     "access": _field("HasAccess", "Whether an agent has access.", "has_access", bool),
