@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 
 from agent_memory import AgentMemory
-from agent_memory.stores.coding import now_micros
+from agent_memory.stores.kernel.coding import now_micros
 from agent_memory.stores.kernel.contract import (
     DONE,
     EMPTY,
@@ -79,6 +79,7 @@ class DuckDBKernel:
     """
 
     remote = False
+    spans = True
     most_bytes: int | None = None
 
     def __init__(self, path: str, namespace: str = "default") -> None:

@@ -24,7 +24,7 @@ from agent_memory.models.embedders.best_effort import BestEffort
 from agent_memory.models.embedders.given import EmbeddingField
 from agent_memory.stores import check_url, serves
 from agent_memory.stores.base import VectorStore, swaps_vectors
-from agent_memory.stores.coding import mismatch
+from agent_memory.stores.kernel.coding import mismatch
 from agent_memory.stores.qdrant.connection import check_qdrant_url, is_qdrant
 
 if TYPE_CHECKING:

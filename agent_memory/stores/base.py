@@ -268,6 +268,11 @@ class StoredBlocks(NamedTuple):
 class WholeDeletingStore(SessionStore, Protocol):
     """A store that can delete sessions with all that derives from them in one transaction."""
 
+    @property
+    def spans(self) -> bool:
+        """Return whether one transaction can change several sessions, in this database."""
+        ...
+
     def blocks(self) -> StoredBlocks:
         """Return the names of all blocks with records or vectors."""
         ...
@@ -512,8 +517,8 @@ def groups_appends(store: object) -> TypeGuard[GroupingStore]:
 
 
 def deletes_whole(store: object) -> TypeGuard[WholeDeletingStore]:
-    """Return whether the store is a `WholeDeletingStore`, or a proxy of one."""
-    return offers(store, WholeDeletingStore)
+    """Return whether the store can delete whole sessions, as it stands over its database."""
+    return offers(store, WholeDeletingStore) and bool(getattr(store, "spans", False))
 
 
 def swaps_vectors(store: object) -> TypeGuard[SwappingVectorStore]:

@@ -88,6 +88,21 @@ def undamaged(rows: Iterable[Row], decode: Callable[[Row], Value]) -> list[Value
     return values
 
 
+def undamaged_records(rows: Iterable[Row], decode: Callable[[Row], Value]) -> list[Value]:
+    """Decode records, without the damaged ones.
+
+    Raises:
+        Damaged: The error names no record, so that it may concern all: a key is missing or wrong.
+    """
+    with noted() as damaged:
+        values = undamaged(rows, decode)
+    for error in damaged:
+        if error.damage is None:
+            raise error
+        leave_out(error)
+    return values
+
+
 def head_or_rest(store: SessionStore, session_id: str) -> Head | None:
     """Return a head for a deletion: its readable part if it is damaged.
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.errors import StoreUnavailable
-from agent_memory.stores.coding import now_micros
+from agent_memory.stores.kernel.coding import now_micros
 from agent_memory.stores.kernel.contract import (
     DONE,
     EMPTY,
@@ -223,6 +223,7 @@ class MemoryKernel:
     """The kernel in memory; see `Kernel`."""
 
     remote = False
+    spans = True
     most_bytes: int | None = None
 
     def __init__(self) -> None:

@@ -1,29 +1,46 @@
-"""`RoutedStore`: the records of some blocks, in stores of their own."""
+"""`RoutedStore`: the records of some blocks, in databases of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
-from agent_memory.core.records import Hit, Lease, Record
+from agent_memory.core.records import Lease, Record
 from agent_memory.stores.base import Store
-from agent_memory.stores.wrapper import StoreWrapper
+from agent_memory.stores.kernel.coding import BLOCKS, FACT
+from agent_memory.stores.kernel.contract import (
+    DONE,
+    Batch,
+    Condition,
+    Delete,
+    DeleteWhere,
+    DocId,
+    Document,
+    Due,
+    Hold,
+    Kernel,
+    LogEndsAt,
+    Outcome,
+    Put,
+    Scan,
+    Wake,
+    Write,
+)
+from agent_memory.stores.kernel.vectors import KernelStore
+from agent_memory.stores.kernel.wrapping import KernelWrapper, kernel_of, one_by_one, take_keys
 
-if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features
-    from agent_memory.retrieval.query import Query
+T = TypeVar("T")
 
 
-class RoutedStore(StoreWrapper):
-    """Stores the records and vectors of some blocks in other stores, and all other data in one.
+class RoutedStore(KernelStore):
+    """Stores the records and vectors of some blocks in other databases, and all other data in one.
 
         facts = open_store("sqlite:///facts.db")
         store = RoutedStore(open_store("sqlite:///memory.db"), {"extractive": facts})
 
-    Records of such a block are deleted in both stores, because earlier ones may be in the common
-    store. A session's lease belongs to the store of the session. The others are written to without
-    a lease, and the engine reverts writes of a worker that lost it.
+    Records of such a block are deleted in both databases, because earlier ones may be in the common
+    one. A session's lease is in the common one. It is checked before a write to another database,
+    and the engine reverts writes of a worker that lost it meanwhile.
 
     Args:
         inner: The store of all other data. `close` closes only this one.
@@ -31,97 +48,11 @@ class RoutedStore(StoreWrapper):
     """
 
     def __init__(self, inner: Store, routes: Mapping[str, Store]) -> None:
-        super().__init__(inner)
-        self._routes = dict(routes)
-
-    @property
-    def remote(self) -> bool:
-        return self._inner.remote or any(store.remote for store in self._others)
-
-    @property
-    def _others(self) -> list[Store]:
-        return list({id(store): store for store in self._routes.values()}.values())
-
-    def _of(self, block: str) -> Store:
-        return self._routes.get(block, self._inner)
-
-    def _lease_for(self, block: str, lease: Lease | None) -> Lease | None:
-        return None if block in self._routes else lease
-
-    def _both(self, block: str, lease: Lease | None) -> list[tuple[Store, Lease | None]]:
-        """Return the stores that may hold a block's data, each with its lease."""
-        own = self._routes.get(block)
-        return [(self._inner, lease), *([(own, None)] if own is not None else [])]
-
-    def secure_erase(self) -> None:
-        for store in (self._inner, *self._others):
-            store.secure_erase()
-
-    def sync(self) -> None:
-        for store in (self._inner, *self._others):
-            store.sync()
-
-    def put_records(
-        self,
-        block: str,
-        records: Sequence[Record],
-        *,
-        replacing: tuple[str, int, int] | None = None,
-        lease: Lease | None = None,
-    ) -> None:
-        own_lease = self._lease_for(block, lease)
-        self._of(block).put_records(block, records, replacing=replacing, lease=own_lease)
-
-    def swap_record(self, block: str, record: Record, last: int | None) -> bool:
-        return self._of(block).swap_record(block, record, last)
-
-    def records(self, block: str, owner: str) -> list[Record]:
-        return self._of(block).records(block, owner)
-
-    def record(self, block: str, record_id: str) -> Record | None:
-        return self._of(block).record(block, record_id)
-
-    def owners(self, block: str, beginning: str) -> list[str]:
-        return self._of(block).owners(block, beginning)
-
-    def all_records(self) -> Iterator[tuple[str, Record]]:
-        return chain(*(store.all_records() for store in (self._inner, *self._others)))
-
-    def delete_records(
-        self,
-        block: str,
-        *,
-        record_id: str | None = None,
-        owner: str | None = None,
-        session_id: str | None = None,
-        after: int = 0,
-        lease: Lease | None = None,
-    ) -> None:
-        for store, own_lease in self._both(block, lease):
-            store.delete_records(
-                block,
-                record_id=record_id,
-                owner=owner,
-                session_id=session_id,
-                after=after,
-                lease=own_lease,
-            )
-
-    def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        self._of(block).open_vectors(block, dimension, model)
-
-    def put_vectors(
-        self,
-        block: str,
-        records: Sequence[Record],
-        features: Features,
-        *,
-        lease: Lease | None = None,
-    ) -> None:
-        self._of(block).put_vectors(block, records, features, lease=self._lease_for(block, lease))
-
-    def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
-        return self._of(block).search_vectors(block, owner, query, limit)
+        kernels = {block: kernel_of(store) for block, store in routes.items()}
+        super().__init__(RoutedKernel(kernel_of(inner), kernels))
+        self._common = KernelStore(kernel_of(inner))
+        self._routes = kernels
+        take_keys(self, inner)
 
     def delete_vectors(
         self,
@@ -132,23 +63,111 @@ class RoutedStore(StoreWrapper):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        for store, own_lease in self._both(block, lease):
-            store.delete_vectors(
-                block, owner=owner, session_id=session_id, after=after, lease=own_lease
-            )
+        which: dict[str, Any] = {"owner": owner, "session_id": session_id, "after": after}
+        if block in self._routes:
+            self._common.delete_vectors(block, **which, lease=lease)
+        super().delete_vectors(block, **which, lease=lease)
 
-    def clear_vectors(self, block: str) -> None:
-        self._of(block).clear_vectors(block)
+    def all_records(self) -> Iterator[tuple[str, Record]]:
+        yield from super().all_records()
+        earlier = self._common.all_records()
+        yield from ((block, record) for block, record in earlier if block in self._routes)
 
-    def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        embeddings = self._inner.vector_blocks()
-        for block, store in self._routes.items():
-            own = store.vector_blocks().get(block)
-            embeddings = {**{k: v for k, v in embeddings.items() if k != block},
-                     **({block: own} if own else {})}  # fmt: skip
-        return embeddings
 
-    def all_vectors(
-        self, block: str, *, session_id: str | None = None
-    ) -> Iterator[tuple[list[Record], Features]]:
-        return self._of(block).all_vectors(block, session_id=session_id)
+class RoutedKernel(KernelWrapper):
+    """Routes the documents of blocks to other kernels. See `RoutedStore`."""
+
+    spans = False
+
+    def __init__(self, inner: Kernel, routes: Mapping[str, Kernel]) -> None:
+        super().__init__(inner)
+        self._routes = routes
+        self._all = [*{id(one): one for one in (inner, *routes.values())}.values()]
+
+    @property
+    def remote(self) -> bool:
+        return any(kernel.remote for kernel in self._all)
+
+    @property
+    def most_bytes(self) -> int | None:
+        limits = [one.most_bytes for one in self._all if one.most_bytes is not None]
+        return min(limits, default=None)
+
+    def _of(self, at: DocId) -> Kernel:
+        block = at.id if at.collection == BLOCKS else at.collection.partition(":")[2]
+        return self._routes.get(block, self.inner)
+
+    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
+        return one_by_one(self._commit, batches)
+
+    def _commit(self, batch: Batch) -> Outcome:
+        """Commit the parts of a batch: the common kernel's first, because it has the leases."""
+        done = DONE
+        for kernel in self._all:
+            conditions = [one for one in batch.conditions if self._of_condition(one) is kernel]
+            writes = [part for write in batch.writes for part in self._part(write, kernel)]
+            if conditions or writes:
+                tail = batch.tail if kernel is self.inner else ""
+                (outcome,) = kernel.commit([Batch(conditions, writes, tail)])
+                if not outcome.done:
+                    return outcome
+                done = outcome if tail else done
+        return done
+
+    def _of_condition(self, condition: Condition) -> Kernel:
+        return self.inner if isinstance(condition, LogEndsAt) else self._of(condition.id)
+
+    def _part(self, write: Write, kernel: Kernel) -> Iterator[Write]:
+        """Yield the part of a write that concerns a kernel. Facts are deleted in both."""
+        match write:
+            case Put(document):
+                if self._of(document.key) is kernel:
+                    yield write
+            case Due(at) | Hold(at):
+                if self._of(at) is kernel:
+                    yield write
+            case Wake(ids) | Delete(ids):
+                own = [at for at in ids if self._is_in(at, kernel)]
+                if own or (not ids and kernel is self.inner):
+                    yield write._replace(ids=own)
+            case DeleteWhere(scan):
+                if self._is_in(DocId(scan.collection, ""), kernel):
+                    yield write
+            case _:
+                if kernel is self.inner:
+                    yield write
+
+    def _is_in(self, at: DocId, kernel: Kernel) -> bool:
+        earlier = kernel is self.inner and at.collection.startswith(FACT)
+        return earlier or self._of(at) is kernel
+
+    def documents(
+        self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
+    ) -> list[Document | None]:
+        found: dict[DocId, Document | None] = {}
+        for kernel in self._all:
+            own = [at for at in ids if self._of(at) is kernel]
+            if own:
+                documents = kernel.documents(own, tails=tails, bodies=bodies)
+                found.update(zip(own, documents, strict=True))
+        return [found[at] for at in ids]
+
+    def scan(self, scan: Scan) -> list[Document]:
+        if scan.collection != BLOCKS:
+            return self._of(DocId(scan.collection, "")).scan(scan)
+        found = [(one, kernel) for kernel in self._all for one in kernel.scan(scan)]
+        return [one for one, kernel in found if self._of(one.key) is kernel]
+
+    def owners(self, collection: str, beginning: str) -> list[str]:
+        return self._of(DocId(collection, "")).owners(collection, beginning)
+
+    def collections(self, beginning: str) -> list[str]:
+        return sorted({name for one in self._all for name in one.collections(beginning)})
+
+    def erase(self) -> None:
+        for kernel in self._all:
+            kernel.erase()
+
+    def sync(self) -> None:
+        for kernel in self._all:
+            kernel.sync()

@@ -1,53 +1,61 @@
-"""`SplitStore`: system messages in a store of their own."""
+"""`SplitStore`: system messages in a database of their own."""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 from uuid import uuid4
 
 from agent_memory.core.cache import Cache
-from agent_memory.core.idempotency import Appended, Once
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft, Entry, Head, Lease, Record, Scope
+from agent_memory.core.messages import SYSTEM_ROLES, Message, compact_json
+from agent_memory.core.records import Record, Scope
 from agent_memory.core.redaction import EMPTY_SYSTEM, stands_nowhere
 from agent_memory.core.system_collections import SYSTEM
-from agent_memory.errors import StoreError
+from agent_memory.errors import Damaged, StoreUnavailable
 from agent_memory.stores.base import Store
-from agent_memory.stores.damage import UNREADABLE_SECONDS, head_or_rest
-from agent_memory.stores.wrapper import StoreWrapper
+from agent_memory.stores.damage import UNREADABLE_SECONDS
+from agent_memory.stores.kernel.coding import (
+    FACT,
+    HEAD,
+    from_micros,
+    is_deleting,
+    micros_of,
+    record_document,
+    record_from,
+)
+from agent_memory.stores.kernel.contract import (
+    Append,
+    Batch,
+    Delete,
+    Document,
+    Due,
+    Kernel,
+    Line,
+    Missing,
+    Outcome,
+    Part,
+    Put,
+    Scan,
+    Truncate,
+    Unreadable,
+    VersionIs,
+)
+from agent_memory.stores.kernel.vectors import KernelStore
+from agent_memory.stores.kernel.wrapping import KernelWrapper, kernel_of, one_by_one, take_keys
 
 logger = logging.getLogger(__name__)
 
-_PLACE = SYSTEM.name
+_PLACE = f"{FACT}{SYSTEM.name}"
 _FORMAT = "agent-memory.elsewhere"
-_REFERENCE = f'{{"role":"system","format":"{_FORMAT}","raw":{{"id":"%s"}}}}'
+_BEFORE, _AFTER = '{"role":"system","raw":{"id":"', f'"}},"format":"{_FORMAT}"}}'
 _MOST_CACHED = 4096
 
 
-@dataclass(slots=True)
-class _CachedHead:
-    """The cached system messages of a session.
-
-    Attributes:
-        texts: Their JSON, by the ids of their records.
-        ids: The ids of their records, by their JSON.
-        begun: The creation time of the session in which they were read.
-    """
-
-    texts: dict[str, str] = field(default_factory=dict)
-    ids: dict[str, str] = field(default_factory=dict)
-    begun: datetime | None = None
-
-    def add(self, record_id: str, text: str) -> None:
-        self.texts[record_id] = text
-        self.ids[text] = record_id
-
-
-class SplitStore(StoreWrapper):
-    """Stores system messages in one store, and all other data in another.
+class SplitStore(KernelStore):
+    """Stores system messages in one database, and all other data in another.
 
         store = SplitStore(open_store("postgresql://..."), open_store("sqlite:///prompts.db"))
         memory = AgentMemory(store=store)
@@ -58,205 +66,204 @@ class SplitStore(StoreWrapper):
     Args:
         inner: The store of all other data. `close` closes both.
         system: The store of system messages, in the same namespace.
+
+    Raises:
+        ConfigError: One of them is not built on a kernel.
     """
 
     def __init__(self, inner: Store, system: Store) -> None:
+        super().__init__(SplitKernel(kernel_of(inner), kernel_of(system)))
+        take_keys(self, inner)
+
+
+class _Messages(NamedTuple):
+    """The cached system messages of a session.
+
+    Attributes:
+        begun: The creation time of the session, in microseconds.
+        texts: Their JSON, by the ids of their records.
+        ids: The ids of their records, by their JSON.
+    """
+
+    begun: int
+    texts: dict[str, str]
+    ids: dict[str, str]
+
+    def add(self, record_id: str, text: str) -> None:
+        self.texts[record_id] = text
+        self.ids[text] = record_id
+
+
+class SplitKernel(KernelWrapper):
+    """Replaces system messages by references. See `SplitStore`."""
+
+    spans = False
+
+    def __init__(self, inner: Kernel, system: Kernel) -> None:
         super().__init__(inner)
         self._system = system
-        self._cache: Cache[str, _CachedHead] = Cache(_MOST_CACHED)
+        self._cache: Cache[str, _Messages] = Cache(_MOST_CACHED)
 
     @property
     def remote(self) -> bool:
-        return self._inner.remote or self._system.remote
+        return self.inner.remote or self._system.remote
 
-    def append(
-        self,
-        session_id: str,
-        drafts: Sequence[Draft],
-        user_id: str | None = None,
-        *,
-        within: float = 0.0,
-    ) -> Head:
-        cached, referring = self._ready(session_id, drafts)
-        head = self._inner.append(session_id, referring, user_id, within=within)
-        return self._appended(cached, referring, head)
+    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
+        return one_by_one(self._commit, batches)
 
-    def append_once(
-        self,
-        session_id: str,
-        drafts: Sequence[Draft],
-        once: Once,
-        user_id: str | None = None,
-        *,
-        within: float = 0.0,
-    ) -> Appended:
-        cached, referring = self._ready(session_id, drafts)
-        appended = self._inner.append_once(session_id, referring, once, user_id, within=within)
-        if not appended.places:
-            return appended._replace(head=self._opened(appended.head))
-        return appended._replace(head=self._appended(cached, referring, appended.head))
+    def _commit(self, batch: Batch) -> Outcome:
+        heads = {it.id for it in batch.conditions if isinstance(it, Missing)}
+        begun = [at.id for at in heads if at.collection == HEAD]
+        gone = [at for it in batch.writes if isinstance(it, Delete) for at in it.ids]
+        ended = [at for at in gone if at.collection == HEAD]
+        if begun or ended:
+            before = self.inner.documents(ended, bodies=False)
+            records = [self._scan(at.id, names=True) for at in ended]
+            (outcome,) = self.inner.commit([Batch(batch.conditions, [])])
+            if not outcome.done:
+                return self._outcome(outcome)
+            for session in begun:
+                self._cache.put(session, _Messages(0, {}, {}))  # without an earlier session's
+            self._delete(before, records)
+        self._empty(batch)
+        (outcome,) = super().commit([batch])
+        if outcome.done:
+            for session in begun:
+                self._restore(session)  # a deletion may have come between the two writes
+        return outcome
 
-    def _ready(
-        self, session_id: str, drafts: Sequence[Draft]
-    ) -> tuple[_CachedHead, Sequence[Draft]]:
-        # Read first, because an unavailable system message must stop the append, not its result.
-        cached = self._cache.get(session_id) or self._load(session_id)
-        return cached, [self._referring(session_id, draft) for draft in drafts]
+    def _delete(
+        self, before: Sequence[Document | None], records: Sequence[Sequence[Document]]
+    ) -> None:
+        """Delete the messages of sessions, except of those that began anew meanwhile."""
+        now = self.inner.documents([one.key for one in before if one is not None], bodies=False)
+        current = {(one.id, one.first) for one in now if one is not None}
+        for head, own in zip(before, records, strict=True):
+            if head is not None and own and (head.id, head.first) in current:
+                self._system.commit([Batch([], [Delete([one.key for one in own])])])
+                self._cache.drop(head.id)
 
-    def _appended(self, cached: _CachedHead, referring: Sequence[Draft], head: Head) -> Head:
-        if cached.begun != head.created_at:
-            # A deletion may have come between the written message and its reference.
-            self._write_again(head.session_id, referring)
-        try:
-            return self._opened(head)
-        except StoreError as error:  # another process has just appended another system message
-            raise type(error)(f"{error} The new messages were stored.") from error
+    def _empty(self, batch: Batch) -> None:
+        """Erase the texts of system messages that redacted ones replace.
 
-    def head(self, session_id: str) -> Head | None:
-        """Return the head with its system message; see `SessionStore.head`.
-
-        Raises:
-            StoreError: The store of system messages does not have its system message.
+        Their records stay, because other processes may have cached them and refer to them again.
         """
-        head = self._inner.head(session_id)
-        return None if head is None else self._opened(head)
+        if not any(isinstance(write, Truncate) for write in batch.writes):
+            return
+        lines = [line for it in batch.writes if isinstance(it, Append) for line in it.lines]
+        seqs = [line.seq for line in lines if _is_redacted(line)]
+        for line in self.inner.lines([Part(lines[0].session, seqs=seqs)]) if seqs else []:
+            record_id = _referred(line.body)
+            if record_id is not None:
+                self._write(line.session, record_id, EMPTY_SYSTEM.to_json())
+                self._cache.drop(line.session)
 
-    def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Return entries with their system messages; raises as `head` does."""
-        entries = self._inner.read(session_id, after=after, limit=limit)
-        return [self._entry(entry) for entry in entries]
+    def encoded(self, document: Document) -> Document:
+        if document.collection != HEAD:
+            return document
+        self._messages(document)
+        body = json.loads(document.body) if document.body else {"system": None}
+        if body["system"] is None:
+            return document
+        body["system"] = self._reference(document.id, body["system"])
+        return document._replace(body=compact_json(body))
 
-    def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
-        """Return entries with their system messages; raises as `head` does."""
-        return [self._entry(entry) for entry in self._inner.pick(session_id, seqs)]
+    def encoded_line(self, line: Line) -> Line:
+        if line.role not in SYSTEM_ROLES and (line.role or not _message_of(line).is_system):
+            return line
+        text = line.body or compact_json({"role": line.role, "content": line.text})
+        return line._replace(role="system", text="", body=self._reference(line.session, text))
 
-    def tails(
-        self, block: str, session_ids: Collection[str], *, before: int, limit: int
-    ) -> list[Entry]:
-        """Return entries with their system messages; raises as `head` does."""
-        entries = self._inner.tails(block, session_ids, before=before, limit=limit)
-        return [self._entry(entry) for entry in entries]
+    def decoded(self, documents: Sequence[Document | None]) -> list[Document | None]:
+        return [one and self._decoded_one(one) for one in documents]
 
-    def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
-        moved = self._inner.move(self._closed(head), lease=lease)
-        return None if moved is None else self._opened(moved)
+    def _decoded_one(self, one: Document) -> Document:
+        if one.collection != HEAD:
+            return one
+        messages = self._messages(one)
+        if _FORMAT not in one.body:
+            return one
+        try:
+            body = json.loads(one.body)
+        except ValueError:
+            return one  # whoever decodes the body reports it
+        record_id = _referred(body.get("system"))
+        if record_id is None or (record_id not in messages.texts and is_deleting(one)):
+            return one  # the message of a session that is being deleted may be gone
+        text = self._text(one.id, record_id)
+        if isinstance(text, Unreadable):
+            return one._replace(body=text)
+        return one._replace(body=compact_json({**body, "system": text}))
 
-    def rewrite(
-        self,
-        head: Head,
-        after: int,
-        entries: Sequence[Entry] = (),
-        *,
-        lease: Lease | None = None,
-    ) -> Head | None:
-        cached = self._cache.get(head.session_id)
-        if head.version == 0 and cached is not None:
-            self._cache.drop(head.session_id)  # of an earlier session with this id
-        referring = [self._closed_entry(entry) for entry in entries]
-        self._empty(entries)
-        stored = self._inner.rewrite(self._closed(head), after, referring, lease=lease)
-        return None if stored is None else self._opened(stored)
+    def decoded_lines(self, lines: Sequence[Line]) -> list[Line]:
+        decoded: list[Line] = []
+        for line in lines:
+            record_id = _referred(line.body)
+            if record_id is not None:
+                line = line._replace(body=self._text(line.session, record_id))
+            decoded.append(line)
+        return decoded
 
-    def due(self, limit: int = 100) -> list[Head]:
-        """Return due sessions. A session whose system message is missing is postponed."""
-        heads: list[Head] = []
-        for head in self._inner.due(limit):
-            try:
-                heads.append(self._opened(head))
-            except StoreError as error:  # it must not delay the other sessions
-                logger.warning("session %r is postponed: %s", head.session_id, error)
-                self._inner.schedule(head, UNREADABLE_SECONDS)
-        return heads
+    def due(self, collection: str, limit: int) -> list[Document]:
+        """Return due documents. Sessions whose system message is out of reach are postponed."""
+        found = super().due(collection, limit)
+        for one in found:
+            if isinstance(one.body, Unreadable) and not isinstance(one.body.error, Damaged):
+                logger.warning("session %r is postponed: %s", one.id, one.body.error)
+                later = Due(one.key, micros_of(UNREADABLE_SECONDS))
+                self.inner.commit([Batch([VersionIs(one.key, one.version)], [later])])
+                found = [it for it in found if it is not one]
+        return found
 
-    def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
-        before = head_or_rest(self._inner, session_id)
-        if before is not None:
-            records = self._system.records(_PLACE, _owner(session_id))
-            now = head_or_rest(self._inner, session_id)
-            # If the creation time differs, a new session exists, and the records may be its own.
-            if now is not None and now.created_at == before.created_at:
-                for record in records:
-                    self._system.delete_records(_PLACE, record_id=record.id)
-        self._inner.delete(session_id, lease=lease)
-        self._cache.drop(session_id)
-
-    def secure_erase(self) -> None:
-        self._inner.secure_erase()
-        self._system.secure_erase()
+    def erase(self) -> None:
+        self.inner.erase()
+        self._system.erase()
 
     def sync(self) -> None:
-        self._inner.sync()
+        self.inner.sync()
         self._system.sync()
 
-    def sessions(
-        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
-    ) -> list[Head]:
-        """Return heads with their system messages; raises as `head` does."""
-        heads = self._inner.sessions(user_id=user_id, limit=limit, after=after)
-        return [self._opened(head) for head in heads]
-
     def close(self) -> None:
-        self._inner.close()
+        self.inner.close()
         self._system.close()
 
-    def _opened(self, head: Head) -> Head:
-        cached = self._cache.get(head.session_id)
-        if cached is not None:
-            if cached.begun not in (None, head.created_at):
-                self._cache.drop(head.session_id)  # the session was deleted and created again
-            else:
-                cached.begun = head.created_at
-        if (
-            head.system is None or head.deleting
-        ):  # the system message of a deleted session may be gone
-            return head
-        return replace(head, system=self._message(head.session_id, head.system))
+    def _messages(self, head: Document) -> _Messages:
+        """Return the cached messages of a session, without those of an earlier one."""
+        cached = self._cache.get(head.id)
+        if cached is not None and cached.begun in (0, head.first):
+            return self._cache.put(head.id, cached._replace(begun=head.first))
+        return self._cache.put(head.id, _Messages(head.first, {}, {}))
 
-    def _entry(self, entry: Entry) -> Entry:
-        if _referred(entry.message) is None:
-            return entry
-        return replace(entry, message=self._message(entry.session_id, entry.message))
-
-    def _message(self, session_id: str, reference: Message) -> Message:
-        record_id = _referred(reference)
-        if record_id is None:  # it was appended before the stores were split
-            return reference
+    def _text(self, session_id: str, record_id: str) -> str:
+        """Return the JSON of a message that is referred to."""
         cached = self._cache.get(session_id)
-        if cached is None or record_id not in cached.texts:
-            cached = self._load(session_id)
-        if record_id not in cached.texts:
-            raise StoreError(
+        try:
+            if cached is None or record_id not in cached.texts:
+                cached = self._load(session_id)
+        except StoreUnavailable as error:
+            return Unreadable.of(error)
+        if record_id in cached.texts:
+            return cached.texts[record_id]
+        return Unreadable.of(
+            Damaged(
                 f"The system message of session {session_id!r} is not in the store of system "
                 "messages. Set the `system_store` that was configured when it was stored."
             )
-        return Message.from_json(cached.texts[record_id], reference.created_at)
+        )
 
-    def _closed(self, head: Head) -> Head:
-        if head.system is None or _referred(head.system) is not None:
-            return head
-        return replace(head, system=self._reference(head.session_id, head.system))
-
-    def _closed_entry(self, entry: Entry) -> Entry:
-        if not entry.message.is_system or _referred(entry.message) is not None:
-            return entry
-        return replace(entry, message=self._reference(entry.session_id, entry.message))
-
-    def _referring(self, session_id: str, draft: Draft) -> Draft:
-        if not draft.message.is_system:
-            return draft
-        reference = self._reference(session_id, draft.message)
-        return replace(draft, message=reference)  # `placed` belongs to the log
-
-    def _reference(self, session_id: str, message: Message) -> Message:
-        """Return the reference to a system message, and write the message if it is new."""
-        cached = self._cache.get(session_id) or self._load(session_id)
-        text = message.to_json()
+    def _reference(self, session_id: str, text: str) -> str:
+        """Return the reference to a message, and write the message if it is new."""
+        if _referred(text) is not None:
+            return text
+        cached = self._cache.get(session_id)
+        if cached is None:
+            cached = self._load(session_id)
         record_id = cached.ids.get(text)
         if record_id is None:
             record_id = uuid4().hex
             self._write(session_id, record_id, text)
             cached.add(record_id, text)
-        return Message.from_json(_REFERENCE % record_id, message.created_at)
+        return f"{_BEFORE}{record_id}{_AFTER}"
 
     def _write(self, session_id: str, record_id: str, text: str) -> None:
         record = Record(
@@ -269,40 +276,42 @@ class SplitStore(StoreWrapper):
             sources=(),
             created_at=datetime.now(UTC),
         )
-        self._system.put_records(_PLACE, [record])
+        self._system.commit([Batch([], [Put(record_document(_PLACE, record, 0))])])
 
-    def _empty(self, entries: Sequence[Entry]) -> None:
-        """Erase the texts of system messages that redacted ones replace.
+    def _restore(self, session_id: str) -> None:
+        """Write the cached messages of a session again that are not stored any more."""
+        cached = self._cache.get(session_id)
+        if cached is not None and cached.texts:
+            stored = {one.id for one in self._scan(session_id, names=True)}
+            for record_id in cached.texts.keys() - stored:
+                self._write(session_id, record_id, cached.texts[record_id])
 
-        Their records stay, because other processes may have cached them and refer to them again.
-        """
-        seqs = [entry.seq for entry in entries if stands_nowhere(entry.message)]
-        for entry in self._inner.pick(entries[0].session_id, seqs) if seqs else []:
-            record_id = _referred(entry.message)
-            if record_id is not None:
-                self._write(entry.session_id, record_id, EMPTY_SYSTEM.to_json())
-                self._cache.drop(entry.session_id)
+    def _load(self, session_id: str) -> _Messages:
+        cached = self._cache.get(session_id)
+        messages = _Messages(0 if cached is None else cached.begun, {}, {})
+        for one in self._scan(session_id):
+            record = record_from(one, "fact", SYSTEM.name)
+            messages.add(record.id, record.text)
+        return self._cache.put(session_id, messages)
 
-    def _write_again(self, session_id: str, drafts: Sequence[Draft]) -> None:
-        cached = self._cache.get(session_id) or _CachedHead()
-        ids = {_referred(draft.message) for draft in drafts}
-        existing_ids = {record.id for record in self._system.records(_PLACE, _owner(session_id))}
-        for record_id, text in list(cached.texts.items()):
-            if record_id in ids - existing_ids:
-                self._write(session_id, record_id, text)
-
-    def _load(self, session_id: str) -> _CachedHead:
-        cached = _CachedHead()
-        for record in self._system.records(_PLACE, _owner(session_id)):
-            cached.add(record.id, record.text)
-        return self._cache.put(session_id, cached)
+    def _scan(self, session_id: str, *, names: bool = False) -> list[Document]:
+        return self._system.scan(Scan(_PLACE, _owner(session_id), names=names))
 
 
 def _owner(session_id: str) -> str:
     return Scope(None, session_id).owner
 
 
-def _referred(message: Message) -> str | None:
+def _message_of(line: Line) -> Message:
+    return Message.from_json(line.body, from_micros(line.created_at))
+
+
+def _is_redacted(line: Line) -> bool:
+    return '"deleted"' in line.body and stands_nowhere(_message_of(line))
+
+
+def _referred(body: object) -> str | None:
     """Return the record id in a reference; None for another message."""
-    record_id = (message.raw or {}).get("id") if message.format == _FORMAT else None
-    return record_id if isinstance(record_id, str) else None
+    if not isinstance(body, str) or not (body.startswith(_BEFORE) and body.endswith(_AFTER)):
+        return None
+    return body.removeprefix(_BEFORE).removesuffix(_AFTER)

@@ -112,18 +112,18 @@ class SealedSegmentsContract(Contract):
             assert {hit.record.id for hit in hits if hit.words > 0} == {"a0", "a1", "b2"}
 
     def test_what_stood_there_before_is_read(self, store: Store, other: Store) -> None:
-        """Else: who upgrades finds nothing any more of what an earlier release wrote unsealed."""
-        seals = _sealed(store)._records
-        said = [record(f"a{n}", text=f"fox a{n}") for n in range(2)]
-        sealed = [seals.sealed("vector", "v", one) for one in said]
-        words = [one.text for one in said]
-        features = seals.blinded(worded(words, _ROWS[:2]))
+        """Else: who switches encryption on finds nothing any more of what stood there before."""
         other.open_vectors("v", _WIDE, "m")
-        other.put_vectors("v", sealed, features)
-        assert _found(_sealed(store)) == ["a0", "a1"]
+        _put(other, "a0", "a1")
+        with pytest.raises(Undecryptable, match="plaintext=True"):
+            _found(_sealed(store))
+        sealed = EncryptedStore(store, Keys({"k": _SECRET}), plaintext=True)
+        sealed.open_vectors("v", _WIDE, "m")
+        assert _found(sealed) == ["a0", "a1"]
         for n in range(2, 5):
-            _put(_sealed(store), *[f"{kind}{n}" for kind in "bcdefg"])
-        assert len(_found(_sealed(store))) == 20
+            _put(sealed, *[f"{kind}{n}" for kind in "bcdefg"])
+        assert len(_found(sealed)) == 20
+        assert [_nearest(sealed, n) for n in (0, 1)] == ["a0", "a1"]
 
     def test_who_has_no_key_deletes(self, store: Store, other: Store) -> None:
         """Else: who lost a key can't forget anybody; or is told that what is sealed is broken."""

@@ -12,9 +12,9 @@ import pytest
 from agent_memory.core.records import Hit
 from agent_memory.retrieval.segments import Segment, rounded
 from agent_memory.retrieval.vectors import LEAST_LENGTH
-from agent_memory.stores import segment_bytes
+from agent_memory.stores import feature_bytes
 from agent_memory.stores.base import Store
-from agent_memory.stores.indexes import Indexes
+from agent_memory.stores.kernel.indexes import Indexes
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import for_words, record, together, units, worded
 from tests.contract.vector_changes_contract import VectorChangesContract
@@ -125,7 +125,7 @@ class SegmentsContract(ManyHandlesContract):
     def reads(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         """How many records were read since it was last asked, in segments."""
         seen: list[int] = []
-        decoded = segment_bytes.segment_of
+        decoded = feature_bytes.segment_of
 
         def counted(data: bytes) -> Segment:
             segment = decoded(data)
@@ -137,7 +137,7 @@ class SegmentsContract(ManyHandlesContract):
             seen.clear()
             return since
 
-        monkeypatch.setattr(segment_bytes, "segment_of", counted)
+        monkeypatch.setattr(feature_bytes, "segment_of", counted)
         return count
 
     def kept(self, store: Store) -> int:

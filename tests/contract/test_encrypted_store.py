@@ -6,7 +6,7 @@ import base64
 import re
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -20,14 +20,15 @@ from agent_memory import AgentMemory, StaticMemory, Summarize, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Summary
 from agent_memory.engine.edit.repair import look
-from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable, UnsupportedOperation
+from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable
 from agent_memory.retrieval.query import Query
-from agent_memory.stores import open_store
+from agent_memory.stores import SplitStore, open_store
 from agent_memory.stores.base import Store
 from agent_memory.stores.damage import noted
+from agent_memory.stores.encrypted.kernel import EncryptedKernel
 from agent_memory.stores.encrypted.keys import Keys
-from agent_memory.stores.encrypted.store import EncryptedStore
-from agent_memory.stores.encrypted.vectors import EncryptedVectors
+from agent_memory.stores.encrypted.store import EncryptedStore, EncryptedVectors
+from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import (
     RecordStoreContract,
@@ -61,63 +62,11 @@ def encrypted(inner: Store, **options: Any) -> EncryptedStore:
     return EncryptedStore(inner, Keys({"k": SECRET}), **options)
 
 
-def _copied(inner: Store, target: Store) -> Store:
-    for head in inner.sessions():
-        log = inner.read(head.session_id)
-        assert target.rewrite(replace(head, version=0), head.expired, log) is not None
-    for block, fact in inner.all_records():
-        target.put_records(block, [fact])
-    for block, (dimension, model) in inner.vector_blocks().items():
-        target.open_vectors(block, dimension, model)
-        for page, features in inner.all_vectors(block):
-            target.put_vectors(block, page, features)
-    return target
-
-
-class SealedVectorsContract(VectorStoreContract):
-    """What differs where words are kept as numbers that nobody can tell them from."""
-
-    def test_vectors_come_as_they_went(self, store: Store, other: Store) -> None:
-        """Fails if vectors are taken elsewhere without the words that they are found by."""
-        filled(store, "s")
-        for session_id in (None, "s"):
-            with pytest.raises(UnsupportedOperation, match="absorb the log anew"):
-                other.all_vectors("facts", session_id=session_id)
-
-    def test_records_without_vectors_come_too(self, store: Store) -> None:
-        """Else: as above."""
-        store.open_vectors("v", 0, "no embedder")
-        store.put_vectors("v", [record("a")], worded(["red fox"]))
-        with pytest.raises(UnsupportedOperation):
-            store.all_vectors("v")
-
-    def test_blocks_of_other_namespaces_are_left_out(self, store: Store, elsewhere: Store) -> None:
-        """Fails if a deployment that is moved takes vectors of another along."""
-        elsewhere.open_vectors("theirs", 3, "model")
-        assert store.vector_blocks() == {}
-
-    def test_a_copy_is_searched_alike(self, store: Store, elsewhere: Store) -> None:
-        """Fails if what is encrypted can't be moved as it is, by who has no key."""
-        del elsewhere  # what was sealed is bound to its namespace
-        filled(store, "s", "t")
-        raw = _copied(cast("EncryptedStore", store)._inner, MemoryStore())
-        assert CANARY not in repr((raw.read("s"), raw.sessions(), list(raw.all_records())))
-        copy = encrypted(raw)
-        heads, *rest = all_of(store)
-        there, *found = all_of(copy)
-        assert found == rest
-        assert [replace(head, version=0) for head in there] == [
-            replace(head, version=0) for head in heads
-        ]
-        assert sorted(copy.all_records(), key=repr) == sorted(store.all_records(), key=repr)
-        query = for_words(f"{CANARY} s1", VECTOR[0])
-        before, after = (
-            {hit.record.id: hit.score for hit in one.search_vectors("facts", "user:a", query, 9)}
-            for one in (store, copy)
-        )
-        assert len(before) == 4
-        assert before.keys() == after.keys()
-        assert all(np.allclose(before[name], after[name]) for name in before)
+def raw(store: Store) -> Store:
+    """A store over the same database without keys."""
+    kernel = cast("EncryptedStore", store).kernel
+    assert isinstance(kernel, EncryptedKernel)
+    return KernelStore(kernel.inner)
 
 
 class TestOverMemory(
@@ -137,14 +86,14 @@ class TestOverMemory(
 
     @pytest.fixture
     def other(self, store: EncryptedStore) -> Store:
-        return encrypted(store._inner)
+        return encrypted(raw(store))
 
     @pytest.fixture
     def elsewhere(self) -> Store:
         return encrypted(MemoryStore("elsewhere"), namespace="elsewhere")
 
 
-class TestOverSQLite(SealedVectorsContract, ManyHandlesContract):
+class TestOverSQLite(VectorStoreContract, ManyHandlesContract):
     """Encrypted vectors, which several handles on one file write and search."""
 
     @pytest.fixture
@@ -472,20 +421,19 @@ def test_an_append_that_is_refused_stores_nothing() -> None:
     assert inner.counts().entries == 3
 
 
-def test_an_append_that_meets_a_strange_summary_says_what_it_did() -> None:
-    """Fails if the caller takes for lost what is in the log."""
+def test_an_append_that_meets_a_strange_summary_stores_nothing() -> None:
+    """Fails if a caller who gets an error says it again, and it is in the log twice."""
     inner = MemoryStore()
     store = encrypted(inner)
     filled(store, "s")
     _spoil(inner, "s")
-    with pytest.raises(Undecryptable, match="The new messages were stored"):
+    with pytest.raises(Undecryptable, match="summary of session 's'"):
         store.append("s", [draft("once")])
-    assert inner.counts().entries == 4
+    assert inner.counts().entries == 3
 
 
-def test_an_append_while_the_key_service_is_down_says_what_it_did() -> None:
-    """Fails if the caller takes for an outage of the store what is in the log, and says it
-    again."""
+def test_an_append_while_the_key_service_is_down_stores_nothing() -> None:
+    """Fails if what is in the log is taken for lost, and said again."""
 
     def ask(key_id: str) -> bytes:
         if down and key_id == "k2":
@@ -497,9 +445,9 @@ def test_an_append_while_the_key_service_is_down_says_what_it_did() -> None:
     filled(store, "s")
     other = EncryptedStore(inner, Keys({"k2": LATER, "k": SECRET}))
     assert other.move(stored(other)) is not None
-    with pytest.raises(StoreUnavailable, match=r"key 'k2'.*The new messages were stored"):
+    with pytest.raises(StoreUnavailable, match="key 'k2'"):
         store.append("s", [draft("once")])
-    assert inner.counts().entries == 4
+    assert inner.counts().entries == 3
     down.clear()
     assert store.append("s", [draft("twice")]).summary == SUMMARY
 
@@ -565,6 +513,26 @@ def test_an_unreadable_session_can_be_deleted() -> None:
     with AgentMemory(store=inner) as memory:
         memory.delete("s")
     assert [head.session_id for head in encrypted(inner).sessions()] == ["t"]
+
+
+class Own:
+    """A store of one's own that is not built on a kernel."""
+
+
+@pytest.mark.parametrize("wrap", [encrypted, lambda inner: SplitStore(inner, MemoryStore())])
+def test_a_store_without_a_kernel_is_refused(wrap: Callable[[Any], Store]) -> None:
+    """Fails if the user of such a store learns at the first message that it is not encrypted."""
+    with pytest.raises(ConfigError, match=r"Own is not built on a kernel.*docs/kernel\.md"):
+        wrap(Own())
+
+
+def test_a_split_store_encrypts_vectors_elsewhere_too() -> None:
+    """Fails if texts stand plain in Qdrant, because system messages are in a store of their own."""
+    store = SplitStore(encrypted(MemoryStore()), encrypted(MemoryStore()))
+    blocks = [VectorMemory(store=":memory:", embedding="local")]
+    with AgentMemory(store=store, blocks=blocks) as memory:
+        vectors = cast("VectorMemory", memory.blocks["vector"])._vectors
+        assert isinstance(vectors, EncryptedVectors)
 
 
 def test_one_round_another() -> None:

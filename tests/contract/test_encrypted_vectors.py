@@ -11,6 +11,7 @@ from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.postings import term_of
 from agent_memory.retrieval.query import Query
+from agent_memory.stores.base import VectorStore
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.memory import MemoryStore
@@ -23,14 +24,15 @@ VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
 QUERY = Query(VECTOR[0])
 
 
-def encrypted(inner: MemoryStore) -> EncryptedStore:
-    return EncryptedStore(inner, Keys({"k": SECRET}))
+def vectors_in(inner: MemoryStore, keys: Keys | None = None) -> VectorStore:
+    """A store of vectors beside an encrypted store, as Qdrant is."""
+    return EncryptedStore(MemoryStore(), keys or Keys({"k": SECRET})).vectors_of(inner)
 
 
 def test_vectors_of_another_database() -> None:
     """Else: with Qdrant beside it, the texts of an encrypted store stand there in plain."""
     beside = MemoryStore()
-    vectors = encrypted(MemoryStore()).vectors_of(beside)
+    vectors = vectors_in(beside)
     vectors.open_vectors("v", 2, "m")
     given = record("r", text=CANARY, metadata={"note": CANARY})
     vectors.put_vectors("v", [given], worded([CANARY], meaning=VECTOR))
@@ -71,7 +73,7 @@ class _Seen(MemoryStore):
 def test_numbers_of_words_are_secret() -> None:
     """Else: who has the database tries the words of a dictionary, and reads what was said."""
     inner, words = _Seen(), "fox owl den"
-    store = encrypted(inner)
+    store = vectors_in(inner)
     store.open_vectors("v", 0, "none")
     store.put_vectors("v", [record("a")], worded([words]))
     (found,) = store.search_vectors("v", "user:a", for_words(words), 9)
@@ -81,7 +83,7 @@ def test_numbers_of_words_are_secret() -> None:
     assert inner.query == inner.stored
     assert found.words == pytest.approx(bm25({"a": words}, words)["a"], rel=1e-3)
     another = _Seen()
-    store = EncryptedStore(another, Keys({"k": LATER}))
+    store = vectors_in(another, Keys({"k": LATER}))
     store.open_vectors("v", 0, "none")
     store.put_vectors("v", [record("a")], worded([words]))
     assert not another.stored & inner.stored
@@ -90,18 +92,18 @@ def test_numbers_of_words_are_secret() -> None:
 def test_words_are_found_after_a_rotation() -> None:
     """Else: with each new key what was said before it is found no more by its words."""
     inner, keys = _Seen(), Keys({"k1": SECRET})
-    store = EncryptedStore(inner, keys)
+    store = vectors_in(inner, keys)
     store.open_vectors("v", 0, "none")
     store.put_vectors("v", [record("old"), record("no")], worded(["fox den", "owl"]))
     before = set(inner.stored)
     keys.rotate("k2", LATER)
     store.put_vectors("v", [record("new")], worded(["fox red"]))
     assert not before & (inner.stored - before)
-    for handle in (store, EncryptedStore(inner, Keys({"k2": LATER, "k1": SECRET}))):
+    for handle in (store, vectors_in(inner, Keys({"k2": LATER, "k1": SECRET}))):
         found = handle.search_vectors("v", "user:a", for_words("fox"), 9)
         assert {one.id for one, _ in ranked(found, "words")} == {"old", "new"}
     store.put_vectors("v", [record("old")], worded(["fox den"]))  # as a rebuild does
-    fresh = EncryptedStore(inner, Keys({"k2": LATER, "k1": SECRET}))
+    fresh = vectors_in(inner, Keys({"k2": LATER, "k1": SECRET}))
     found = fresh.search_vectors("v", "user:a", for_words("fox"), 9)
     wanted = bm25({"old": "fox den", "new": "fox red", "no": "owl"}, "fox", 20)
     scores = {one.id: score for one, score in ranked(found, "words")}

@@ -19,7 +19,8 @@ from agent_memory.retrieval.postings import term_of
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.vectors import TOKEN
 from agent_memory.stores.encrypted.keys import Keys
-from agent_memory.stores.encrypted.vectors import EncryptedVectors, RecordSeals
+from agent_memory.stores.encrypted.store import EncryptedStore
+from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.qdrant.collections import embedding
 from agent_memory.stores.qdrant.points import MEANING, WORDS, holding, neighbourhood
 from agent_memory.stores.qdrant.store import QdrantStore
@@ -135,7 +136,7 @@ def test_words_only(server: StandIn, store: QdrantStore) -> None:
 def test_encrypted_records_are_found_by_words(server: StandIn, store: QdrantStore) -> None:
     """Wrong: the server is told the words, or encryption costs what is found."""
     keys = Keys({"k": bytes(range(32))})
-    encrypted = EncryptedVectors(store, RecordSeals(keys, "default", plaintext=False))
+    encrypted = EncryptedStore(MemoryStore(), keys).vectors_of(store)
     encrypted.open_vectors("v", 0, "words-only")
     plain = [record("a", text="the fox"), record("b", text="an owl")]
     encrypted.put_vectors("v", plain, worded(["fox den", "owl den"]))

@@ -8,16 +8,29 @@ from pathlib import Path
 import pytest
 
 from agent_memory import AgentMemory
-from agent_memory.core.records import Record
 from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores import MemoryStore, SplitStore, SQLStore
 from agent_memory.stores.base import Store
+from agent_memory.stores.kernel.contract import Document, Scan
+from agent_memory.stores.kernel.vectors import KernelStore
+from agent_memory.stores.split import SplitKernel
 from agent_memory.testing import SessionStoreContract, WorkStoreContract
 from agent_memory.testing.contract import draft, stored
 from tests.contract.import_contract import ImportContract
 
 SECRET = "You are Aurelia, and the vault's word is xylophone."
 PROMPT = {"role": "system", "content": SECRET}
+
+
+def _main(store: SplitStore) -> Store:
+    assert isinstance(store.kernel, SplitKernel)
+    return KernelStore(store.kernel.inner)
+
+
+def _same(store: SplitStore) -> SplitStore:
+    """Another handle on the same databases."""
+    assert isinstance(store.kernel, SplitKernel)
+    return SplitStore(_main(store), KernelStore(store.kernel._system))
 
 
 class TestSplit(SessionStoreContract, WorkStoreContract, ImportContract):
@@ -29,7 +42,7 @@ class TestSplit(SessionStoreContract, WorkStoreContract, ImportContract):
 
     @pytest.fixture
     def other(self, store: SplitStore) -> Store:
-        return SplitStore(store._inner, store._system)
+        return _same(store)
 
     @pytest.fixture
     def elsewhere(self) -> Store:
@@ -39,12 +52,13 @@ class TestSplit(SessionStoreContract, WorkStoreContract, ImportContract):
 class Down(MemoryStore):
     """A store that can be made to fail."""
 
-    down = False
-
-    def records(self, block: str, owner: str) -> list[Record]:
-        if self.down:
+    def fail(self, is_down: bool) -> None:
+        def refuse(scan: Scan) -> list[Document]:
             raise StoreUnavailable("The store of system messages is down.")
-        return super().records(block, owner)
+
+        vars(self.kernel).pop("scan", None)
+        if is_down:
+            vars(self.kernel)["scan"] = refuse
 
 
 def _split(folder: Path) -> SplitStore:
@@ -78,7 +92,7 @@ def test_a_prompt_that_is_repeated_is_kept_once() -> None:
     system = MemoryStore()
     store = SplitStore(MemoryStore(), system)
     first = store.append("s", [draft(SECRET, role="system")])
-    again = SplitStore(store._inner, system)
+    again = _same(store)
     for handle in (store, again):
         assert handle.append("s", [draft(SECRET, role="system")]).version == first.version
     assert len(system.records("_system", "session:s")) == 1
@@ -89,12 +103,12 @@ def test_a_session_that_begins_anew_while_it_is_deleted() -> None:
     system = MemoryStore()
     store = SplitStore(MemoryStore(), system)
     store.append("s", [draft(SECRET, role="system")])
-    other = SplitStore(store._inner, system)
+    other = _same(store)
     assert stored(other).system is not None
     store.delete("s")
     head = other.append("s", [draft(SECRET, role="system")])  # it believes it is there
     assert head.system is not None
-    fresh = SplitStore(store._inner, system)
+    fresh = _same(store)
     assert stored(fresh).system == head.system
     assert head.system.content == SECRET
 
@@ -104,12 +118,12 @@ def test_an_outage_stores_nothing_by_half() -> None:
     system = Down()
     store = SplitStore(MemoryStore(), system)
     store.append("s", [draft(SECRET, role="system"), draft("a")])
-    system.down = True
+    system.fail(True)
     assert store.append("s", [draft("b")]).end == 3  # what is known serves on
-    fresh = SplitStore(store._inner, system)
+    fresh = _same(store)
     with pytest.raises(StoreUnavailable):
         fresh.append("s", [draft("c")])
-    system.down = False
+    system.fail(False)
     assert fresh.append("s", [draft("c")]).end == 4
 
 
@@ -118,7 +132,7 @@ def test_another_store_of_system_messages_is_noticed() -> None:
     store = SplitStore(MemoryStore(), MemoryStore())
     store.append("s", [draft(SECRET, role="system")])
     store.append("t", [draft("hello")])
-    wrong = SplitStore(store._inner, MemoryStore())
+    wrong = SplitStore(_main(store), MemoryStore())
     for call in (wrong.head, wrong.read):
         with pytest.raises(StoreError, match="system_store"):
             call("s")

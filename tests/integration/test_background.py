@@ -213,7 +213,7 @@ def test_a_silent_session_is_absorbed(book: Book, monkeypatch: pytest.MonkeyPatc
         assert "goes on" not in book.taken
         later.now = lambda zone: now + timedelta(minutes=5)
         clock = SimpleNamespace(time=lambda: time.time() + 7)  # 6 s are left, as it was put off
-        monkeypatch.setattr("agent_memory.stores.coding.time", clock)
+        monkeypatch.setattr("agent_memory.stores.kernel.coding.time", clock)
         until(lambda: "goes on" in book.taken)
 
 

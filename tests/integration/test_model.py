@@ -321,7 +321,7 @@ class Story(RuleBasedStateMachine):
             lambda calls: [call() for call in calls],
         )
         shim = SimpleNamespace(time=self.world.time)
-        self.patch.setattr("agent_memory.stores.coding.time", shim)
+        self.patch.setattr("agent_memory.stores.kernel.coding.time", shim)
         self.patch.setattr(
             "agent_memory.engine.processing.session_work.datetime", SimpleNamespace(now=self.clock)
         )

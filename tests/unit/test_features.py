@@ -17,7 +17,7 @@ from agent_memory.retrieval.index import SegmentIndex
 from agent_memory.retrieval.postings import Written, term_of, weighted
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.vectors import TOKEN, Tokens
-from agent_memory.stores.blobs import blobs_of, features_of, undamaged_places
+from agent_memory.stores.feature_bytes import blobs_of, features_of, undamaged_places
 from agent_memory.testing.contract import record
 from agent_memory.testing.views import encoded
 

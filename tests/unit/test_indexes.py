@@ -13,10 +13,10 @@ from agent_memory.errors import StoreUnavailable
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.index import SegmentIndex
 from agent_memory.retrieval.segments import Segment
-from agent_memory.stores import indexes
-from agent_memory.stores.catalogs import Catalog, changed
 from agent_memory.stores.damage import noted
-from agent_memory.stores.indexes import Indexes, records_of
+from agent_memory.stores.kernel import indexes
+from agent_memory.stores.kernel.catalogs import Catalog, changed
+from agent_memory.stores.kernel.indexes import Indexes, records_of
 from agent_memory.testing.contract import for_words, record
 
 

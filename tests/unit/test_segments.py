@@ -14,8 +14,8 @@ from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.index import SegmentIndex
 from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments, rounded
 from agent_memory.retrieval.vectors import LEAST_LENGTH, Vectors
-from agent_memory.stores.catalogs import Catalog, CatalogChange, Part, changed, opened
-from agent_memory.stores.segment_bytes import bytes_of, segment_of
+from agent_memory.stores.feature_bytes import bytes_of, segment_of
+from agent_memory.stores.kernel.catalogs import Catalog, CatalogChange, Part, changed, opened
 from agent_memory.testing.contract import for_words, units, worded
 
 WIDE = LEAST_LENGTH

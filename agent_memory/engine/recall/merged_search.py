@@ -225,7 +225,7 @@ class LogBlock(ManualBlock):
         from agent_memory.retrieval.answers import answers
         from agent_memory.retrieval.query import Query
         from agent_memory.retrieval.turns import recalls
-        from agent_memory.stores.indexes import hits
+        from agent_memory.stores.kernel.indexes import hits
 
         query = Query.asked(question, NoEmbedder(), today)
         found = hits(known.traits.search(query, len(known.records)), known.records)

@@ -32,7 +32,7 @@ from agent_memory.engine.stats import PromptStats, RecallStats
 from agent_memory.errors import AgentMemoryError
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import Store
-from agent_memory.stores.coding import to_micros
+from agent_memory.stores.kernel.coding import to_micros
 
 _MOST = 1_000
 """Maximum number of sessions whose last context is compared with the next."""

@@ -123,7 +123,7 @@ class Exporter:
         yield writing.vectors(name, *opened)
         if first is None:
             return
-        from agent_memory.stores.blobs import blobs_of
+        from agent_memory.stores.feature_bytes import blobs_of
 
         reach, owners = self._reach(name, head), owners_of(head)
         for records, features in chain([first], pages):

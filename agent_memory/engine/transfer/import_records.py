@@ -77,7 +77,7 @@ def features_in(lines: Sequence[tuple[int, Vector]], dimension: int) -> Features
     Raises:
         InvalidSnapshot: The features of a vector are not valid.
     """
-    from agent_memory.stores.blobs import features_of
+    from agent_memory.stores.feature_bytes import features_of
 
     for number, one in lines:
         if not _are_traits(one, dimension):
@@ -88,7 +88,7 @@ def features_in(lines: Sequence[tuple[int, Vector]], dimension: int) -> Features
 def _are_traits(one: Vector, dimension: int) -> bool:
     import numpy as np
 
-    from agent_memory.stores.blobs import blobs_of, features_of
+    from agent_memory.stores.feature_bytes import blobs_of, features_of
 
     try:
         features = features_of([one.traits])

@@ -1,32 +1,137 @@
-"""`Keys`: the keys of an encrypted store by id, several at once, from wherever they are kept."""
+"""The keys of an encrypted store: AES-256-GCM, with each ciphertext bound to its place."""
 
 from __future__ import annotations
 
 import base64
+import binascii
+import hmac
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Self
 
+from agent_memory.core.messages import compact_json
 from agent_memory.core.processes import fork_safe_lock
-from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable
-from agent_memory.stores.encrypted.sealing import KEY_BYTES, MARK, PREFIX, Key, Place, name_of
+from agent_memory.errors import ConfigError, MissingExtra, StoreUnavailable, Undecryptable
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")  # anything else may be a key, in the wrong place
 _SHORTEST_KEY = 43  # characters of 32 bytes in base64, without padding
 
 
+Place = tuple[object, ...]
+"""The place of a ciphertext: its kind (see `_NAMES`), the namespace, and the fields beside it."""
+
+_KEY_BYTES = 32
+_MOST_TERMS = 100_000
+MARK = "sealed.1."
+"""The beginning of every ciphertext, with the number of the format."""
+
+_PREFIX = len(MARK) + 65  # the mark, the longest id and a dot
+
+_NONCE_BYTES = 12
+_FINGERPRINT = b"agent-memory: nonces derived from what they seal"
+_BLIND_TERMS = b"agent-memory: numbers of words"
+_NAMES = {
+    "message": "Message {3} of session {2!r}",
+    "system": "The system message of session {2!r}",
+    "summary": "The summary of session {2!r}",
+    "key": "A key of writes to session {2!r}",
+    "fact": "Record {3!r} of block {2!r}",
+    "vector": "Record {3!r} of block {2!r}",
+    "features": "The search features of block {2!r}",
+    "receipt": "The receipt",
+}
+
+
+class Key:
+    """One key, ready for use.
+
+    Args:
+        key_id: Its id, which stands in all that it encrypts.
+        secret: Its 32 bytes.
+
+    Attributes:
+        has_opened: Whether it has decrypted something, so that it is not another key under this id.
+
+    Raises:
+        MissingExtra: `cryptography` is not installed.
+    """
+
+    has_opened = False
+
+    def __init__(self, key_id: str, secret: bytes) -> None:
+        self.id = key_id
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError:
+            raise MissingExtra("Encryption", "encryption") from None
+        self._cipher = AESGCM(secret)
+        self._refusals = (ValueError, InvalidTag)
+        self._fingerprint = hmac.digest(secret, _FINGERPRINT, "sha256")
+        self._terms = hmac.digest(secret, _BLIND_TERMS, "sha256")
+        self._blind = lru_cache(_MOST_TERMS)(self._blinded)
+
+    def is_same(self, other: Key) -> bool:
+        """Return whether both have the same secret."""
+        return hmac.compare_digest(self._fingerprint, other._fingerprint)
+
+    def __repr__(self) -> str:
+        return f"Key({self.id!r})"
+
+    def blind(self, term: int) -> int:
+        """Return a number of 32 bits that stands for a word's number, always the same."""
+        return self._blind(term)
+
+    def _blinded(self, term: int) -> int:
+        digest = hmac.digest(self._terms, term.to_bytes(4, "big"), "sha256")
+        return int.from_bytes(digest[:4], "big")
+
+    def seal(self, place: Place, plain: bytes) -> str:
+        """Encrypt bytes for a place, under a random nonce."""
+        sealed = binascii.b2a_base64(self._sealed(place, plain), newline=False)
+        return f"{MARK}{self.id}.{sealed.decode()}"
+
+    def seal_bytes(self, place: Place, plain: bytes) -> bytes:
+        """Encrypt like `seal`, and return bytes."""
+        return f"{MARK}{self.id}.".encode() + self._sealed(place, plain)
+
+    def _sealed(self, place: Place, plain: bytes) -> bytes:
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + self._cipher.encrypt(nonce, plain, _bound(place, self.id))
+
+    def open(self, place: Place, body: str) -> bytes | None:
+        """Decrypt the part of `seal`'s result after the id. None if it is of another key or
+        place."""
+        try:
+            sealed = binascii.a2b_base64(body, strict_mode=True)
+            if binascii.b2a_base64(sealed, newline=False).decode() != body:
+                return None  # unused bits were altered
+        except self._refusals:
+            return None
+        return self.open_bytes(place, sealed)
+
+    def open_bytes(self, place: Place, sealed: bytes) -> bytes | None:
+        """Decrypt the part of `seal_bytes`' result after the id, like `open`."""
+        nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        try:
+            return self._cipher.decrypt(nonce, rest, _bound(place, self.id))
+        except self._refusals:
+            return None
+
+
 class Keys:
-    """Keys by id: with one, new records are written; all of them open old ones.
+    """Keys by id. One encrypts new data, all of them decrypt.
 
     Safe to share between threads and stores. Ids are 1 to 64 letters, digits, "_" or "-", and
     readable in the database; a key is 32 random bytes.
 
     Args:
-        keys: The keys by id, or a callable that gives the key of an id (from a key service), or
-            None for an id that it does not know. It is asked once for each id.
-        current: Id of the key to write with. Needed with a callable; else the first by default.
+        keys: The keys by id, or a callable that returns the key for an id (from a key service),
+            None for an unknown id. It is called once for each id.
+        current: The id of the key to encrypt with. Required with a callable; otherwise the first.
 
     Raises:
         ConfigError: No key, a bad id, or a key that is not 32 bytes.
@@ -98,72 +203,73 @@ class Keys:
 
     @property
     def current(self) -> Key:
-        """The key that new records are written with."""
+        """Return the key that encrypts new data."""
         return self._current
 
     @property
     def known(self) -> list[Key]:
-        """All keys that were given or asked for so far, the current one first."""
+        """Return the keys that were passed or loaded so far, the current one first."""
         return list(dict.fromkeys((self._current, *list(self._known.values()))))
 
     def rotate(self, key_id: str, secret: bytes | None = None) -> None:
-        """Write with another key from now on; the former ones go on opening what they sealed.
+        """Encrypt with another key from now on. The earlier ones still decrypt.
 
-        If several processes share a store, each must be able to get the new key before the first
-        of them writes with it.
+        If several processes share a store, each needs access to the new key before the first one
+        encrypts with it.
 
         Args:
-            key_id: Id of the key.
-            secret: Its 32 bytes, if it was not given before and there is no callable to ask.
+            key_id: The id of the key.
+            secret: Its 32 bytes, if it was not passed before and no callable returns it.
 
         Raises:
-            ConfigError: The key is not known, not 32 bytes, or another one has the id.
+            ConfigError: The key is unknown or not 32 bytes, or another one has the id.
         """
         if secret is not None:
             self._add(key_id, secret)
         self._current = self._writing(key_id)
 
-    def lacks(self, sealed: str) -> bool:
-        """Whether a key is missing that something was sealed with, as far as its text tells."""
-        key_id, dot, _ = sealed.removeprefix(MARK).partition(".")
-        return bool(dot) and sealed.startswith(MARK) and key_id not in self._known
+    def lacks(self, sealed: bytes) -> bool:
+        """Return whether the key that a ciphertext names is missing."""
+        key_id, dot, _ = (
+            sealed[:_PREFIX].decode("ascii", "replace").removeprefix(MARK).partition(".")
+        )
+        return bool(dot) and sealed.startswith(MARK.encode()) and key_id not in self._known
 
     def open(self, place: Place, sealed: str) -> bytes:
-        """Decrypt a text that was sealed for a place.
+        """Decrypt a result of `Key.seal`.
 
         Raises:
-            Undecryptable: It was altered, or sealed for another place or with another key.
-            StoreUnavailable: The callable failed to give the key.
+            Undecryptable: It was altered, or is of another place or key.
+            StoreUnavailable: The callable failed to return the key.
         """
         _, _, body = sealed.removeprefix(MARK).partition(".")
-        return self._opened(place, sealed[:PREFIX], lambda key: key.open(place, body))
+        return self._opened(place, sealed[:_PREFIX], lambda key: key.open(place, body))
 
     def open_bytes(self, place: Place, sealed: bytes) -> bytes:
-        """The same of what `Key.seal_bytes` gave."""
+        """Decrypt a result of `Key.seal_bytes`, like `open`."""
         _, _, body = sealed.removeprefix(MARK.encode()).partition(b".")
-        prefix = sealed[:PREFIX].decode("ascii", "replace")
+        prefix = sealed[:_PREFIX].decode("ascii", "replace")
         return self._opened(place, prefix, lambda key: key.open_bytes(place, body))
 
     def _opened(self, place: Place, sealed: str, open_by: Callable[[Key], bytes | None]) -> bytes:
-        """Decrypt with the key that the beginning of the sealed text names."""
         key_id, dot, _ = sealed.removeprefix(MARK).partition(".")
         key = self._known.get(key_id)
         if not sealed.startswith(MARK) or not dot or (key is None and not _ID.fullmatch(key_id)):
             raise Undecryptable(
-                f"{name_of(place)} is not encrypted, or was altered. If it was stored before "
+                f"{_name_of(place)} is not encrypted, or was altered. If it was stored before "
                 "encryption was switched on, give EncryptedStore plaintext=True."
             )
         key = key or self._get(key_id)
         if key is None:
             raise Undecryptable(
-                f"{name_of(place)} was encrypted with key {key_id!r}, which is not among "
+                f"{_name_of(place)} was encrypted with key {key_id!r}, which is not among "
                 f"{self._source}. Add it there: a key is needed for as long as anything written "
                 "with it is kept."
             )
         plain = open_by(key)
         if plain is None:
             raise Undecryptable(
-                f"{name_of(place)} cannot be decrypted: it was altered, or belongs elsewhere, or "
+                f"{_name_of(place)} cannot be decrypted: it was altered, or belongs elsewhere, or "
                 f"{key_id!r} is another key than it was written with, or the namespace another. "
                 "Give that key, or restore the record from a backup."
             )
@@ -171,8 +277,7 @@ class Keys:
         return plain
 
     def has_opened(self, sealed: str) -> bool:
-        """Whether the key that something was sealed with has opened something: so it is the right
-        one, and what it does not open was altered, or belongs elsewhere."""
+        """Return whether the key that a ciphertext names has decrypted something: it is right."""
         key = self._known.get(sealed.removeprefix(MARK).partition(".")[0])
         return key is not None and key.has_opened
 
@@ -227,10 +332,20 @@ def _checked_id(key_id: str) -> str:
 
 
 def _checked(secret: bytes, what: str) -> bytes:
-    if not isinstance(secret, bytes) or len(secret) != KEY_BYTES:
+    if not isinstance(secret, bytes) or len(secret) != _KEY_BYTES:
         size = f"{len(secret)} bytes" if isinstance(secret, bytes) else type(secret).__name__
         raise ConfigError(
-            f"{what} is given as {size}, and AES-256 takes {KEY_BYTES} bytes. `openssl rand "
+            f"{what} is given as {size}, and AES-256 takes {_KEY_BYTES} bytes. `openssl rand "
             "-base64 32` makes one."
         )
     return secret
+
+
+def _name_of(place: Place) -> str:
+    """Return the name of a place, to begin a sentence with."""
+    return _NAMES[str(place[0])].format(*place)
+
+
+def _bound(place: Place, key_id: str) -> bytes:
+    """Return the associated data: JSON, so that no two places give the same."""
+    return compact_json((MARK, key_id, *place)).encode()

@@ -1,60 +1,47 @@
-"""`EncryptedStore`: any store, with what people said encrypted before it gets there."""
+"""`EncryptedStore`: a store whose content is encrypted before it reaches the database."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from operator import attrgetter
+from typing import TYPE_CHECKING, Any, cast
 
-from agent_memory.core.idempotency import Appended, KeptKey, Once
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft, Entry, Head, Lease, Record
-from agent_memory.errors import StoreUnavailable, Undecryptable
-from agent_memory.stores.base import (
-    Store,
-    StoredBlocks,
-    VectorStore,
-    WholeDeletingStore,
-    deletes_whole,
-    swaps_vectors,
-)
-from agent_memory.stores.damage import due_of, leave_out, page_of, undamaged
-from agent_memory.stores.encrypted.heads import HeadSeals
+from agent_memory.core.records import Hit, Lease, Record
+from agent_memory.errors import UnsupportedOperation
+from agent_memory.stores.base import Store, VectorStore
+from agent_memory.stores.damage import undamaged_records
+from agent_memory.stores.encrypted.kernel import Cipher, EncryptedKernel
 from agent_memory.stores.encrypted.keys import Keys
-from agent_memory.stores.encrypted.messages import MessageSeals
-from agent_memory.stores.encrypted.vectors import (
-    EncryptedSwappingVectors,
-    EncryptedVectors,
-    RecordSeals,
-    opened_of,
-)
-from agent_memory.stores.encrypted.write_keys import WriteKeySeals
-from agent_memory.stores.wrapper import StoreWrapper
+from agent_memory.stores.kernel.coding import VECTOR, record_document, record_from
+from agent_memory.stores.kernel.vectors import KernelStore
+from agent_memory.stores.kernel.wrapping import kernel_of
 
-logger = logging.getLogger(__name__)
-
-_UNSEEN = Message(role="user", content="")  # before its seq is known, a store is shown no more
+if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.postings import Terms
+    from agent_memory.retrieval.query import Query
 
 
-class EncryptedStore(EncryptedVectors, StoreWrapper):
-    """Encrypts messages, system messages, summaries and the texts of records, each bound to its
-    place, and keeps them in another store.
+class EncryptedStore(KernelStore):
+    """Encrypts messages, system messages, summaries, texts of records and search features, each
+    bound to its place, and stores them in another store's database.
 
         store = EncryptedStore(open_store("sqlite:///m.db"), Keys.from_environment())
         memory = AgentMemory(store=store)
 
-    The other store sees ids, numbers, times, vectors, and which messages are system messages. A
-    session that cannot be opened any more can still be deleted by a memory over the other store.
+    The database shows ids, numbers, times, and which messages are system messages. A memory over
+    the other store can still delete sessions that cannot be decrypted any more.
 
     Args:
-        inner: Keeps what was encrypted. `close` closes it too.
+        inner: The other store, built on a kernel. `close` closes it too.
         keys: The keys.
-        namespace: The inner store's; what is moved from one to another cannot be opened there.
-        plaintext: Whether texts that were stored before encryption may be read. Anybody who can
-            write to the database can then add messages, so set it for a time of change only.
+        namespace: The namespace of the other store. Data that is moved to another namespace cannot
+            be decrypted there.
+        plaintext: Whether data that was stored before encryption may be read. Anybody with write
+            access to the database can then insert messages, so set it only for the changeover.
+
+    Raises:
+        ConfigError: The other store is not built on a kernel.
     """
 
     def __init__(
@@ -65,248 +52,92 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
         *,
         plaintext: bool = False,
     ) -> None:
-        EncryptedVectors.__init__(self, inner, RecordSeals(keys, namespace, plaintext))
-        StoreWrapper.__init__(self, inner)
-        self._keys = keys
-        self._messages = MessageSeals(keys, namespace, plaintext)
-        self._heads = HeadSeals(keys, namespace, plaintext)
-        self._write_keys = WriteKeySeals(keys, namespace, plaintext)
-        if deletes_whole(inner):
-            self.blocks, self.delete_whole = inner.blocks, partial(self._delete_whole, inner)
+        self._cipher = Cipher(keys, namespace, plaintext)
+        super().__init__(EncryptedKernel(kernel_of(inner), self._cipher))
+        self.signing_keys = keys
 
-    @property
-    def signing_keys(self) -> Keys:
-        return self._keys
+    def vectors_of(self, store: VectorStore) -> VectorStore:
+        """Return a vector store of another database, encrypted with the same keys."""
+        return cast("VectorStore", EncryptedVectors(store, self._cipher))
 
-    def vectors_of(self, store: VectorStore) -> EncryptedVectors:
-        """A vector store of another database, encrypted with the same keys."""
-        if swaps_vectors(store):
-            return EncryptedSwappingVectors(store, self._records)
-        return EncryptedVectors(store, self._records)
 
-    def append(
-        self,
-        session_id: str,
-        drafts: Sequence[Draft],
-        user_id: str | None = None,
-        *,
-        within: float = 0.0,
-    ) -> Head:
-        """See `SessionStore.append`.
+def with_features_decrypted(inner: Store, keys: Keys, namespace: str) -> KernelStore:
+    """Return a store that decrypts search features only, to move encrypted data unchanged."""
+    cipher = Cipher(keys, namespace)
+    return KernelStore(EncryptedKernel(kernel_of(inner), cipher, features_only=True))
 
-        Raises:
-            Undecryptable: The session's system message or its summary cannot be opened.
-            StoreUnavailable: The store or the keys cannot be reached; if the messages were stored
-                all the same, it says so.
-        """
-        sealed = self._sealed_all(session_id, drafts)
-        after = self._inner.append(session_id, sealed, user_id, within=within)
-        return self._after(after)
 
-    def append_once(
-        self,
-        session_id: str,
-        drafts: Sequence[Draft],
-        once: Once,
-        user_id: str | None = None,
-        *,
-        within: float = 0.0,
-    ) -> Appended:
-        """See `SessionStore.append_once`; and `append`."""
-        sealed = self._sealed_all(session_id, drafts)
-        terms = self._write_keys.terms(session_id, once)
-        done = self._inner.append_once(session_id, sealed, terms, user_id, within=within)
-        before = done.before and self._write_keys.opened(session_id, done.before)
-        head = self._after(done.head) if done.places else self._heads.opened(done.head)
-        return Appended(head, done.places, before)
+class EncryptedVectors:
+    """A vector store, such as Qdrant, that searches by itself: vectors stay readable.
 
-    def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
-        """See `SessionStore.keys`.
+    Texts and metadata of records are encrypted. Words are replaced by numbers that only the key
+    gives. All other calls go to the other store unchanged.
 
-        Raises:
-            Undecryptable: One of them cannot be opened.
-        """
-        found = self._inner.keys(session_id, names)
-        return [self._write_keys.opened(session_id, one) for one in found]
+    Args:
+        inner: The other store.
+        cipher: Encrypts.
+    """
 
-    def put_keys(
-        self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
-    ) -> None:
-        """See `SessionStore.put_keys`."""
-        sealed = [self._write_keys.sealed(session_id, one) for one in keys]
-        self._inner.put_keys(session_id, sealed, lease=lease)
+    def __init__(self, inner: VectorStore, cipher: Cipher) -> None:
+        self._inner = inner
+        self._cipher = cipher
 
-    def head(self, session_id: str) -> Head | None:
-        """See `SessionStore.head`.
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
-        Raises:
-            Undecryptable: Its system message or its summary cannot be opened.
-        """
-        head = self._inner.head(session_id)
-        return None if head is None else self._heads.opened(head)
-
-    def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """See `SessionStore.read`.
-
-        Raises:
-            Undecryptable: A message cannot be opened.
-        """
-        found = self._inner.read(session_id, after=after, limit=limit)
-        try:
-            return [self._messages.opened(entry) for entry in found]
-        except Undecryptable:
-            for entry in found:  # where one can be opened, it is not the key
-                with suppress(Undecryptable):
-                    self._messages.opened(entry)
-        return [self._messages.opened(entry) for entry in found]
-
-    def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
-        """See `SessionStore.pick`.
-
-        Raises:
-            Undecryptable: A message cannot be opened.
-        """
-        return [self._messages.opened(entry) for entry in self._inner.pick(session_id, seqs)]
-
-    def tails(
-        self, block: str, session_ids: Collection[str], *, before: int, limit: int
-    ) -> list[Entry]:
-        """See `SessionStore.tails`. A session of which a message cannot be opened is left out, with
-        a warning: it must not hide what was said in others."""
-        found: dict[str, list[Entry]] = {name: [] for name in session_ids}
-        for entry in self._inner.tails(block, session_ids, before=before, limit=limit):
-            if entry.session_id not in found:
-                continue
-            try:
-                found[entry.session_id].append(self._messages.opened(entry))
-            except Undecryptable as error:
-                logger.warning("session %r is not searched: %s", entry.session_id, error)
-                del found[entry.session_id]
-        return [entry for entries in found.values() for entry in entries]
-
-    def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
-        return _as_given(self._inner.move(self._heads.sealed(head), lease=lease), head)
-
-    def rewrite(
-        self,
-        head: Head,
-        after: int,
-        entries: Sequence[Entry] = (),
-        *,
-        lease: Lease | None = None,
-    ) -> Head | None:
-        sealed = [self._messages.sealed_entry(entry) for entry in entries]
-        stored = self._inner.rewrite(self._heads.sealed(head), after, sealed, lease=lease)
-        return _as_given(stored, head)
-
-    def due(self, limit: int = 100) -> list[Head]:
-        """See `SessionStore.due`. A session that cannot be opened is put off, with a warning."""
-        return due_of(self, lambda: undamaged(self._inner.due(limit), self._heads.opened))
-
-    def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
-        self._inner.delete(session_id, lease=lease)
-        self._heads.forget(session_id)
-
-    def _delete_whole(
-        self,
-        inner: WholeDeletingStore,
-        heads: Sequence[Head],
-        blocks: StoredBlocks,
-        *,
-        owners: Collection[str] = (),
-        locks: Collection[str] = (),
-        leaving: Mapping[str, Sequence[Record]] | None = None,
-    ) -> bool:
-        sealed = {
-            block: [self._records.sealed("fact", block, record) for record in records]
-            for block, records in (leaving or {}).items()
-        }
-        done = inner.delete_whole(heads, blocks, owners=owners, locks=locks, leaving=sealed)
-        for head in heads if done else ():
-            self._heads.forget(head.session_id)
-        return done
-
-    def sessions(
-        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
-    ) -> list[Head]:
-        """See `SessionStore.sessions`. One that cannot be opened is left out, with a warning."""
-
-        def read(last: str, most: int) -> list[Head]:
-            return self._inner.sessions(user_id=user_id, limit=most, after=last or None)
-
-        name = attrgetter("session_id")
-        return page_of(read, self._heads.opened, name, after or "", limit)
-
-    def put_records(
+    def put_vectors(
         self,
         block: str,
         records: Sequence[Record],
+        features: Features,
         *,
-        replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        sealed = [self._records.sealed("fact", block, record) for record in records]
-        self._inner.put_records(block, sealed, replacing=replacing, lease=lease)
+        import numpy as np
 
-    def swap_record(self, block: str, record: Record, last: int | None) -> bool:
-        return self._inner.swap_record(block, self._records.sealed("fact", block, record), last)
+        key = self._cipher.keys.current
 
-    def records(self, block: str, owner: str) -> list[Record]:
-        """See `RecordStore.records`.
+        def blind(terms: Terms) -> Terms:
+            ids = np.array([key.blind(term) for term in terms.ids.tolist()], np.uint32)
+            return terms._replace(ids=ids)
 
-        Raises:
-            Undecryptable: None of them can be opened, or a key is missing.
-        """
-        found = self._inner.records(block, owner)
-        return opened_of(found, partial(self._records.opened, "fact", block))
+        documents = [record_document(f"{VECTOR}{block}", one, 0) for one in records]
+        encrypted = [record_from(self._cipher.encoded(one), "vector", block) for one in documents]
+        blinded = replace(features, words=[blind(terms) for terms in features.words])
+        self._inner.put_vectors(block, encrypted, blinded, lease=lease)
 
-    def record(self, block: str, record_id: str) -> Record | None:
-        """See `RecordStore.record`.
+    def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
+        """Search like `VectorStore.search_vectors`, with the words' numbers under each key.
 
         Raises:
-            Undecryptable: It cannot be opened, or a key is missing.
+            Undecryptable: The key is missing or wrong.
         """
-        found = self._inner.record(block, record_id)
-        return None if found is None else self._records.opened("fact", block, found)
+        found = self._inner.search_vectors(block, owner, self._blinded(query), limit)
+        pending = {} if query.pending is None else query.pending.records
+        stored = [hit.record for hit in found if pending.get(hit.record.id) is not hit.record]
+        documents = [record_document(f"{VECTOR}{block}", one, 0) for one in stored]
+        decoded = [one for one in self._cipher.decoded(documents) if one is not None]
+        records = undamaged_records(decoded, lambda one: record_from(one, "vector", block))
+        by_id = {one.id: one for one in records} | pending
+        return [
+            replace(hit, record=by_id[hit.record.id]) for hit in found if hit.record.id in by_id
+        ]
 
-    def all_records(self) -> Iterator[tuple[str, Record]]:
-        """See `RecordStore.all_records`.
+    def _blinded(self, query: Query) -> Query:
+        def numbers(terms: Iterable[int]) -> list[int]:
+            return [number for term in terms for number in self._cipher.numbers(term)]
+
+        return query.renumbered([numbers(word) for word in query.words], numbers(query.speakers))
+
+    def all_vectors(
+        self, block: str, *, session_id: str | None = None
+    ) -> Iterator[tuple[list[Record], Features]]:
+        """Refuse: words cannot be restored from the numbers that replace them.
 
         Raises:
-            Undecryptable: A key is missing.
+            UnsupportedOperation: Always.
         """
-        for block, record in self._inner.all_records():
-            try:
-                opened = self._records.opened("fact", block, record)
-            except Undecryptable as error:
-                if error.damage is None:
-                    raise
-                leave_out(error)
-            else:
-                yield block, opened
-
-    def _sealed_all(self, session_id: str, drafts: Sequence[Draft]) -> list[Draft]:
-        if not self._heads.knows(session_id):  # who is refused must have stored nothing
-            self.head(session_id)
-        return [self._sealed(session_id, draft) for draft in drafts]
-
-    def _after(self, appended: Head) -> Head:
-        """The head after an append."""
-        try:
-            return self._heads.opened(appended)
-        except (Undecryptable, StoreUnavailable) as error:
-            # another process has put something there meanwhile
-            raise type(error)(f"{error} The new messages were stored.") from error
-
-    def _sealed(self, session_id: str, draft: Draft) -> Draft:
-        message = draft.message
-        shown = self._heads.system(session_id, message) if message.is_system else _UNSEEN
-        return self._messages.sealed(session_id, draft, shown)
-
-
-def _as_given(stored: Head | None, given: Head) -> Head | None:
-    """A head that was just written, with what was sealed of it as it was before."""
-    if stored is None:
-        return None
-    system = None if given.system is None else given.system.detached()
-    return replace(stored, system=system, summary=given.summary)
+        raise UnsupportedOperation(
+            f"The records of block {block!r} are encrypted outside the session store, and cannot "
+            "be copied to another store. Let the block absorb the log there instead."
+        )

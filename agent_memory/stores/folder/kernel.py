@@ -19,6 +19,7 @@ from agent_memory.stores.base import Durability
 from agent_memory.stores.damage import leave_out
 from agent_memory.stores.folder.files import STATE, Files, Mark
 from agent_memory.stores.folder.lines import (
+    FeatureCipher,
     Fields,
     bytes_of,
     check_place,
@@ -35,6 +36,7 @@ from agent_memory.stores.folder.lines import (
     name_of,
     owners_in,
     record_of,
+    refuse_encrypted,
     state_of,
 )
 from agent_memory.stores.folder.tables import Tables, Vectors, in_order
@@ -58,7 +60,6 @@ from agent_memory.stores.kernel.contract import (
     Wake,
     Write,
 )
-from agent_memory.stores.seals import UNSEALED, SegmentSeals
 
 _SESSIONS, _RECORDS, _VECTORS = "sessions", "records", "vectors"
 _FACT = "fact:"
@@ -81,11 +82,12 @@ class FolderKernel:
     """The kernel on a folder; see `Kernel`."""
 
     remote = False
+    spans = True
     most_bytes: int | None = None
 
     def __init__(self, folder: Path, durability: Durability | None) -> None:
         self.files = Files(folder, durability)
-        self._seals = UNSEALED
+        self._cipher: FeatureCipher | None = None
         self._begin()
         with self._fresh():
             pass
@@ -93,7 +95,7 @@ class FolderKernel:
     def _begin(self) -> None:
         """Forget everything: the next call reads the files."""
         self._tables = Tables()
-        self._vectors = Vectors(self._tables, self._seals)
+        self._vectors = Vectors(self._tables, self._cipher)
         self._seen: dict[str, Mark] = {}
         self._broken: dict[str, Damaged] = {}
         self._claims: dict[str, str] = {}  # the path that such a file should have, by its own
@@ -101,10 +103,10 @@ class FolderKernel:
         self._known: dict[str, Known] = {}
         self._written: dict[str, bytes] = {}
 
-    def seal(self, seals: SegmentSeals) -> None:
-        """Seal the features that are written from now on, and open those that are read."""
+    def encrypt_features(self, cipher: FeatureCipher) -> None:
+        """Encrypt the features that are written from now on, and decrypt those that are read."""
         with self._fresh():
-            self._seals = seals
+            self._cipher = cipher
             self._begin()
 
     @contextmanager
@@ -148,6 +150,9 @@ class FolderKernel:
 
     def scan(self, scan: Scan) -> list[Document]:
         with self._fresh(_selected(scan)):
+            if scan.collection == HEAD and scan.tails and scan.bodies and not scan.after:
+                for error in self._broken.values():  # any file may hold data of anybody
+                    leave_out(error)
             return self._tables.scan(scan)
 
     def lines(self, parts: Sequence[Part]) -> list[Line]:
@@ -170,15 +175,11 @@ class FolderKernel:
         with self._fresh():
             return self._tables.counts(collection)
 
-    def damaged(self) -> list[Damaged]:
-        """Return the errors of the files that cannot be read."""
-        with self._fresh():
-            return list(self._broken.values())
-
-    def features(self, block: str) -> list[object]:
-        """Return the features of a block's records as they stand in its file."""
-        with self._fresh():
-            return self._vectors.features(block)
+    def refuse_encrypted(self, block: str) -> None:
+        """Raise `Undecryptable` if a block's features are encrypted and no key is given."""
+        if self._cipher is None:
+            with self._fresh():
+                refuse_encrypted(block, self._vectors.features(block))
 
     def erase(self) -> None:
         """Sync the files, so that deleted data does not return after a power loss."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from agent_memory.core.idempotency import KeptKey
@@ -17,16 +17,19 @@ from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Record
 from agent_memory.errors import Damaged, Undecryptable
-from agent_memory.stores.coding import from_micros, head_fields, head_from, to_micros
 from agent_memory.stores.kernel.coding import (
     entry_of,
+    from_micros,
+    head_fields,
+    head_from,
     head_of,
     key_document,
     key_of,
     line_of_entry,
+    to_micros,
 )
 from agent_memory.stores.kernel.contract import Document, Line
-from agent_memory.stores.seals import UNSEALED, SegmentSeals
+from agent_memory.stores.kernel.vectors import ENCRYPTED
 
 _LONGEST = 80
 _MOST = 2**63
@@ -221,26 +224,43 @@ def line_of_record(record: Record, features: str | None = None) -> str:
     )
 
 
-def text_of(blob: bytes, block: str, record: Record, seals: SegmentSeals) -> str:
-    sealed = seals.sealed(block, record.owner, record.id, blob)
-    return base64.b64encode(sealed).decode("ascii")
+class FeatureCipher(Protocol):
+    """Encrypts the features of records."""
+
+    def encrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes: ...
+    def decrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes: ...
 
 
-def blob_of(text: object, block: str, record: Record, seals: SegmentSeals) -> bytes:
+def text_of(blob: bytes, block: str, record: Record, cipher: FeatureCipher | None) -> str:
+    if cipher is not None:
+        blob = cipher.encrypted_features(block, record.owner, record.id, blob)
+    return base64.b64encode(blob).decode("ascii")
+
+
+def blob_of(text: object, block: str, record: Record, cipher: FeatureCipher | None) -> bytes:
     """Invert `text_of`. Return nothing for damaged features, or without their key."""
     try:
-        blob = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
-        return seals.opened(block, record.owner, record.id, blob)
+        blob = _decoded(text)
+        if cipher is not None:
+            return cipher.decrypted_features(block, record.owner, record.id, blob)
+        return blob
     except (ValueError, Undecryptable):
         return b""
 
 
-def refuse_sealed(block: str, texts: Iterable[object]) -> None:
+def refuse_encrypted(block: str, texts: Iterable[object]) -> None:
     """Raise `Undecryptable` if features are encrypted and no key is given."""
     for text in texts:
         with suppress(ValueError):
-            blob = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
-            UNSEALED.opened(block, "", "", blob)
+            if _decoded(text).startswith(ENCRYPTED):
+                raise Undecryptable(
+                    f"The search features of block {block!r} are encrypted. Give the keys: "
+                    "`encryption`, or `keys`."
+                )
+
+
+def _decoded(text: object) -> bytes:
+    return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
 
 
 def record_of(fields: Fields) -> tuple[Record, Any]:

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent_memory.core.records import Head, Record
+from agent_memory.core.records import Record
 from agent_memory.stores.base import Durability
-from agent_memory.stores.damage import leave_out
 from agent_memory.stores.folder.kernel import FolderKernel
-from agent_memory.stores.folder.lines import file_name, refuse_sealed
+from agent_memory.stores.folder.lines import file_name
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.seals import UNSEALED, SegmentSeals
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
@@ -53,20 +51,8 @@ class FolderStore(KernelStore):
         self._folder = FolderKernel(folder, durability)
         super().__init__(self._folder)
 
-    def seal_segments(self, seals: SegmentSeals) -> None:
-        super().seal_segments(seals)
-        self._folder.seal(seals)
-
-    def sessions(
-        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
-    ) -> list[Head]:
-        for error in self._folder.damaged():  # any of them may hold something of anybody
-            leave_out(error)
-        return super().sessions(user_id=user_id, limit=limit, after=after)
-
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        if self._seals is UNSEALED:
-            refuse_sealed(block, self._folder.features(block))
+        self._folder.refuse_encrypted(block)
         return super().all_vectors(block, session_id=session_id)

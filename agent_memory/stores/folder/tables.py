@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from agent_memory.core.records import Record
-from agent_memory.stores.blobs import blobs_of, features_of, undamaged_places
-from agent_memory.stores.catalogs import Catalog, Part, grouped
 from agent_memory.stores.damage import noted
+from agent_memory.stores.feature_bytes import blobs_of, features_of, undamaged_places
 from agent_memory.stores.folder.lines import (
+    FeatureCipher,
     Fields,
     State,
     blob_of,
@@ -21,12 +21,12 @@ from agent_memory.stores.folder.lines import (
     record_of,
     text_of,
 )
+from agent_memory.stores.kernel.catalogs import Catalog, Part, grouped
 from agent_memory.stores.kernel.coding import HEAD, record_document, record_from
 from agent_memory.stores.kernel.contract import Batch, DeleteWhere, Document, Put, Scan
 from agent_memory.stores.kernel.sessions import LOCK
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.memory import MemoryKernel
-from agent_memory.stores.seals import SegmentSeals
 
 
 class Tables(MemoryKernel):
@@ -67,10 +67,10 @@ class _Line(NamedTuple):
 class Vectors(KernelStore):
     """Vectors between files, where each record has its features, and tables of segments."""
 
-    def __init__(self, tables: Tables, seals: SegmentSeals) -> None:
+    def __init__(self, tables: Tables, cipher: FeatureCipher | None) -> None:
         super().__init__(tables)
         self._tables = tables
-        self._seals = seals
+        self._cipher = cipher
         self._lines: dict[str, dict[str, _Line]] = {}
 
     def features(self, block: str) -> list[object]:
@@ -101,7 +101,7 @@ class Vectors(KernelStore):
         }
         gone = [one.document for name, one in lines.items() if name not in remaining]
         blobs = {
-            name: blob_of(features, block, record, self._seals)
+            name: blob_of(features, block, record, self._cipher)
             for name, (record, features, _) in new.items()
         }
         names = [*blobs]
@@ -151,7 +151,7 @@ class Vectors(KernelStore):
             for owner, documents_of_owner in new.items():
                 for records, features in self._walk(block, owner, [documents_of_owner]):
                     for record, blob in zip(records, blobs_of(records, features), strict=True):
-                        texts[record.id] = text_of(blob, block, record, self._seals)
+                        texts[record.id] = text_of(blob, block, record, self._cipher)
         for documents_of_owner in new.values():
             for document in documents_of_owner:
                 text = line_of_record(

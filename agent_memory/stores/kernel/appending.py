@@ -10,7 +10,6 @@ from agent_memory.core.idempotency import Append as Request
 from agent_memory.core.idempotency import Appended
 from agent_memory.core.records import Head
 from agent_memory.errors import Conflict, InvalidInput, SessionDeleting, SessionOfAnotherUser
-from agent_memory.stores.coding import micros_of, to_micros
 from agent_memory.stores.kernel.coding import (
     KEY,
     head_document,
@@ -21,7 +20,9 @@ from agent_memory.stores.kernel.coding import (
     key_of,
     line_of,
     line_of_entry,
+    micros_of,
     stamp_of,
+    to_micros,
 )
 from agent_memory.stores.kernel.contract import (
     Append,

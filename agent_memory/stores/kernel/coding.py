@@ -1,9 +1,13 @@
-"""Heads, entries, idempotency keys and records as a kernel stores them."""
+"""Times, heads, entries, idempotency keys and records as a kernel stores them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from operator import index
 from typing import Any, Literal
 
@@ -11,36 +15,183 @@ from agent_memory.core.damage import Damage
 from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message, compact_json
-from agent_memory.core.records import Entry, Head, Lag, Record, Scope
-from agent_memory.stores.coding import (
-    as_text,
-    from_micros,
-    head_fields,
-    head_from,
-    record_body,
-    to_micros,
-)
-from agent_memory.stores.kernel.contract import DocId, Document, Line, Tail
+from agent_memory.core.records import Entry, Head, Lag, Record, Scope, Summary
+from agent_memory.errors import Damaged, StoreError
+from agent_memory.stores.base import LONGEST_LEASE_SECONDS
+from agent_memory.stores.kernel.contract import DocId, Document, Line, Tail, Unreadable
 
-HEAD, KEY = "head", "key"
+HEAD, KEY, LOCK, BLOCKS = "head", "key", "lock", "vectors"
+FACT, VECTOR, CATALOG, SEGMENT = "fact:", "vector:", "catalog:", "segment:"
+"""Beginnings of collections; the name of the block follows."""
+
 _MIX = 0x9E3779B97F4A7C15
 _IN_BODY = ("system", "system_at", "summary")
 _MOST_SHOWN = 2_000  # characters
 _USER = "user:"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_micros(moment: datetime) -> int:
+    """Return microseconds since 1970 (UTC), exactly."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """Return the time for a result of `to_micros`."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def now_micros() -> int:
+    """Return the current time in microseconds since 1970 (UTC)."""
+    return int(time.time() * 1e6)
+
+
+def latest_micros(now: int) -> int:
+    """Return the latest end of a lease that is taken now."""
+    return now + micros_of(LONGEST_LEASE_SECONDS)
+
+
+def micros_of(seconds: float) -> int:
+    """Return seconds as microseconds."""
+    return int(seconds * 1e6)
+
+
+def head_fields(head: Head) -> dict[str, Any]:
+    """Return the fields of a head that only change with its version, as JSON values."""
+    system, summary = head.system, head.summary
+    return {
+        "expired": head.expired,
+        "start": head.start,
+        "start_total": head.start_total,
+        "pinned": list(head.pinned),
+        "pinned_tokens": head.pinned_tokens,
+        "system": None if system is None else system.to_json(),
+        "system_at": 0 if system is None else to_micros(system.created_at),
+        "system_tokens": head.system_tokens,
+        "summary": None if summary is None else asdict(summary),
+        "cursors": head.cursors,
+    }
+
+
+def head_from(
+    fields: Mapping[str, Any],
+    *,
+    session_id: str,
+    user_id: Any,
+    end: Any,
+    total: Any,
+    version: Any,
+    deleting: Any,
+    begun: Any,
+) -> Head:
+    """Return the head for a result of `head_fields` and the other fields.
+
+    `begun` is in microseconds. Lists and objects may be JSON.
+
+    Raises:
+        Damaged: A field is not what was written.
+    """
+    values = {
+        **fields,
+        "user_id": user_id,
+        "end": end,
+        "total": total,
+        "version": version,
+        "deleting": deleting,
+        "created_at": begun,
+        "system": (fields.get("system"), fields.get("system_at")),
+    }
+    parts: dict[str, Any] = {}
+    broken: list[str] = []
+    for name, (decode, otherwise) in _PARTS.items():
+        try:
+            parts[name] = decode(values.get(name))
+        except UNREADABLE:
+            parts[name] = otherwise(values.get(name))
+            broken.append(name)
+    head = Head(session_id=session_id, **parts)
+    if broken:
+        raise Damage("session", session_id, broken=tuple(broken), head=head).error()
+    return head
+
+
+def _loaded(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise TypeError
+
+
+def _cursors(value: Any) -> dict[str, int]:
+    return {name: index(at) for name, at in _loaded(value).items()}
+
+
+def _summary(value: Any) -> Summary | None:
+    if value is None:
+        return None
+    found = Summary(**_loaded(value))
+    _as_text(found.text)
+    index(found.tokens)
+    index(found.upto)
+    return found
+
+
+def _system(value: Any) -> Message | None:
+    text, at = value
+    return None if text is None else Message.from_json(_as_text(text), from_micros(at))
+
+
+def _blocks(value: Any) -> dict[str, int]:
+    """Return cursors at 0 for the blocks that damaged cursors still name."""
+    return dict.fromkeys(_NAMED.findall(value) if isinstance(value, str) else (), 0)
+
+
+def _none(value: Any) -> Any:
+    return None
+
+
+def _zero(value: Any) -> int:
+    return 0
+
+
+_NAMED = re.compile(r'"([a-z][a-z0-9_]*)":')
+_NUMBER = (index, _zero)
+_PARTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "user_id": (lambda value: None if value is None else _as_text(value), _none),
+    "end": _NUMBER,
+    "total": _NUMBER,
+    "expired": _NUMBER,
+    "start": _NUMBER,
+    "start_total": _NUMBER,
+    "pinned": (lambda value: tuple(map(index, _loaded(value))), lambda value: ()),
+    "pinned_tokens": _NUMBER,
+    "system": (_system, _none),
+    "system_tokens": _NUMBER,
+    "summary": (_summary, _none),
+    "cursors": (_cursors, _blocks),
+    "version": _NUMBER,
+    "deleting": (lambda value: bool(index(value)), lambda value: False),
+    "created_at": (lambda value: from_micros(index(value)), lambda value: _EPOCH),
+}
+"""The fields of a head: how each is decoded, and the substitute for an unreadable one."""
 
 
 def head_id(session_id: str) -> DocId:
-    """The document of a session's head."""
+    """Return the id of a session's head."""
     return DocId(HEAD, session_id)
 
 
 def stamp_of(head: Head) -> int:
-    """The version of a head's document: a session that begins anew under an id has another."""
+    """Return the version of a head's document. It differs if a session begins anew."""
     return (to_micros(head.created_at) ^ (head.version * _MIX)) & (2**62 - 1)
 
 
 def head_document(head: Head) -> Document:
-    """The document of a head."""
+    """Return the document of a head."""
     about: dict[str, Any] = {"deleting": head.deleting, **head_fields(head)}
     body = {name: about.pop(name) for name in _IN_BODY}
     return Document(
@@ -54,11 +205,13 @@ def head_document(head: Head) -> Document:
 
 
 def head_of(one: Document, tail: Tail | None = None) -> Head:
-    """The head of a document, with an end of its log.
+    """Return the head of a document, with an end of its log.
 
     Raises:
         Damaged: It is not what was written.
     """
+    if isinstance(one.body, Unreadable):
+        raise _of_session(one.body.error, one, tail)
     about = _about(one)
     about.update(dict.fromkeys(_IN_BODY) if not one.body else _body(one))
     end, total = tail or one.tail
@@ -74,11 +227,19 @@ def head_of(one: Document, tail: Tail | None = None) -> Head:
     )
 
 
+def _of_session(error: StoreError, one: Document, tail: Tail | None) -> StoreError:
+    """Return an error that names the session, with the parts of its head that can be read."""
+    if isinstance(error, Damaged):
+        head = head_of(one._replace(body=""), tail)
+        error.damage = Damage("session", one.id, head=head)
+    return error
+
+
 def _about(one: Document) -> dict[str, Any]:
     try:
         return dict(json.loads(one.about))
     except UNREADABLE:
-        # the names of the blocks in it may still be told
+        # the names of the blocks may still be readable
         return {"cursors": str(one.about).partition('"cursors":')[2], "deleting": 0}
 
 
@@ -90,19 +251,19 @@ def _body(one: Document) -> dict[str, Any]:
 
 
 def _user_of(one: Document) -> str | int | None:
-    """The user, None for nobody's; a number, which no user is, where it cannot be told."""
+    """Return the user, None for no user, and a number if it is unreadable."""
     if isinstance(one.owner, str) and one.owner.startswith(_USER):
         return one.owner.removeprefix(_USER)
     return None if one.owner == f"session:{one.id}" else 0
 
 
 def is_deleting(one: Document) -> bool:
-    """Whether the deletion of a head's session has begun."""
+    """Return whether the deletion of a head's session has begun."""
     return bool(_about(one).get("deleting"))
 
 
 def lag_of(one: Document, block: str) -> Lag | None:
-    """A session that goes on past a block's cursor; None where it does not, or is being deleted.
+    """Return the lag of a block behind a session; None without one, or if it is being deleted.
 
     Raises:
         Damaged: It is not what was written.
@@ -136,7 +297,7 @@ def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Docum
 def line_of(
     session_id: str, seq: int, message: Message, tokens: int, total: int, encoding: str
 ) -> Line:
-    """The line of a message that is to be an entry."""
+    """Return the line of a message at its place."""
     at, plain = to_micros(message.created_at), message.plain
     if plain is not None:
         role = message.role or ""
@@ -147,18 +308,20 @@ def line_of(
 
 
 def line_of_entry(entry: Entry) -> Line:
-    """The line of an entry; its time is the message's."""
+    """Return the line of an entry, with the time of its message."""
     one = entry
     return line_of(one.session_id, one.seq, one.message, one.tokens, one.total, one.encoding)
 
 
 def entry_of(line: Line) -> Entry:
-    """The entry of a line.
+    """Return the entry of a line.
 
     Raises:
         Damaged: It is not what was written.
     """
     session, seq, role, text, created_at, tokens, total, encoding, body = line
+    if isinstance(body, Unreadable):
+        raise body.error
     try:
         at = from_micros(created_at)
         message = Message.from_json(body, at) if body else Message.of_plain(role, text, at)
@@ -168,12 +331,12 @@ def entry_of(line: Line) -> Entry:
 
 
 def key_id(session_id: str, name: str) -> DocId:
-    """The document of an idempotency key."""
+    """Return the id of an idempotency key's document."""
     return DocId(KEY, f"{name}:{session_id}")
 
 
 def key_document(session_id: str, key: KeptKey) -> Document:
-    """The document of an idempotency key: `first` is its time, `last` its seq."""
+    """Return the document of an idempotency key: `first` is its time, `last` its seq."""
     at = to_micros(key.at)
     body = compact_json([key.name, key.digest, key.end, key.total])
     version = (at ^ (key.end * _MIX)) & (2**62 - 1)
@@ -181,13 +344,26 @@ def key_document(session_id: str, key: KeptKey) -> Document:
 
 
 def key_of(one: Document) -> KeptKey:
-    """The inverse of `key_document`."""
-    name, digest, end, total = json.loads(one.body)
+    """Return the idempotency key of a document."""
+    name, digest, end, total = json.loads(_text_of(one))
     return KeptKey(name, digest, one.last, end, total, from_micros(one.first))
 
 
+def _text_of(one: Document) -> str:
+    if isinstance(one.body, Unreadable):
+        raise one.body.error
+    return one.body
+
+
+def record_body(record: Record) -> str:
+    """Return the parts of a record that nothing selects by, as JSON."""
+    return compact_json(
+        {"text": record.text, "sources": record.sources, "metadata": record.metadata}
+    )
+
+
 def record_document(collection: str, record: Record, version: int) -> Document:
-    """The document of a record."""
+    """Return the document of a record."""
     return Document(
         *(collection, record.id, record.owner, record.session_id, record.first, record.last),
         version=version,
@@ -197,20 +373,21 @@ def record_document(collection: str, record: Record, version: int) -> Document:
 
 
 def record_from(one: Document, kind: Literal["fact", "vector"], block: str) -> Record:
-    """The record of a document.
+    """Return the record of a document.
 
     Raises:
         Damaged: It is not what was written.
     """
+    text = _text_of(one)
     try:
-        body = json.loads(one.body)
+        body = json.loads(text)
         return Record(
-            id=as_text(one.id),
-            owner=as_text(one.owner),
+            id=_as_text(one.id),
+            owner=_as_text(one.owner),
             session_id=one.session,
             first=index(one.first),
             last=index(one.last),
-            text=as_text(body["text"]),
+            text=_as_text(body["text"]),
             sources=tuple(body["sources"]),
             created_at=from_micros(int(one.about)),
             metadata=dict(body["metadata"]),
@@ -218,3 +395,13 @@ def record_from(one: Document, kind: Literal["fact", "vector"], block: str) -> R
     except UNREADABLE as error:
         first = one.first if isinstance(one.first, int) else 0
         raise Damage(kind, str(one.session), first, block, str(one.id)).error() from error
+
+
+def mismatch(block: str, stored: tuple[int, str], given: tuple[int, str]) -> str:
+    """Return the error message for vectors of another dimension or embedding model."""
+    return (
+        f"Block {block!r} holds vectors of {stored[1]!r} with {stored[0]} dimensions, and the "
+        f"embedder is {given[1]!r} with {given[0]}. If these settings are the new ones, rebuild "
+        f"it: `agent-memory replay {block}`, or agent_memory.operations.rebuild(config, "
+        f"{block!r}). If it was rebuilt since, start with the new settings."
+    )

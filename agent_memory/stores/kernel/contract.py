@@ -10,12 +10,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from agent_memory.errors import StoreError
+
 
 class DocId(NamedTuple):
     """Names a document."""
 
     collection: str
     id: str
+
+
+class Unreadable(str):
+    """Stands in place of a body that a wrapper of a kernel cannot decode.
+
+    Attributes:
+        error: Raised by the call that decodes this body, and by no other.
+    """
+
+    error: StoreError
+
+    @classmethod
+    def of(cls, error: StoreError) -> Unreadable:
+        """Return the value for an error."""
+        value = cls()
+        value.error = error
+        return value
 
 
 class Line(NamedTuple):
@@ -264,19 +283,27 @@ class Kernel(Protocol):
     Attributes:
         remote: Whether calls wait for a server.
         most_bytes: How large `data` may be; None for any size.
+        spans: Whether a batch may change several sessions, and whether `commit` is one transaction.
     """
 
     @property
     def remote(self) -> bool: ...
     @property
     def most_bytes(self) -> int | None: ...
+    @property
+    def spans(self) -> bool: ...
 
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
-        """Commit batches in order and in one transaction, durable on return.
+        """Commit batches in order, durable on return.
 
-        Each is applied whole or refused, across sessions, owners and collections. Its conditions
-        hold until its writes are done, those about missing documents too. A power loss may undo a
-        batch of nothing but `Hold` and `Due`.
+        Each batch is applied whole or refused. It changes one session at most (head, log and keys)
+        and any other documents, of several owners and collections. Its conditions hold until its
+        writes are done, those about missing documents too. A power loss may undo a batch of nothing
+        but `Hold` and `Due`.
+
+        With `spans`, a batch may change several sessions, and all batches are one transaction.
+        Without it, a condition about a document that the batch does not write is checked before
+        the writes, and may cease to hold meanwhile.
         """
         ...
 

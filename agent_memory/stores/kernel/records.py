@@ -7,8 +7,8 @@ from functools import partial
 
 from agent_memory.core.records import Lease, Record
 from agent_memory.errors import StoreUnavailable
-from agent_memory.stores.damage import undamaged
-from agent_memory.stores.kernel.coding import record_document, record_from
+from agent_memory.stores.damage import undamaged_records
+from agent_memory.stores.kernel.coding import FACT, record_document, record_from
 from agent_memory.stores.kernel.contract import (
     Batch,
     Condition,
@@ -22,8 +22,6 @@ from agent_memory.stores.kernel.contract import (
     Write,
 )
 from agent_memory.stores.kernel.sessions import TRIES, KernelSessions, held
-
-FACT = "fact:"
 
 
 class KernelRecords(KernelSessions):
@@ -54,7 +52,7 @@ class KernelRecords(KernelSessions):
 
     def records(self, block: str, owner: str) -> list[Record]:
         found = self._kernel.scan(Scan(f"{FACT}{block}", owner))
-        records = undamaged(found, lambda one: record_from(one, "fact", block))
+        records = undamaged_records(found, lambda one: record_from(one, "fact", block))
         return sorted(records, key=lambda one: (one.created_at, one.id))
 
     def record(self, block: str, record_id: str) -> Record | None:
@@ -69,7 +67,7 @@ class KernelRecords(KernelSessions):
             block = name.removeprefix(FACT)
             decode = partial(record_from, kind="fact", block=block)
             for page in self._pages(Scan(name)):
-                yield from ((block, record) for record in undamaged(page, decode))
+                yield from ((block, record) for record in undamaged_records(page, decode))
 
     def delete_records(
         self,

@@ -1,4 +1,4 @@
-"""The rules of conditions, leases and turns, for kernels that decide them in Python. Pure."""
+"""Rules that kernels share: conditions, leases, turns of owners, and shared erasures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from agent_memory.stores.coding import latest_micros
+from agent_memory.core.processes import begin_anew_in_child, known_lock
+from agent_memory.stores.kernel.coding import latest_micros
 from agent_memory.stores.kernel.contract import (
     Condition,
     DocId,
@@ -110,3 +111,31 @@ def in_turns(longest_due_first: Iterable[T], owner: Callable[[T], str]) -> list[
         turns.append((seen[owner(one)], one))
         seen[owner(one)] += 1
     return [one for _, one in sorted(turns, key=lambda turn: turn[0])]
+
+
+class Erasures:
+    """Runs one erasure at a time. Threads that ask for one meanwhile share the next.
+
+    A signal may raise an exception between any two steps, and its handler may ask again.
+    """
+
+    def __init__(self) -> None:
+        self._begun = self._ended = 0
+        self._turn = known_lock()
+        begin_anew_in_child(self, Erasures._let_go)
+
+    def share(self, erase: Callable[[], None]) -> None:
+        """Return after an erasure that began after this call, here or in another thread.
+
+        An error is raised only in the thread that ran the erasure.
+        """
+        before = self._begun
+        with self._turn:
+            if self._ended > before:
+                return
+            number = self._begun = self._begun + 1
+            erase()
+            self._ended = max(self._ended, number)
+
+    def _let_go(self) -> None:
+        self._turn = known_lock()

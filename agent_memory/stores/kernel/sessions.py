@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
@@ -14,7 +15,6 @@ from agent_memory.errors import (
     StoreUnavailable,
 )
 from agent_memory.stores.base import Counts
-from agent_memory.stores.coding import micros_of
 from agent_memory.stores.damage import due_of, page_of, undamaged
 from agent_memory.stores.kernel.appending import (
     KnownHeads,
@@ -28,6 +28,7 @@ from agent_memory.stores.kernel.appending import (
 from agent_memory.stores.kernel.coding import (
     HEAD,
     KEY,
+    LOCK,
     are_not_absorbed,
     entry_of,
     head_document,
@@ -39,6 +40,7 @@ from agent_memory.stores.kernel.coding import (
     key_of,
     lag_of,
     line_of_entry,
+    micros_of,
     stamp_of,
 )
 from agent_memory.stores.kernel.contract import (
@@ -65,13 +67,15 @@ from agent_memory.stores.kernel.contract import (
     Put,
     Scan,
     Truncate,
+    Unreadable,
     VersionIs,
     Wake,
     Write,
 )
 from agent_memory.stores.log import LOST, with_tail
 
-LOCK = "lock"
+logger = logging.getLogger(__name__)
+
 TRIES = 500
 PAGE = 200
 
@@ -84,8 +88,17 @@ class KernelSessions:
         self._known = KnownHeads()
 
     @property
+    def kernel(self) -> Kernel:
+        """The database."""
+        return self._kernel
+
+    @property
     def remote(self) -> bool:
         return self._kernel.remote
+
+    @property
+    def spans(self) -> bool:
+        return self._kernel.spans
 
     def append(
         self,
@@ -234,7 +247,11 @@ class KernelSessions:
             Part(one.session_id, max(one.cursors.get(block, 0) - before, one.end - limit, 0))
             for one in heads
         ]
-        return undamaged(self._kernel.lines(parts), entry_of) if parts else []
+        lines = self._kernel.lines(parts) if parts else []
+        unreadable = {one.session: one.body for one in lines if isinstance(one.body, Unreadable)}
+        for session_id, body in unreadable.items():
+            logger.warning("session %r is not searched: %s", session_id, body.error)
+        return undamaged([one for one in lines if one.session not in unreadable], entry_of)
 
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         return self._moved(head, [], [], lease)

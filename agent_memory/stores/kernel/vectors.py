@@ -10,13 +10,24 @@ from zlib import crc32
 
 from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Head, Hit, Lease, Record, Scope
-from agent_memory.errors import DimensionMismatch, StoreUnavailable
+from agent_memory.errors import DimensionMismatch, StoreUnavailable, Undecryptable
 from agent_memory.stores.base import StoredBlocks
-from agent_memory.stores.catalogs import CatalogChange, changed, grouped
-from agent_memory.stores.coding import mismatch
-from agent_memory.stores.damage import undamaged
-from agent_memory.stores.indexes import CatalogUnreadable, Indexes, search
-from agent_memory.stores.kernel.coding import KEY, head_id, record_document, record_from, stamp_of
+from agent_memory.stores.damage import undamaged_records
+from agent_memory.stores.kernel.catalogs import CatalogChange, catalog_of, changed, grouped
+from agent_memory.stores.kernel.coding import (
+    BLOCKS,
+    CATALOG,
+    FACT,
+    KEY,
+    LOCK,
+    SEGMENT,
+    VECTOR,
+    head_id,
+    mismatch,
+    record_document,
+    record_from,
+    stamp_of,
+)
 from agent_memory.stores.kernel.contract import (
     Batch,
     Condition,
@@ -30,34 +41,35 @@ from agent_memory.stores.kernel.contract import (
     Put,
     Scan,
     Truncate,
+    Unreadable,
     VersionIs,
     Write,
 )
-from agent_memory.stores.kernel.records import FACT, KernelRecords
-from agent_memory.stores.kernel.sessions import LOCK, PAGE, TRIES, held
-from agent_memory.stores.mending import catalog_of
-from agent_memory.stores.seals import UNSEALED, SegmentSeals
-from agent_memory.stores.walking import Walk
+from agent_memory.stores.kernel.indexes import CatalogUnreadable, Indexes, Walk, search
+from agent_memory.stores.kernel.records import KernelRecords
+from agent_memory.stores.kernel.sessions import PAGE, TRIES, held
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.query import Query
     from agent_memory.retrieval.segments import Segment
 
-_BLOCKS, _VECTOR, _CATALOG, _SEGMENT = "vectors", "vector:", "catalog:", "segment:"
+ENCRYPTED = b"sealed."
+"""The beginning of all encrypted bytes."""
+
 _AT_ONCE = 8  # segments, some MB each
 
 
 class _Owned:
     """An owner's catalog and segments, as a `catalogs.SegmentSource`."""
 
-    def __init__(self, kernel: Kernel, block: str, owner: str, seals: SegmentSeals) -> None:
-        self._kernel, self._block, self._owner, self._seals = kernel, block, owner, seals
-        self.at = DocId(f"{_CATALOG}{block}", owner)
+    def __init__(self, kernel: Kernel, block: str, owner: str) -> None:
+        self._kernel, self._block, self._owner = kernel, block, owner
+        self.at = DocId(f"{CATALOG}{block}", owner)
 
     def segment_id(self, name: int) -> DocId:
         """The document of a segment."""
-        return DocId(f"{_SEGMENT}{self._block}", f"{name:x}:{self._owner}")
+        return DocId(f"{SEGMENT}{self._block}", f"{name:x}:{self._owner}")
 
     def catalog(self) -> tuple[int, str] | None:
         (found,) = self._kernel.documents([self.at])
@@ -68,32 +80,29 @@ class _Owned:
         for at in range(0, len(names), _AT_ONCE):
             some = names[at : at + _AT_ONCE]
             documents = self._kernel.documents([self.segment_id(name) for name in some])
-            found |= {n: one.data for n, one in zip(some, documents, strict=True) if one}
-        opened = self._seals.opened
-        return {n: opened(self._block, self._owner, str(n), data) for n, data in found.items()}
+            found |= {n: features_in(one) for n, one in zip(some, documents, strict=True) if one}
+        return found
 
     def names(self) -> Sequence[int]:
-        found = self._kernel.scan(Scan(f"{_SEGMENT}{self._block}", self._owner, bodies=False))
+        found = self._kernel.scan(Scan(f"{SEGMENT}{self._block}", self._owner, bodies=False))
         return [int(one.id.partition(":")[0], 16) for one in found]
 
     def numbers(self) -> Mapping[str, int]:
-        found = self._kernel.scan(Scan(f"{_VECTOR}{self._block}", self._owner, bodies=False))
+        found = self._kernel.scan(Scan(f"{VECTOR}{self._block}", self._owner, bodies=False))
         return {one.id: one.version for one in found}
 
     def change(self, change: CatalogChange) -> list[Write]:
         """The writes of a change to the catalog."""
-        sealed = self._seals.sealed
         writes: list[Write] = [Delete([self.segment_id(name) for name in change.dropped])]
         for name, data in change.written.items():
-            one = sealed(self._block, self._owner, str(name), data)
-            writes.append(Put(Document(*self.segment_id(name), self._owner, data=one)))
+            writes.append(Put(Document(*self.segment_id(name), self._owner, data=data)))
         version, text = secrets.randbits(62), change.catalog.text
         writes.append(Put(Document(*self.at, self._owner, version=version, body=text)))
         return writes
 
     def forget(self) -> list[Write]:
         """The writes that remove catalog and segments, whatever these are."""
-        return [DeleteWhere(Scan(f"{_SEGMENT}{self._block}", self._owner)), Delete([self.at])]
+        return [DeleteWhere(Scan(f"{SEGMENT}{self._block}", self._owner)), Delete([self.at])]
 
 
 class KernelStore(KernelRecords):
@@ -103,10 +112,6 @@ class KernelStore(KernelRecords):
         super().__init__(kernel)
         self._opened: dict[str, tuple[int, str]] = {}
         self._indexes = Indexes()
-        self._seals = UNSEALED
-
-    def seal_segments(self, seals: SegmentSeals) -> None:
-        self._seals = seals
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
         given = (dimension, model)
@@ -119,7 +124,7 @@ class KernelStore(KernelRecords):
         Raises:
             DimensionMismatch: It has another.
         """
-        at = DocId(_BLOCKS, block)
+        at = DocId(BLOCKS, block)
         mine = Document(*at, version=_version(given), body=compact_json(given))
         (outcome,) = self._kernel.commit([Batch([Missing(at)], [Put(mine)])])
         stored = mine if outcome.done else outcome.documents[at] or mine
@@ -136,12 +141,13 @@ class KernelStore(KernelRecords):
     ) -> None:
         if not records:
             return
-        from agent_memory.stores.blobs import checked
-
-        given = checked(block, self._opened.get(block), features)
+        given = self._opened.get(block)
+        if given is None or given[0] != features.dimension:
+            stored = given or (0, "no embedder")
+            raise DimensionMismatch(mismatch(block, stored, (features.dimension, "unnamed")))
         groups = grouped(records, features, self._kernel.most_bytes)
-        ids = [DocId(f"{_VECTOR}{block}", one.id) for some, _ in groups.values() for one in some]
-        announced = VersionIs(DocId(_BLOCKS, block), _version(given))
+        ids = [DocId(f"{VECTOR}{block}", one.id) for some, _ in groups.values() for one in some]
+        announced = VersionIs(DocId(BLOCKS, block), _version(given))
         for _ in range(TRIES):
             before = [one for one in self._kernel.documents(ids) if one is not None]
             if self._change(block, before, groups, [*held(lease), announced], lease):
@@ -168,7 +174,7 @@ class KernelStore(KernelRecords):
         groups: Mapping[str, tuple[list[Record], list[Segment]]],
     ) -> tuple[list[Condition], list[Write]]:
         """The conditions and writes that take records out and put others in."""
-        name, removed = f"{_VECTOR}{block}", {one.id for one in gone}
+        name, removed = f"{VECTOR}{block}", {one.id for one in gone}
         numbers: dict[str, dict[int, str]] = {}
         for one in gone:
             numbers.setdefault(one.owner, {})[one.version] = one.id
@@ -180,7 +186,7 @@ class KernelStore(KernelRecords):
         ]
         writes: list[Write] = [Delete([one.key for one in gone])] if gone else []
         for owner in sorted({**groups, **numbers}):
-            owned = _Owned(self._kernel, block, owner, self._seals)
+            owned = _Owned(self._kernel, block, owner)
             found = owned.catalog()
             every.append(Missing(owned.at) if found is None else VersionIs(owned.at, found[0]))
             some, added = groups.get(owner, ([], []))
@@ -207,20 +213,20 @@ class KernelStore(KernelRecords):
         def read(ids: Sequence[str]) -> dict[str, Record]:
             return {one.id: one for _, one in self._by_ids(block, owner, ids)}
 
-        owned = _Owned(self._kernel, block, owner, self._seals)
+        owned = _Owned(self._kernel, block, owner)
         try:
-            index = self._indexes.follow((block, owner), owned, read, self._seals)
+            index = self._indexes.follow((block, owner), owned, read)
         except CatalogUnreadable:  # it is written anew
             self._change(block, (), {owner: ([], [])}, [], None)
-            index = self._indexes.follow((block, owner), owned, read, self._seals)
+            index = self._indexes.follow((block, owner), owned, read)
         return search(block, index, query, limit, read)
 
     def _by_ids(self, block: str, owner: str, ids: Sequence[str]) -> list[tuple[int, Record]]:
         """An owner's records by id, those that there are, each with its number."""
-        name = f"{_VECTOR}{block}"
+        name = f"{VECTOR}{block}"
         found = self._kernel.documents([DocId(name, one) for one in ids]) if ids else []
         some = [one for one in found if one is not None and one.owner == owner]
-        return undamaged(some, lambda one: (one.version, record_from(one, "vector", block)))
+        return undamaged_records(some, lambda one: (one.version, record_from(one, "vector", block)))
 
     def delete_vectors(
         self,
@@ -233,7 +239,7 @@ class KernelStore(KernelRecords):
     ) -> None:
         if owner is None and session_id is None:
             raise ValueError("Name an owner or a session.")
-        scan = Scan(f"{_VECTOR}{block}", owner, session_id, last_above=after or None, bodies=False)
+        scan = Scan(f"{VECTOR}{block}", owner, session_id, last_above=after or None, bodies=False)
         for _ in range(TRIES):
             gone = self._kernel.scan(scan)
             if not gone:
@@ -247,7 +253,7 @@ class KernelStore(KernelRecords):
         names = self._kernel.collections("")
         facts, vectors = (
             [name.removeprefix(kind) for name in names if name.startswith(kind)]
-            for kind in (FACT, _VECTOR)
+            for kind in (FACT, VECTOR)
         )
         return StoredBlocks(facts, vectors)
 
@@ -272,12 +278,12 @@ class KernelStore(KernelRecords):
             for head in heads:
                 if Scope(head.user_id, head.session_id).owner in owners:
                     continue  # its vectors go with the owner's
-                scan = Scan(f"{_VECTOR}{block}", session=head.session_id, bodies=False)
+                scan = Scan(f"{VECTOR}{block}", session=head.session_id, bodies=False)
                 if gone := [one for one in self._kernel.scan(scan) if one.owner not in owners]:
                     conditions, changes = self._changes(block, gone, {})
                     every += conditions
                     writes += changes
-        kinds = (_VECTOR, _CATALOG, _SEGMENT)
+        kinds = (VECTOR, CATALOG, SEGMENT)
         searched = [f"{kind}{block}" for kind in kinds for block in blocks.vectors]
         facts = [f"{FACT}{block}" for block in blocks.facts]
         writes += [
@@ -301,25 +307,25 @@ class KernelStore(KernelRecords):
         return is_done
 
     def clear_vectors(self, block: str) -> None:
-        kinds = (_VECTOR, _CATALOG, _SEGMENT)
-        writes = [Delete([DocId(_BLOCKS, block)])]
+        kinds = (VECTOR, CATALOG, SEGMENT)
+        writes = [Delete([DocId(BLOCKS, block)])]
         every = [DeleteWhere(Scan(f"{kind}{block}")) for kind in kinds]
         self._kernel.commit([Batch([], [*writes, *every])])
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        return {one.id: _embedding(one) for one in self._kernel.scan(Scan(_BLOCKS))}
+        return {one.id: _embedding(one) for one in self._kernel.scan(Scan(BLOCKS))}
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        name = f"{_VECTOR}{block}"
+        name = f"{VECTOR}{block}"
         if session_id is not None:
             found = self._kernel.scan(Scan(name, session=session_id, bodies=False))
             for owner in sorted({one.owner for one in found}):
                 own = [one for one in found if one.owner == owner]
                 yield from self._walk(block, owner, [own])
             return
-        for page in self._pages(Scan(f"{_CATALOG}{block}", names=True)):
+        for page in self._pages(Scan(f"{CATALOG}{block}", names=True)):
             for one in page:
                 numbered = sorted(
                     self._kernel.scan(Scan(name, one.id, bodies=False)), key=lambda it: it.version
@@ -332,10 +338,26 @@ class KernelStore(KernelRecords):
         def read(ids: Sequence[str]) -> list[tuple[int, Record]]:
             return self._by_ids(block, owner, ids)
 
-        walk = Walk(block, owner, _Owned(self._kernel, block, owner, self._seals), read)
+        walk = Walk(block, owner, _Owned(self._kernel, block, owner), read)
         for page in pages:
             for at in range(0, len(page), PAGE):
                 yield from walk.page([one.id for one in page[at : at + PAGE]])
+
+
+def features_in(segment: Document) -> bytes:
+    """Return the data of a segment.
+
+    Raises:
+        Undecryptable: It is encrypted, and this store has no keys, or not this one.
+    """
+    if isinstance(segment.body, Unreadable):
+        raise segment.body.error
+    if segment.data.startswith(ENCRYPTED):
+        raise Undecryptable(
+            f"The search features of block {segment.collection.removeprefix(SEGMENT)!r} are "
+            "encrypted. Give the keys: `encryption`, or `keys`."
+        )
+    return segment.data
 
 
 def _version(given: tuple[int, str]) -> int:

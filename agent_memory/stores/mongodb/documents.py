@@ -14,8 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from agent_memory.errors import StoreError
-from agent_memory.stores.coding import latest_micros
-from agent_memory.stores.kernel.coding import HEAD, KEY, head_id
+from agent_memory.stores.kernel.coding import HEAD, KEY, head_id, latest_micros
 from agent_memory.stores.kernel.contract import (
     Append,
     Batch,

@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from agent_memory.errors import StoreError, StoreUnavailable
-from agent_memory.stores.coding import now_micros
-from agent_memory.stores.kernel.coding import KEY
+from agent_memory.stores.kernel.coding import KEY, now_micros
 from agent_memory.stores.kernel.contract import (
     DONE,
     Batch,

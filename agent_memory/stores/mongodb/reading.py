@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from agent_memory.stores.coding import now_micros
-from agent_memory.stores.kernel.coding import HEAD, KEY, head_id
+from agent_memory.stores.kernel.coding import HEAD, KEY, head_id, now_micros
 from agent_memory.stores.kernel.contract import (
     Batch,
     DocId,
@@ -40,6 +39,7 @@ class MongoDBReader:
     """The calls of `Kernel` that change nothing, but may finish what others have begun."""
 
     remote = True
+    spans = False
     most_bytes: int | None = _MOST_BYTES
 
     def __init__(self, deployment: Deployment, namespace: str) -> None:

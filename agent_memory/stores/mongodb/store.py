@@ -33,8 +33,6 @@ class MongoDBStore(KernelStore):
         SchemaTooNew: A newer release wrote it.
     """
 
-    delete_whole = None  # type: ignore[assignment]  # a batch changes one session only
-
     def __init__(
         self, url: str, namespace: str = "default", durability: Durability | None = None
     ) -> None:

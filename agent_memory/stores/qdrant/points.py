@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import exp
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from agent_memory.core.records import Hit, Record
 from agent_memory.retrieval.query import Query
-from agent_memory.stores.coding import record_body, record_of, to_micros
 from agent_memory.stores.damage import undamaged
-from agent_memory.stores.indexes import hits
+from agent_memory.stores.kernel.coding import VECTOR, record_body, record_from, to_micros
+from agent_memory.stores.kernel.contract import Document
+from agent_memory.stores.kernel.indexes import hits
 
 if TYPE_CHECKING:
     from qdrant_client import models
@@ -62,7 +62,18 @@ def record_at(payload: dict[str, Any] | None, block: str) -> Record:
     Raises:
         Damaged: The payload is damaged.
     """
-    return record_of(SimpleNamespace(**(payload or {})), "vector", block)
+    get: Callable[[str], Any] = (payload or {}).get
+    document = Document(
+        collection=f"{VECTOR}{block}",
+        id=get("id"),
+        owner=get("owner"),
+        session=get("session_id"),
+        first=get("first"),
+        last=get("last"),
+        about=get("created_at"),
+        body=get("body"),
+    )
+    return record_from(document, "vector", block)
 
 
 def features_at(points: Sequence[Any], dimension: int) -> Features:

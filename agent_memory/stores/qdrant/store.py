@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
-from agent_memory.stores.coding import mismatch
 from agent_memory.stores.damage import undamaged
+from agent_memory.stores.kernel.coding import mismatch
 from agent_memory.stores.qdrant.collections import Collections, Names, embedding
 from agent_memory.stores.qdrant.connection import Connection, Missing
 from agent_memory.stores.qdrant.points import (

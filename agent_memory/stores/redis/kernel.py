@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from agent_memory.stores.erasures import Erasures
 from agent_memory.stores.kernel.contract import (
     DONE,
     EMPTY,
@@ -37,6 +36,7 @@ from agent_memory.stores.kernel.contract import (
     Wake,
     Write,
 )
+from agent_memory.stores.kernel.rules import Erasures
 from agent_memory.stores.redis.durability import rewrite_files
 from agent_memory.stores.redis.scripts import DOCUMENTS, KINDS, LINES, OWNERS, SCAN
 from agent_memory.stores.redis.server import Argument, Lost, RedisServer, failure
@@ -63,6 +63,7 @@ class RedisKernel:
     """
 
     remote = True
+    spans = True
     most_bytes: int | None = None
 
     def __init__(self, server: RedisServer, prefix: str) -> None:

@@ -11,7 +11,7 @@ from itertools import groupby, product
 from operator import methodcaller
 from typing import Any
 
-from agent_memory.stores.coding import latest_micros, now_micros
+from agent_memory.stores.kernel.coding import latest_micros, now_micros
 from agent_memory.stores.kernel.contract import (
     DONE,
     Append,
@@ -66,6 +66,8 @@ _STATE = "version, holder, held_until, due"
 
 class SQLKernel(SQLReader):
     """The kernel on SQL; see `Kernel`. Reads are in `SQLReader`."""
+
+    spans = True
 
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         if len(batches) == 1 and not batches[0].tail:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
-from agent_memory.stores.coding import latest_micros, now_micros
+from agent_memory.stores.kernel.coding import latest_micros, now_micros
 from agent_memory.stores.kernel.contract import EMPTY, DocId, Document, Line, Part, Scan, Tail
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 from agent_memory.stores.sql.dialects import DOCUMENTS, MESSAGES, Dialect, dialect_of

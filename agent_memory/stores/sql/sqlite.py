@@ -20,7 +20,7 @@ from typing import TypeAlias, TypeVar
 from agent_memory.core.processes import is_own, known_lock
 from agent_memory.errors import Damaged, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
-from agent_memory.stores.erasures import Erasures
+from agent_memory.stores.kernel.rules import Erasures
 from agent_memory.stores.sql.database import Places, SQLConnection
 from agent_memory.stores.sql.migrations import is_current
 from agent_memory.stores.sql.sqlite_file import (

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from agent_memory.core.records import Lease, Record
 from agent_memory.errors import MissingExtra, StoreError
 from agent_memory.stores.base import Durability
+from agent_memory.stores.kernel.coding import VECTOR
+from agent_memory.stores.kernel.contract import Batch, Outcome, Put
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 from agent_memory.stores.sql.dialects import DOCUMENTS
@@ -17,7 +18,6 @@ from agent_memory.stores.sql.migrations import is_current, migrate
 from agent_memory.stores.sql.sqlite import Database
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features
     from agent_memory.stores.sql.server import Driver, ServerDatabase
 
 _MANY = 1_000  # records written by a process before the first analysis
@@ -45,31 +45,37 @@ class SQLStore(KernelStore):
         self, url: str, namespace: str = "default", durability: Durability | None = None
     ) -> None:
         self._database = _database(url, durability)
-        self._namespace = namespace
-        self._put = 0
         try:
             if not self._database.read(is_current):
                 self._database.patiently(migrate)
-            remote = not isinstance(self._database, Database)
-            super().__init__(SQLKernel(self._database, namespace, remote=remote))
+            if isinstance(self._database, Database):
+                kernel = SQLKernel(self._database, namespace, remote=False)
+            else:
+                kernel = _ServerKernel(self._database, namespace)
+            super().__init__(kernel)
         except BaseException:
             self._database.close()
             raise
 
-    def put_vectors(
-        self,
-        block: str,
-        records: Sequence[Record],
-        features: Features,
-        *,
-        lease: Lease | None = None,
-    ) -> None:
-        super().put_vectors(block, records, features, lease=lease)
-        before, self._put = self._put, self._put + len(records)
-        if before < _MANY <= self._put:
-            self._in_postgres(_count)
-        if before // _LOAD < self._put // _LOAD:
-            self._in_postgres(_make_room)
+
+class _ServerKernel(SQLKernel):
+    """The kernel on a server. It runs maintenance on PostgreSQL after many records with vectors."""
+
+    def __init__(self, database: SQLDatabase, namespace: str) -> None:
+        super().__init__(database, namespace, remote=True)
+        self._put = 0
+
+    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
+        outcomes = super().commit(batches)
+        writes = [one for batch in batches for one in batch.writes if isinstance(one, Put)]
+        written = sum(one.document.collection.startswith(VECTOR) for one in writes)
+        if written and all(outcome.done for outcome in outcomes):
+            before, self._put = self._put, self._put + written
+            if before < _MANY <= self._put:
+                self._in_postgres(_count)
+            if before // _LOAD < self._put // _LOAD:
+                self._in_postgres(_make_room)
+        return outcomes
 
     def _in_postgres(self, work: Callable[[SQLConnection], None]) -> None:
         """Run maintenance on PostgreSQL now, which it would otherwise run later."""

@@ -26,7 +26,6 @@ from agent_memory.engine.transfer.migration.sessions import Sessions
 from agent_memory.errors import InvalidInput, StoreError
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Store
-from agent_memory.stores.seals import seals_segments
 
 if TYPE_CHECKING:
     from agent_memory.stores.encrypted.keys import Keys
@@ -292,11 +291,12 @@ def migrate(
         closing(open_store(from_url, namespace)) as source,
         closing(open_store(to_url, namespace)) as target,
     ):
-        for store in (source, target):
-            if keys is not None and seals_segments(store):
-                from agent_memory.stores.encrypted.vectors import RecordSeals
+        if keys is not None:
+            from agent_memory.stores.encrypted.store import with_features_decrypted
 
-                store.seal_segments(RecordSeals(keys, namespace, False).of_segments)
+            source, target = (
+                with_features_decrypted(store, keys, namespace) for store in (source, target)
+            )
         yield from migrate_stores(source, target, origin_of(from_url))
 
 

@@ -16,8 +16,8 @@ from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.records import Entry, Head, Record
 from agent_memory.engine.system_records import stays_behind
 from agent_memory.stores.base import RecordStore, VectorStore
-from agent_memory.stores.coding import head_fields, to_micros
 from agent_memory.stores.damage import whole
+from agent_memory.stores.kernel.coding import head_fields, to_micros
 
 _MODULUS = 2**256
 # ASCII, so that lone surrogates can be encoded
@@ -176,7 +176,7 @@ class VectorRecords:
 
     def read(self) -> Iterator[StoredRecord]:
         from agent_memory.retrieval.segments import rounded
-        from agent_memory.stores.blobs import blobs_of
+        from agent_memory.stores.feature_bytes import blobs_of
 
         for records, features in whole(self._store.all_vectors(self._block)):
             blobs, alike = blobs_of(records, features), blobs_of(records, rounded(features))
@@ -186,7 +186,7 @@ class VectorRecords:
                     yield StoredRecord(self._block, record, digest, blob)
 
     def put(self, records: Sequence[StoredRecord]) -> None:
-        from agent_memory.stores.blobs import features_of
+        from agent_memory.stores.feature_bytes import features_of
 
         if records:
             features = features_of([stored_record.blob for stored_record in records])

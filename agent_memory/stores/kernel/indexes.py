@@ -1,4 +1,4 @@
-"""A cache of the indexes of recently searched owners, for stores that have to load them.
+"""Indexes of recently searched owners, and walks through an owner's records.
 
 An owner's records are in segments, which a catalog lists; see `stores.catalogs`. A reader with an
 earlier catalog reads only the new segments, whoever wrote them.
@@ -7,7 +7,7 @@ earlier catalog reads only the new segments, whoever wrote them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,12 @@ from agent_memory.core.cache import Cache
 from agent_memory.core.damage import Damage
 from agent_memory.core.records import Hit, Record
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
-from agent_memory.stores.catalogs import Catalog, Part, SegmentSource, opened
-from agent_memory.stores.coding import mismatch
 from agent_memory.stores.damage import leave_out
-from agent_memory.stores.seals import UNSEALED, SegmentSeals
+from agent_memory.stores.kernel.catalogs import Catalog, Part, SegmentSource, catalog_of, opened
+from agent_memory.stores.kernel.coding import mismatch
 
 if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.index import SegmentIndex
     from agent_memory.retrieval.query import Query
     from agent_memory.retrieval.score import Ranked
@@ -57,16 +57,13 @@ class Indexes:
         self._cache: Cache[_Key, _CachedIndex] = Cache(MOST_BYTES, lambda one: one.size, 1)
         self._warned: set[_Key] = set()
 
-    def follow(
-        self, key: _Key, source: SegmentSource, records: ReadRecords, seals: SegmentSeals = UNSEALED
-    ) -> SegmentIndex:
+    def follow(self, key: _Key, source: SegmentSource, records: ReadRecords) -> SegmentIndex:
         """Return the index of an owner's current records.
 
         Args:
             key: The block and the owner.
             source: The owner's catalog and segments.
             records: Reads the owner's records.
-            seals: Decrypts the features of the records.
 
         Raises:
             CatalogUnreadable: The catalog is damaged.
@@ -96,7 +93,7 @@ class Indexes:
             if len(bodies) == len(missing) or before == version:
                 read = {name: opened(bodies.pop(name, None)) for name in missing}
                 segments_found, lost = _readable(key[0], catalog, {**segments, **read})
-                extra = _stand_ins(key[0], lost, source, records, seals) if lost else ()
+                extra = _stand_ins(key[0], lost, source, records) if lost else ()
                 return self._followed(key, version, segments_found, extra, cached)
             segments |= {
                 name: segment for name, body in bodies.items() if (segment := opened(body))
@@ -164,16 +161,22 @@ def _stand_ins(
     lost: Sequence[Part],
     source: SegmentSource,
     records: ReadRecords,
-    seals: SegmentSeals,
 ) -> list[Segment]:
     """Return segments that replace unreadable ones."""
-    from agent_memory.stores.mending import stand_in
-
     numbers = source.numbers()
     lost_numbers = Catalog(parts=tuple(lost)).holding(numbers.values())
     wanted = {number for numbers_of_part in lost_numbers.values() for number in numbers_of_part}
     replaced = records([name for name, at in numbers.items() if at in wanted])
-    return [stand_in(block, replaced, seals)] if replaced else []
+    return [_stand_in(replaced)] if replaced else []
+
+
+def _stand_in(records: Mapping[str, Record]) -> Segment:
+    """Return a segment of records that are found by their words alone."""
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.segments import Segment
+
+    texts = [(one.text, one.created_at) for one in records.values()]
+    return Segment.of([*records], Features.of_texts(texts))
 
 
 def damaged_part(block: str, part: Part) -> Damage:
@@ -241,3 +244,54 @@ def hits(found: Ranked, records: Mapping[str, Record]) -> list[Hit]:
         for name, score, relevance, parts, cosine, bm25, vector in rows
         if name in records
     ]
+
+
+class Walk:
+    """Reads an owner's records with their features. The last segment is cached.
+
+    `read` reads records by id, each with its number, without those that no longer exist.
+    """
+
+    def __init__(
+        self,
+        block: str,
+        owner: str,
+        source: SegmentSource,
+        read: Callable[[Sequence[str]], Sequence[tuple[int, Record]]],
+    ) -> None:
+        self._block = block
+        self._owner = owner
+        self._source = source
+        self._read = read
+        self._cached: tuple[int, dict[str, int], Features] | None = None
+
+    def page(self, ids: Sequence[str]) -> Iterator[tuple[list[Record], Features]]:
+        """Yield records with their features."""
+        left: Mapping[int, Record] = {}
+        for _ in range(_TRIES):  # repeated if the catalog changes meanwhile
+            before = self._source.catalog()
+            left = dict(self._read(ids))
+            catalog = catalog_of(self._block, self._owner, self._source, before)
+            parts = catalog.holding(left) if left else {}
+            for part, numbers in parts.items():
+                segment = self._opened(part.name)
+                there = [n for n in sorted(numbers) if segment and left[n].id in segment[1]]
+                if segment and there:
+                    records = [left[number] for number in there]
+                    yield records, segment[2].at([segment[1][one.id] for one in records])
+                    left = {n: one for n, one in left.items() if n not in there}
+            ids = [one.id for one in left.values()]
+            if not left or self._source.catalog() == before:
+                break
+        for one in left.values():
+            leave_out(Damage("vector", one.session_id, one.first, self._block, one.id).error())
+
+    def _opened(self, name: int) -> tuple[int, Mapping[str, int], Features] | None:
+        """Return the name of a segment, the places of its records, and their features."""
+        if self._cached is None or self._cached[0] != name:
+            segment = opened(self._source.segments([name]).get(name))
+            if segment is None:
+                return None
+            places = {one: place for place, one in enumerate(segment.names.all())}
+            self._cached = name, places, segment.features()
+        return self._cached

@@ -1,16 +1,20 @@
-"""Segments as bytes, the same in every database. To read one is no work per record."""
+"""Features of records as bytes, the same in every database: of a segment, or of each record."""
 
 from __future__ import annotations
 
 import json
 import struct
+from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate
+from contextlib import suppress
+from itertools import accumulate, pairwise
 
 import numpy as np
 
-from agent_memory.retrieval.features import PLACE
-from agent_memory.retrieval.postings import Postings
+from agent_memory.core.limits import UNREADABLE
+from agent_memory.core.records import Record
+from agent_memory.retrieval.features import PLACE, Features
+from agent_memory.retrieval.postings import Postings, Terms
 from agent_memory.retrieval.segments import Names, Segment
 from agent_memory.retrieval.vectors import TOKEN, Tokens, Vectors
 
@@ -21,10 +25,12 @@ _TEXTS, _PACKED = 0, 1
 _ZEROS, _FLOATS, _EIGHTHS = 0, 1, 2
 _POSTINGS = ("<u4", "<u4", "<u2", "<f2")
 _ALIGNED = 16
+_BLOB_MARK = b"\x02\x00\xc0\xff"
+_BLOB_HEADER = struct.Struct("<4s3I")
 
 
 def bytes_of(segment: Segment) -> bytes:
-    """A segment as bytes."""
+    """Return a segment as bytes."""
     names = segment.names
     packed = names.packed
     parts = [
@@ -49,10 +55,10 @@ def bytes_of(segment: Segment) -> bytes:
 
 
 def segment_of(data: bytes) -> Segment:
-    """The inverse of `bytes_of`.
+    """Return the segment for a result of `bytes_of`.
 
     Raises:
-        ValueError: They are not what was written, or a newer release wrote them.
+        ValueError: It is damaged, or a newer release wrote it.
     """
     if len(data) < _HEADER.size:
         raise ValueError("A segment is cut short.")
@@ -105,7 +111,7 @@ def _vectors(parts: Sequence[memoryview], kind: int, count: int, dimension: int)
     rows = np.frombuffer(parts[0], np.int8 if kind == _EIGHTHS else "<f4")
     scales = np.frombuffer(parts[1], "<f4") if kind == _EIGHTHS else None
     if not np.isfinite(rows if scales is None else scales).all():
-        raise ValueError("A vector has what is no number.")
+        raise ValueError("A vector has a value that is not a number.")
     if scales is not None and len(scales) != count:
         raise ValueError("A vector lacks its scale.")
     return Vectors(rows.reshape(count, dimension), scales, dimension)
@@ -130,3 +136,66 @@ def _postings(parts: Sequence[memoryview], count: int) -> Postings:
     if not starts[-1] == len(places) == len(weights) or (places >= count).any():
         raise ValueError("A word of a segment is in no record.")
     return postings
+
+
+def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
+    """Return each record's features as bytes: its place, the vector, word pieces, the numbers of
+    its words, and their weights."""
+    if len(features) != len(records):
+        raise ValueError("Give features for each record.")
+    meaning = np.ascontiguousarray(features.meaning, "<f4")
+    blobs = []
+    for at, words in enumerate(features.words):
+        tokens = features.tokens.of_record(at)
+        parts = (
+            _BLOB_HEADER.pack(_BLOB_MARK, features.dimension, len(tokens), len(words.ids)),
+            features.places[at].tobytes(),
+            meaning[at].tobytes(),
+            tokens.tobytes(),
+            words.ids.astype("<u4").tobytes(),
+            words.weights.astype("<f2").tobytes(),
+        )
+        blobs.append(b"".join(parts))
+    return blobs
+
+
+def features_of(blobs: Sequence[bytes]) -> Features:
+    """Return the features for a result of `blobs_of`.
+
+    Raises:
+        ValueError: One is damaged; see `undamaged_places`.
+    """
+    meaning, tokens, words, places = zip(*[_row(blob) for blob in blobs], strict=True)
+    rows = np.stack(meaning).astype(np.float32, copy=False)
+    if not np.isfinite(rows).all():
+        raise ValueError("A vector has what is no number.")
+    return Features(rows, Tokens.of(tokens), words, np.concatenate(places))
+
+
+def undamaged_places(blobs: Sequence[bytes]) -> list[int]:
+    """Return the places of readable blobs, whose vectors have the most common length."""
+    dimensions: dict[int, int] = {}
+    for place, blob in enumerate(blobs):
+        with suppress(*UNREADABLE):
+            dimensions[place] = features_of([blob]).dimension
+    if not dimensions:
+        return []
+    ((usual, _),) = Counter(dimensions.values()).most_common(1)
+    return [place for place, dimension in dimensions.items() if dimension == usual]
+
+
+def _row(blob: bytes) -> tuple[np.ndarray, np.ndarray, Terms, np.ndarray]:
+    if len(blob) < _BLOB_HEADER.size:
+        raise ValueError("Features are cut short.")
+    mark, dimension, pieces, count = _BLOB_HEADER.unpack_from(blob)
+    sizes = (PLACE.itemsize, 4 * dimension, TOKEN * pieces, 4 * count, 2 * count)
+    if mark != _BLOB_MARK or len(blob) != _BLOB_HEADER.size + sum(sizes):
+        raise ValueError("Features are not what was written.")
+    ends = [*accumulate(sizes, initial=_BLOB_HEADER.size)]
+    place, vector, tokens, ids, weights = (blob[a:b] for a, b in pairwise(ends))
+    return (
+        np.frombuffer(vector, "<f4"),
+        np.frombuffer(tokens, np.int8).reshape(pieces, TOKEN),
+        Terms(np.frombuffer(ids, "<u4"), np.frombuffer(weights, "<f2").astype(np.float32)),
+        np.frombuffer(place, PLACE),
+    )

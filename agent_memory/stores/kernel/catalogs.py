@@ -1,4 +1,4 @@
-"""Catalogs of an owner's segments, and the changes that a write makes to them. Pure.
+"""Catalogs of an owner's segments, and the changes that a write makes to them.
 
 Records that are written together form a segment. Small neighbouring segments are merged, so that
 there are few. A deletion of records rewrites the rest of their segments. A segment has a unique
@@ -12,12 +12,14 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from agent_memory.core.damage import Damage
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import compact_json
 from agent_memory.errors import Undecryptable
+from agent_memory.stores.damage import leave_out
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Record
@@ -192,7 +194,7 @@ class _Writing:
 
     def new(self, segment: Segment, first: int, last: int) -> Part:
         """List a new segment."""
-        from agent_memory.stores.segment_bytes import bytes_of
+        from agent_memory.stores.feature_bytes import bytes_of
 
         name, body = secrets.randbits(62), bytes_of(segment)
         self._segments[name], self._bodies[name] = segment, body
@@ -273,12 +275,60 @@ def grouped(
 
 def opened(body: bytes | None) -> Segment | None:
     """Decode a segment; None if it is damaged or does not exist."""
-    from agent_memory.stores.segment_bytes import segment_of
+    from agent_memory.stores.feature_bytes import segment_of
 
     try:
         return None if body is None else segment_of(body)
     except UNREADABLE:
         return None
+
+
+def catalog_of(
+    block: str, owner: str, source: SegmentSource, found: tuple[int, str] | None
+) -> Catalog:
+    """Return the catalog for a result of `SegmentSource.catalog`, rebuilt if it is unreadable."""
+    try:
+        return Catalog() if found is None else Catalog.of(found[1])
+    except ValueError:
+        leave_out(Damage("vector", block=block, record_id="a catalog", owner=owner).error())
+        return _rebuilt(source)
+
+
+def _rebuilt(source: SegmentSource) -> Catalog:
+    """Rebuild a catalog from the segments and the numbers of the records.
+
+    Records without a readable segment are listed in missing segments. They are found by their words
+    alone, until they are written again.
+    """
+    numbers = source.numbers()
+    parts: list[Part] = []
+    lost: list[int] = []
+    for name in source.names():
+        body = source.segments([name]).get(name)
+        segment = opened(body)
+        there = (
+            []
+            if segment is None
+            else [numbers[one] for one in segment.names.all() if one in numbers]
+        )
+        if body is None or segment is None or not there:
+            lost.append(name)
+        else:
+            parts.append(Part(name, min(there), max(there), segment.records, len(body)))
+    parts.sort(key=attrgetter("first"))
+    apart = [part for at, part in enumerate(parts) if not at or part.first > parts[at - 1].last]
+    lost += [part.name for part in parts if part not in apart]
+    catalog = Catalog(parts=tuple(apart))
+    held = {at for some in catalog.holding(numbers.values()).values() for at in some}
+    ends = [part.last for part in apart]
+    for _, run in groupby(
+        sorted(set(numbers.values()) - held), lambda at: sum(end < at for end in ends)
+    ):
+        some = [*run]
+        apart.append(Part(secrets.randbits(62), some[0], some[-1], len(some), 0))
+    apart.sort(key=attrgetter("first"))
+    last = max(numbers.values(), default=0)
+    return Catalog(last + 1, tuple(apart), lost=tuple(lost))
 
 
 class _Near(NamedTuple):

@@ -1,0 +1,292 @@
+"""Encryption of lines and documents, and the kernel that applies it to another kernel.
+
+A message, system message, summary, fact or record is encrypted as one value, which stands where its
+text stood. All other fields stay readable, and are bound to the ciphertext.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TypeGuard
+
+from agent_memory.core.damage import Damage
+from agent_memory.core.limits import UNREADABLE
+from agent_memory.core.messages import SYSTEM_ROLES, Message, compact_json
+from agent_memory.core.plugins import offers
+from agent_memory.errors import Undecryptable
+from agent_memory.stores.encrypted.keys import MARK, Keys, Place
+from agent_memory.stores.kernel.coding import FACT, HEAD, KEY, SEGMENT, VECTOR, from_micros
+from agent_memory.stores.kernel.contract import Document, Kernel, Line, Unreadable
+from agent_memory.stores.kernel.wrapping import KernelWrapper
+
+_BEFORE, _AFTER = '"raw":{"sealed":"', '"},"format":"agent-memory.sealed"}'
+_SYSTEM = '"role":"system",'
+_BYTES_MARK = MARK.encode()
+
+
+class FeatureKernel(Protocol):
+    """A kernel that reads segments, and stores the features of each record by themselves.
+
+    It gets segments unencrypted, and encrypts the features with the cipher.
+    """
+
+    def encrypt_features(self, cipher: Cipher) -> None:
+        """Encrypt the features that are written from now on, and decrypt those that are read."""
+        ...
+
+
+def _stores_features(kernel: object) -> TypeGuard[FeatureKernel]:
+    return offers(kernel, FeatureKernel)
+
+
+class _Failure(NamedTuple):
+    """A ciphertext that was not decrypted."""
+
+    error: Undecryptable
+    text: str
+    damage: Damage
+
+
+class Cipher:
+    """Encrypts the content of lines and documents, each ciphertext bound to its place.
+
+    Args:
+        keys: The keys.
+        namespace: The namespace of the store.
+        plaintext: Whether unencrypted content is accepted.
+    """
+
+    def __init__(self, keys: Keys, namespace: str, plaintext: bool = False) -> None:
+        self.keys = keys
+        self._namespace = namespace
+        self._plaintext = plaintext
+
+    def encoded_line(self, line: Line) -> Line:
+        """Encrypt a message. Whether it is a system message stays readable."""
+        plain = line.body or compact_json({"role": line.role, "content": line.text})
+        is_system = line.role in SYSTEM_ROLES
+        if not line.role:
+            message = Message.from_json(line.body, from_micros(line.created_at))
+            is_system = message.is_system
+        body = self._carrier(self._message(line), plain, is_system=is_system)
+        return line._replace(role="system" if is_system else "", text="", body=body)
+
+    def decoded_lines(self, lines: Sequence[Line]) -> list[Line]:
+        """Decrypt messages."""
+        decoded: list[Line] = []
+        failures: list[_Failure] = []
+        for line in lines:
+            text = _carried(line.body)
+            if text is None and self._plaintext:
+                decoded.append(line)
+                continue
+            body: str
+            try:
+                body = self.keys.open(self._message(line), text or "").decode()
+            except Undecryptable as error:
+                body = Unreadable.of(error)
+                damage = Damage("message", line.session, line.seq)
+                failures.append(_Failure(error, text or "", damage))
+            decoded.append(line._replace(body=body))
+        self._attribute(failures)
+        return decoded
+
+    def encoded(self, document: Document) -> Document:
+        """Encrypt the content of a document."""
+        collection = document.collection
+        if collection.startswith((FACT, VECTOR)):
+            body = json.loads(document.body)
+            plain = compact_json([body["text"], body["metadata"]]).encode()
+            body |= {"text": self._seal(self._record(document, body), plain), "metadata": {}}
+        elif collection == HEAD and document.body:
+            body = self._encoded_head(document.id, json.loads(document.body))
+        elif collection == KEY:
+            name, digest, *rest = json.loads(document.body)
+            place = self._place("key", document.session, name)
+            body = [name, self._seal(place, digest.encode()), *rest]
+        elif collection.startswith(SEGMENT):
+            data = self.encrypted_features(
+                collection.removeprefix(SEGMENT), document.owner, document.id, document.data
+            )
+            return document._replace(data=data)
+        else:
+            return document
+        return document._replace(body=compact_json(body))
+
+    def decoded(self, documents: Sequence[Document | None]) -> list[Document | None]:
+        """Decrypt the content of documents."""
+        failures: list[_Failure] = []
+        decoded = [one and self._decoded(one, failures) for one in documents]
+        self._attribute(failures)
+        return decoded
+
+    def _decoded(self, one: Document, failures: list[_Failure]) -> Document:
+        collection = one.collection
+        try:
+            if collection.startswith((FACT, VECTOR)):
+                return one._replace(body=self._decoded_record(one, failures))
+            if collection == HEAD and one.body:
+                return one._replace(body=self._decoded_head(one.id, json.loads(one.body)))
+            if collection == KEY:
+                return one._replace(body=self._decoded_key(one))
+            if collection.startswith(SEGMENT) and one.data:
+                block = collection.removeprefix(SEGMENT)
+                data = self.decrypted_features(block, one.owner, one.id, one.data)
+                return one._replace(data=data)
+        except Undecryptable as error:
+            return one._replace(body=Unreadable.of(error), data=b"")
+        except UNREADABLE:
+            pass  # whoever decodes the body meets the same error, and names the record
+        return one
+
+    def _decoded_record(self, one: Document, failures: list[_Failure]) -> str:
+        body = json.loads(one.body)
+        text = body["text"]
+        if self._plaintext and not text.startswith(MARK):
+            return one.body
+        try:
+            plain = self.keys.open(self._record(one, body), text)
+        except Undecryptable as error:
+            kind, _, block = one.collection.partition(":")
+            damage = Damage(
+                "fact" if kind == "fact" else "vector", one.session, one.first, block, one.id
+            )
+            failures.append(_Failure(error, text, damage))
+            raise
+        body["text"], body["metadata"] = json.loads(plain)
+        return compact_json(body)
+
+    def _encoded_head(self, session_id: str, body: dict[str, Any]) -> dict[str, Any]:
+        system, summary = body["system"], body["summary"]
+        if system is not None:
+            place = self._place("system", session_id)
+            body["system"] = self._carrier(place, system, is_system=True)
+        if summary is not None:
+            plain = compact_json([summary["text"], summary["redo_text"]]).encode()
+            text = self._seal(self._summary(session_id, summary), plain)
+            body["summary"] = {**summary, "text": text, "redo_text": None}
+        return body
+
+    def _decoded_head(self, session_id: str, body: dict[str, Any]) -> str:
+        system, summary = body["system"], body["summary"]
+        if system is not None:
+            text = _carried(system)
+            if text is not None or not self._plaintext:
+                place = self._place("system", session_id)
+                body["system"] = self.keys.open(place, text or "").decode()
+        if summary is not None and not (self._plaintext and not summary["text"].startswith(MARK)):
+            plain = self.keys.open(self._summary(session_id, summary), summary["text"])
+            summary["text"], summary["redo_text"] = json.loads(plain)
+        return compact_json(body)
+
+    def _decoded_key(self, one: Document) -> str:
+        name, digest, *rest = json.loads(one.body)
+        if self._plaintext and not digest.startswith(MARK):
+            return one.body
+        plain = self.keys.open(self._place("key", one.session, name), digest).decode()
+        return compact_json([name, plain, *rest])
+
+    def encrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes:
+        """Encrypt features: those of a segment, or of one record."""
+        place = self._place("features", block, owner, name)
+        return self.keys.current.seal_bytes(place, data)
+
+    def decrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes:
+        """Decrypt features. Altered ones give no bytes, so that their records are found by words.
+
+        Raises:
+            Undecryptable: The key is missing.
+        """
+        if self._plaintext and not data.startswith(_BYTES_MARK):
+            return data
+        try:
+            return self.keys.open_bytes(self._place("features", block, owner, name), data)
+        except Undecryptable:
+            if self.keys.lacks(data):
+                raise
+            return b""
+
+    def numbers(self, term: int) -> list[int]:
+        """Return the numbers that may stand for a word's number, one for each key."""
+        numbers = [key.blind(term) for key in self.keys.known]
+        return [*numbers, term] if self._plaintext else numbers
+
+    def _attribute(self, failures: Sequence[_Failure]) -> None:
+        """Attribute errors to their records, if the key has decrypted others.
+
+        Otherwise it may be the wrong key, and the call fails instead of leaving all records out.
+        """
+        for failure in failures:
+            if self.keys.has_opened(failure.text):
+                failure.error.damage = failure.damage
+
+    def _seal(self, place: Place, plain: bytes) -> str:
+        return self.keys.current.seal(place, plain)
+
+    def _carrier(self, place: Place, plain: str, *, is_system: bool) -> str:
+        """Return the JSON of a message that carries another, encrypted."""
+        text = self._seal(place, plain.encode())
+        return f"{{{_SYSTEM if is_system else ''}{_BEFORE}{text}{_AFTER}"
+
+    def _place(self, kind: str, *fields: object) -> Place:
+        return (kind, self._namespace, *fields)
+
+    def _message(self, line: Line) -> Place:
+        return self._place("message", line.session, line.seq, line.created_at)
+
+    def _summary(self, session_id: str, summary: dict[str, Any]) -> Place:
+        span = [summary[name] for name in ("upto", "redo_after", "by", "tokens")]
+        return self._place("summary", session_id, *span)
+
+    def _record(self, one: Document, body: dict[str, Any]) -> Place:
+        kind, _, block = one.collection.partition(":")
+        origin = (one.id, one.owner, one.session, one.first, one.last)
+        return self._place(kind, block, *origin, body["sources"], int(one.about))
+
+
+def _carried(body: object) -> str | None:
+    """Return the ciphertext in a result of `Cipher._carrier`; None for another message."""
+    if not isinstance(body, str) or not body.endswith(_AFTER):
+        return None
+    before, mark, text = body.removesuffix(_AFTER).partition(_BEFORE)
+    return text if mark and before in ("{", f"{{{_SYSTEM}") else None
+
+
+class EncryptedKernel(KernelWrapper):
+    """Encrypts what is written to another kernel.
+
+    Args:
+        inner: The kernel.
+        cipher: Encrypts.
+        features_only: Whether all content but features is passed on unchanged.
+    """
+
+    def __init__(self, inner: Kernel, cipher: Cipher, *, features_only: bool = False) -> None:
+        super().__init__(inner)
+        self._cipher = cipher
+        self._features_only = features_only
+        self.reads_segments = isinstance(inner, EncryptedKernel) and inner.reads_segments
+        if _stores_features(inner):
+            inner.encrypt_features(cipher)
+            self.reads_segments = True
+
+    def _passes(self, collection: str) -> bool:
+        is_segment = collection.startswith(SEGMENT)
+        return self.reads_segments if is_segment else self._features_only
+
+    def encoded(self, document: Document) -> Document:
+        passes = self._passes(document.collection)
+        return document if passes else self._cipher.encoded(document)
+
+    def encoded_line(self, line: Line) -> Line:
+        return line if self._features_only else self._cipher.encoded_line(line)
+
+    def decoded(self, documents: Sequence[Document | None]) -> list[Document | None]:
+        # documents of one call are of one kind, or are heads and keys
+        if any(one is not None and self._passes(one.collection) for one in documents):
+            return [*documents]
+        return self._cipher.decoded(documents)
+
+    def decoded_lines(self, lines: Sequence[Line]) -> list[Line]:
+        return [*lines] if self._features_only else self._cipher.decoded_lines(lines)

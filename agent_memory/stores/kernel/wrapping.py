@@ -1,0 +1,155 @@
+"""The base of kernels that change documents and lines on their way to another kernel and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from agent_memory.errors import ConfigError, StoreError
+from agent_memory.stores.kernel.contract import (
+    Append,
+    Batch,
+    DocId,
+    Document,
+    Kernel,
+    Line,
+    Outcome,
+    Part,
+    Put,
+    Scan,
+    Write,
+)
+
+
+def kernel_of(store: object) -> Kernel:
+    """Return the kernel of a store.
+
+    Raises:
+        ConfigError: It has none.
+    """
+    kernel: Kernel | None = getattr(store, "kernel", None)
+    if kernel is None:
+        raise ConfigError(
+            f"{type(store).__name__} is not built on a kernel, so it cannot be encrypted, split, "
+            "or combined with another database. Write a kernel for its database: docs/kernel.md."
+        )
+    return kernel
+
+
+def take_keys(store: object, inner: object) -> None:
+    """Have a store sign receipts and encrypt vectors in other databases as the inner store does."""
+    for name in ("signing_keys", "vectors_of"):
+        if hasattr(inner, name):
+            setattr(store, name, getattr(inner, name))
+
+
+def one_by_one(commit: Callable[[Batch], Outcome], batches: Sequence[Batch]) -> list[Outcome]:
+    """Commit batches each by itself, for kernels that do not span sessions.
+
+    If one fails, those before it are committed, and the failed one counts as refused.
+    """
+    outcomes: list[Outcome] = []
+    for batch in batches:
+        try:
+            outcomes.append(commit(batch))
+        except StoreError:
+            if not outcomes:
+                raise
+            outcomes.append(Outcome(False))
+    return outcomes
+
+
+class KernelWrapper:
+    """Passes every call on. Subclasses override the four hooks.
+
+    A hook that cannot decode a body puts an `Unreadable` in its place, so that it affects nothing
+    but this document or line.
+    """
+
+    def __init__(self, inner: Kernel) -> None:
+        self.inner = inner
+
+    @property
+    def remote(self) -> bool:
+        return self.inner.remote
+
+    @property
+    def most_bytes(self) -> int | None:
+        return self.inner.most_bytes
+
+    @property
+    def spans(self) -> bool:
+        return self.inner.spans
+
+    def encoded(self, document: Document) -> Document:
+        """Return a document as it is stored."""
+        return document
+
+    def encoded_line(self, line: Line) -> Line:
+        """Return a line as it is stored."""
+        return line
+
+    def decoded(self, documents: Sequence[Document | None]) -> list[Document | None]:
+        """Return stored documents as they were written."""
+        return [*documents]
+
+    def decoded_lines(self, lines: Sequence[Line]) -> list[Line]:
+        """Return stored lines as they were written."""
+        return [*lines]
+
+    def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
+        encoded = [one._replace(writes=[*map(self._encoded, one.writes)]) for one in batches]
+        return [self._outcome(one) for one in self.inner.commit(encoded)]
+
+    def _encoded(self, write: Write) -> Write:
+        match write:
+            case Put(document):
+                return Put(self.encoded(document))
+            case Append(lines):
+                return Append([self.encoded_line(line) for line in lines])
+        return write
+
+    def _outcome(self, outcome: Outcome) -> Outcome:
+        if not outcome.documents:
+            return outcome
+        documents = self.decoded([*outcome.documents.values()])
+        return outcome._replace(documents=dict(zip(outcome.documents, documents, strict=True)))
+
+    def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
+        return self.inner.extend(head, version, self.encoded_line(line), micros)
+
+    def documents(
+        self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
+    ) -> list[Document | None]:
+        found = self.inner.documents(ids, tails=tails, bodies=bodies)
+        return self.decoded(found) if bodies else found
+
+    def scan(self, scan: Scan) -> list[Document]:
+        found = self.inner.scan(scan)
+        return found if scan.names or not scan.bodies else self._decoded(found)
+
+    def owners(self, collection: str, beginning: str) -> list[str]:
+        return self.inner.owners(collection, beginning)
+
+    def collections(self, beginning: str) -> list[str]:
+        return self.inner.collections(beginning)
+
+    def due(self, collection: str, limit: int) -> list[Document]:
+        return self._decoded(self.inner.due(collection, limit))
+
+    def _decoded(self, documents: Sequence[Document]) -> list[Document]:
+        return [one for one in self.decoded(documents) if one is not None]
+
+    def lines(self, parts: Sequence[Part]) -> list[Line]:
+        return self.decoded_lines(self.inner.lines(parts))
+
+    def counts(self, collection: str) -> tuple[int, int]:
+        return self.inner.counts(collection)
+
+    def erase(self) -> None:
+        self.inner.erase()
+
+    def sync(self) -> None:
+        self.inner.sync()
+
+    def close(self) -> None:
+        self.inner.close()
