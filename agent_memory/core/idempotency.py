@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -48,20 +48,13 @@ class WriteKey:
     """An idempotency key of a write.
 
     Attributes:
-        digest: A digest of the content written under the key, as it is to be stored.
+        digest: A digest of the content written under the key.
         told: The name of the key in error messages.
-        matches: Returns whether a stored digest is of the same content. It is needed with
-            encryption, where each digest of the same content differs.
     """
 
     name: str
     digest: str
     told: str
-    matches: Callable[[str], bool] | None = None
-
-    def is_of(self, digest: str) -> bool:
-        """Return whether a stored digest is of the same content."""
-        return self.digest == digest if self.matches is None else self.matches(digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +103,12 @@ class Once:
         """Return the names of the keys without duplicates."""
         return list(dict.fromkeys(key.name for key in self.keys))
 
-    def with_keys(self, change: Callable[[WriteKey], WriteKey]) -> Once:
-        """Return the same conditions with other keys."""
-        key = None if self.key is None else change(self.key)
-        ids = tuple(
-            None if key_of_draft is None else change(key_of_draft) for key_of_draft in self.ids
-        )
-        return replace(self, key=key, ids=ids)
-
     def chosen(self, count: int, end: int, keys_by_name: Mapping[str, KeptKey]) -> Chosen:
         """Return the drafts to append to a log that ends at `end`."""
         stored = [keys_by_name[name] for name in self.names if name in keys_by_name]
         valid = {key.name: key for key in stored if self.since is None or key.at >= self.since}
         for key in self.keys:
-            if key.name in valid and not key.is_of(valid[key.name].digest):
+            if key.name in valid and key.digest != valid[key.name].digest:
                 raise Conflict(
                     f"{key.told} was used in this session for other content. Nothing was stored. "
                     "Give the new content its own key."
@@ -135,9 +120,7 @@ class Once:
         for place in range(count):
             own = self.ids[place] if self.ids else None
             if own is not None and own.name in first_uses:
-                if own.digest != first_uses[own.name].digest and not own.is_of(
-                    first_uses[own.name].digest
-                ):
+                if own.digest != first_uses[own.name].digest:
                     raise Conflict(
                         f"{own.told} appears twice in the list, with different content. Nothing "
                         "was stored. Give each message its own id."

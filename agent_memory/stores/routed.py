@@ -77,12 +77,14 @@ class RoutedStore(KernelStore):
 class RoutedKernel(KernelWrapper):
     """Routes the documents of blocks to other kernels. See `RoutedStore`."""
 
-    spans = False
-
     def __init__(self, inner: Kernel, routes: Mapping[str, Kernel]) -> None:
         super().__init__(inner)
         self._routes = routes
         self._all = [*{id(one): one for one in (inner, *routes.values())}.values()]
+
+    @property
+    def spans(self) -> bool:
+        return False
 
     @property
     def remote(self) -> bool:

@@ -97,12 +97,14 @@ class _Messages(NamedTuple):
 class SplitKernel(KernelWrapper):
     """Replaces system messages by references. See `SplitStore`."""
 
-    spans = False
-
     def __init__(self, inner: Kernel, system: Kernel) -> None:
         super().__init__(inner)
         self._system = system
         self._cache: Cache[str, _Messages] = Cache(_MOST_CACHED)
+
+    @property
+    def spans(self) -> bool:
+        return False
 
     @property
     def remote(self) -> bool:

@@ -118,7 +118,7 @@ class EncryptedVectors:
         documents = [record_document(f"{VECTOR}{block}", one, 0) for one in stored]
         decoded = [one for one in self._cipher.decoded(documents) if one is not None]
         records = undamaged_records(decoded, lambda one: record_from(one, "vector", block))
-        by_id = {one.id: one for one in records} | pending
+        by_id = {**{one.id: one for one in records}, **pending}
         return [
             replace(hit, record=by_id[hit.record.id]) for hit in found if hit.record.id in by_id
         ]

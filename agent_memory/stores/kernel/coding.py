@@ -384,7 +384,7 @@ def record_from(one: Document, kind: Literal["fact", "vector"], block: str) -> R
         return Record(
             id=_as_text(one.id),
             owner=_as_text(one.owner),
-            session_id=one.session,
+            session_id=_as_text(one.session),
             first=index(one.first),
             last=index(one.last),
             text=_as_text(body["text"]),
