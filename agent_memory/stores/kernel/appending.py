@@ -1,4 +1,4 @@
-"""Appends as batches, made from the last known session. Pure, except for `KnownHeads`."""
+"""Appends as batches, planned from the cached state of a session. Pure, except for `KnownHeads`."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ from agent_memory.stores.log import extend, with_tail
 _REFUSALS = (Conflict, InvalidInput, SessionDeleting, SessionOfAnotherUser)
 _MOST_KNOWN = 8_192
 _TEXT = 2_000
-"""Characters of what stands in a head that weigh as much as another head."""
+"""The characters of a head's texts that count as much as another head."""
 
 
 class KnownSession(NamedTuple):
-    """A session as it was seen last.
+    """The cached state of a session.
 
     Attributes:
-        head: Its head, which is no caller's; of before the appends that changed only its tail.
+        head: Its head, before the appends that changed only the tail. Do not pass it to callers.
         version: The version of the head's document; 0 for a session that is not stored.
         tail: The log's end and total.
     """
@@ -67,7 +67,7 @@ class KnownSession(NamedTuple):
         return cls(head, stamp_of(head) if head.version else 0, (head.end, head.total))
 
     def whole(self) -> Head:
-        """The head now, for a caller."""
+        """Return the current head, for a caller."""
         return with_tail(self.head, *self.tail)
 
 
@@ -80,8 +80,10 @@ class Plan(NamedTuple):
 
 
 class KnownHeads:
-    """The heads seen last, which may be of before: other processes write too. Many threads may use
-    it. It has two generations. The older one is dropped when the newer one is full."""
+    """A cache of heads, which may be outdated, because other processes write too.
+
+    Many threads may use it. It has two generations, and drops the older one when the newer is full.
+    """
 
     def __init__(self) -> None:
         self._newer: dict[str, KnownSession] = {}
@@ -117,8 +119,10 @@ def known_session(session_id: str, found: Document | None, tail: Tail) -> KnownS
 
 
 def one_line(known: KnownSession, one: Request) -> tuple[Line, KnownSession] | None:
-    """The line of one message to a known session, and the session then; None where more comes of it
-    than the message. It does the same as `planned`, in a fraction of the time."""
+    """Return the line of one message and the session after it; None if the append writes more.
+
+    The result is that of `planned`, in a fraction of the time.
+    """
     head, version, (end, total) = known
     if len(one.drafts) != 1 or one.once is not None or head.deleting or not version:
         return None
@@ -136,15 +140,15 @@ def one_line(known: KnownSession, one: Request) -> tuple[Line, KnownSession] | N
 def planned(
     known: KnownSession, one: Request, found: Mapping[DocId, Document | None]
 ) -> Plan | Appended:
-    """The plan of an append to a session; what was done before where nothing is left to append.
+    """Return the plan of an append; the earlier result if its keys show that nothing is left.
 
     Args:
         known: The session.
         one: The append.
-        found: The documents of its keys, those that are there.
+        found: The stored documents of its keys.
 
     Raises:
-        Conflict: A key is known with other content, or the log ends elsewhere.
+        Conflict: A key was used for other content, or the log has another end.
         SessionOfAnotherUser: The session has another user.
         SessionDeleting: A deletion of the session has begun.
     """
@@ -154,7 +158,7 @@ def planned(
         raise SessionOfAnotherUser(f"Session {one.session_id!r} was begun for no user.")
     keys: dict[str, Document] = {}
     if once is not None:
-        extend(before, (), one.user_id)  # who is refused learns nothing of keys
+        extend(before, (), one.user_id)  # a refused caller learns nothing about keys
         ids = {name: key_id(one.session_id, name) for name in once.names}
         keys = {name: there for name, at in ids.items() if (there := found.get(at)) is not None}
         kept = {name: key_of(there) for name, there in keys.items()}
@@ -187,7 +191,7 @@ def planned(
 
 
 def planned_blindly(known: KnownSession, one: Request) -> Plan | None:
-    """The plan for a session as it was seen last; None where it has to be looked at first."""
+    """Return the plan for the cached state; None if the session must be read first."""
     try:
         plan = planned(known, one, {})
     except _REFUSALS:

@@ -1,6 +1,6 @@
 """Indexes of recently searched owners, and walks through an owner's records.
 
-An owner's records are in segments, which a catalog lists; see `stores.catalogs`. A reader with an
+An owner's records are in segments, which a catalog lists; see `kernel.catalogs`. A reader with an
 earlier catalog reads only the new segments, whoever wrote them.
 """
 

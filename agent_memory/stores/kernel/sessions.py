@@ -130,7 +130,7 @@ class KernelSessions:
         return self._append(Request(session_id, drafts, user_id, once, within=within))
 
     def append_all(self, appends: Sequence[Request]) -> list[Appended | Exception]:
-        """See `GroupingStore.append_all`. Those that are not as they are known go by themselves."""
+        """Append in one transaction; sessions whose cached state is outdated go by themselves."""
         # in one order everywhere, so that no two transactions wait for each other's sessions
         order = sorted(range(len(appends)), key=lambda place: appends[place].session_id)
         plans: dict[int, Plan] = {}
@@ -350,8 +350,8 @@ class KernelSessions:
     def secure_erase(self) -> None:
         """See `SessionStore.secure_erase`.
 
-        Nothing on servers: what they keep of deleted rows for a while (until rows are vacuumed or
-        purged, in logs, replicas and backups) is theirs to erase.
+        It does nothing on servers, which erase deleted rows from files, logs and replicas by their
+        own settings.
         """
         self._kernel.erase()
 
@@ -409,5 +409,5 @@ class KernelSessions:
 
 
 def held(lease: Lease | None) -> list[Condition]:
-    """The condition that a lease is held, if there is one."""
+    """Return the condition that a lease is held, if there is one."""
     return [] if lease is None else [HeldBy(head_id(lease.session_id), lease.owner)]

@@ -61,14 +61,14 @@ _AT_ONCE = 8  # segments, some MB each
 
 
 class _Owned:
-    """An owner's catalog and segments, as a `catalogs.SegmentSource`."""
+    """The stored catalog and segments of an owner; see `catalogs.SegmentSource`."""
 
     def __init__(self, kernel: Kernel, block: str, owner: str) -> None:
         self._kernel, self._block, self._owner = kernel, block, owner
         self.at = DocId(f"{CATALOG}{block}", owner)
 
     def segment_id(self, name: int) -> DocId:
-        """The document of a segment."""
+        """Return the id of a segment's document."""
         return DocId(f"{SEGMENT}{self._block}", f"{name:x}:{self._owner}")
 
     def catalog(self) -> tuple[int, str] | None:
@@ -92,7 +92,7 @@ class _Owned:
         return {one.id: one.version for one in found}
 
     def change(self, change: CatalogChange) -> list[Write]:
-        """The writes of a change to the catalog."""
+        """Return the writes of a change to the catalog."""
         writes: list[Write] = [Delete([self.segment_id(name) for name in change.dropped])]
         for name, data in change.written.items():
             writes.append(Put(Document(*self.segment_id(name), self._owner, data=data)))
@@ -101,7 +101,7 @@ class _Owned:
         return writes
 
     def forget(self) -> list[Write]:
-        """The writes that remove catalog and segments, whatever these are."""
+        """Return the writes that remove catalog and segments, without reading them."""
         return [DeleteWhere(Scan(f"{SEGMENT}{self._block}", self._owner)), Delete([self.at])]
 
 
@@ -119,10 +119,10 @@ class KernelStore(KernelRecords):
         self._opened[block] = given
 
     def _announce(self, block: str, given: tuple[int, str]) -> None:
-        """Have a block's embedding written down.
+        """Register a block's embedding.
 
         Raises:
-            DimensionMismatch: It has another.
+            DimensionMismatch: Another one is registered.
         """
         at = DocId(BLOCKS, block)
         mine = Document(*at, version=_version(given), body=compact_json(given))
@@ -163,7 +163,7 @@ class KernelStore(KernelRecords):
         conditions: Sequence[Condition],
         lease: Lease | None,
     ) -> bool:
-        """Take records out and put others in; False where another writer came between."""
+        """Remove records and add others. Return False if another writer came first."""
         every, writes = self._changes(block, gone, groups)
         return self._write(lease, Batch([*conditions, *every], writes)).done
 
@@ -173,7 +173,7 @@ class KernelStore(KernelRecords):
         gone: Sequence[Document],
         groups: Mapping[str, tuple[list[Record], list[Segment]]],
     ) -> tuple[list[Condition], list[Write]]:
-        """The conditions and writes that take records out and put others in."""
+        """Return the conditions and writes that remove records and add others."""
         name, removed = f"{VECTOR}{block}", {one.id for one in gone}
         numbers: dict[str, dict[int, str]] = {}
         for one in gone:
@@ -205,7 +205,7 @@ class KernelStore(KernelRecords):
         return every, writes
 
     def _is_all(self, name: str, owner: str, ids: set[str]) -> bool:
-        """Whether an owner has no other records."""
+        """Return whether an owner has no other records."""
         found = self._kernel.scan(Scan(name, owner, limit=len(ids) + 1, names=True))
         return all(one.id in ids for one in found)
 
@@ -222,7 +222,7 @@ class KernelStore(KernelRecords):
         return search(block, index, query, limit, read)
 
     def _by_ids(self, block: str, owner: str, ids: Sequence[str]) -> list[tuple[int, Record]]:
-        """An owner's records by id, those that there are, each with its number."""
+        """Return an owner's existing records with these ids, each with its number."""
         name = f"{VECTOR}{block}"
         found = self._kernel.documents([DocId(name, one) for one in ids]) if ids else []
         some = [one for one in found if one is not None and one.owner == owner]
@@ -371,5 +371,5 @@ def _embedding(one: Document) -> tuple[int, str]:
 
 def _busy(block: str) -> StoreUnavailable:
     return StoreUnavailable(
-        f"What a user has in block {block!r} is changed by others all the time. Try again."
+        f"Others kept changing the records of a user in block {block!r}. Try again."
     )
