@@ -266,7 +266,7 @@ class EncryptedKernel(KernelWrapper):
         super().__init__(inner)
         self._cipher = cipher
         self._features_only = features_only
-        self.reads_segments = isinstance(inner, EncryptedKernel) and inner.reads_segments
+        self.reads_segments: bool = isinstance(inner, EncryptedKernel) and inner.reads_segments
         if _stores_features(inner):
             inner.encrypt_features(cipher)
             self.reads_segments = True
