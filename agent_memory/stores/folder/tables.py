@@ -22,9 +22,8 @@ from agent_memory.stores.folder.lines import (
     text_of,
 )
 from agent_memory.stores.kernel.catalogs import Catalog, Part, grouped
-from agent_memory.stores.kernel.coding import HEAD, record_document, record_from
+from agent_memory.stores.kernel.coding import HEAD, LOCK, record_document, record_from
 from agent_memory.stores.kernel.contract import Batch, DeleteWhere, Document, Put, Scan
-from agent_memory.stores.kernel.sessions import LOCK
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.memory import MemoryKernel
 

@@ -63,17 +63,17 @@ class _ServerKernel(SQLKernel):
 
     def __init__(self, database: SQLDatabase, namespace: str) -> None:
         super().__init__(database, namespace, remote=True)
-        self._put = 0
+        self._vectors_written = 0
 
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         outcomes = super().commit(batches)
         writes = [one for batch in batches for one in batch.writes if isinstance(one, Put)]
         written = sum(one.document.collection.startswith(VECTOR) for one in writes)
         if written and all(outcome.done for outcome in outcomes):
-            before, self._put = self._put, self._put + written
-            if before < _MANY <= self._put:
+            before, self._vectors_written = self._vectors_written, self._vectors_written + written
+            if before < _MANY <= self._vectors_written:
                 self._in_postgres(_count)
-            if before // _LOAD < self._put // _LOAD:
+            if before // _LOAD < self._vectors_written // _LOAD:
                 self._in_postgres(_make_room)
         return outcomes
 
