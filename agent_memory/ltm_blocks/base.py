@@ -456,10 +456,6 @@ def message_id(block: str, owner: str, session_id: str, seq: int, number: int = 
     """Return the id of a block's record for a message, or for a further passage of it.
 
     Args:
-        block: The block's name.
-        owner: See `Scope.owner`.
-        session_id: The session.
-        seq: The message's seq.
         number: The passage's number, counted from 0.
     """
     place = (block, owner, session_id, seq)

@@ -74,8 +74,6 @@ class Trail:
     it found.
 
     Attributes:
-        began: Id of the log; empty if nothing is logged.
-        last: Id of the last change.
         changes: The last changes, oldest first: the version before, and the ids that changed.
     """
 
@@ -117,9 +115,7 @@ def went_on(
     """Return the log with one more change, and the records to store with it.
 
     Args:
-        owner: The owner.
         trail: The log, read under the writers' lock.
-        changed: Ids of the records that are written or deleted.
     """
     renewed = new_version(owner)
     began = begun_anew(owner)
@@ -168,10 +164,8 @@ class Following(Cache[str, tuple[Key, T]]):
     Thread-safe.
 
     Args:
-        build: Returns the value of an owner's records.
         change: Returns a value after changes, by record id; None for deleted records.
         size: Returns the number of records in a value.
-        most: Maximum number of records in all values.
         least: Number of values that stay, however large.
     """
 

@@ -37,11 +37,7 @@ class BlockLike(Protocol):
 
 
 class ForeignBlock(Block):
-    """Runs a duck-typed object as a block.
-
-    Attributes:
-        block: The object.
-    """
+    """Runs a duck-typed object as a block."""
 
     kind: Literal["foreign"] = "foreign"
     block: Any

@@ -37,9 +37,6 @@ class KeyedRecords:
     removes the record. Records of a session are not read once its deletion has begun.
 
     Args:
-        resources: The block's resources.
-        block: The block's name.
-        scope: The owner and the current session.
         whose: "user": the user's, across sessions; the session's if it has no user. "session": the
             session's, whoever its user is.
     """
@@ -92,15 +89,9 @@ class KeyedRecords:
         """Store a record under a key, replacing the former one.
 
         Args:
-            key: The key.
-            text: The record's text.
-            metadata: Plain JSON.
-            at: Its time; None for now.
             with_session: Whether a user's record is deleted with the current session.
 
         Raises:
-            InvalidInput: A store could not return text or metadata exactly; nothing was stored.
-            SessionOfAnotherUser: The session belongs to another user.
             SessionDeleting: The session is being deleted; nothing was stored.
         """
         require_plain(text, "The text")
@@ -138,9 +129,7 @@ class KeyedRecords:
         return _locked(self._resources, self._block, self.owner)
 
     def _check_user(self) -> None:
-        """Check the owner of a session's records: another user may
-        have begun a session under its id.
-        """
+        """Check the session's owner: another user may have begun a session under its id."""
         session_id, user_id = self.scope.session_id, self.scope.user_id
         if self._of_session and session_id is not None and user_id is not None:
             head = self.store.head(session_id)
@@ -152,7 +141,6 @@ class Collection(Generic[B]):
     """The items of one owner in a block. A subclass adds their form and their rules.
 
     Args:
-        keyed: Their records.
         limits: The block, which holds the limits.
     """
 
@@ -245,11 +233,6 @@ def put_with_session(
     """Store records that are deleted with a session. Creates the session if needed.
 
     Args:
-        store: The store.
-        block: The block of the records.
-        records: The records.
-        scope: The session's owner.
-        session_id: The session; empty for none.
         undo: Removes the records again; None to delete each.
 
     Raises:
@@ -303,11 +286,7 @@ def plain_json(value: object, what: str) -> str:
     """Return a value as compact JSON that restores it exactly.
 
     Args:
-        value: The value.
         what: Its name at the beginning of an error's sentence.
-
-    Raises:
-        InvalidInput: JSON would not restore it exactly.
     """
     require_plain(value, what)
     return compact_json(value)

@@ -51,9 +51,6 @@ def erase(store: RecordStore, block: str, scope: Scope) -> None:
     """Erase a block's facts of a session, of its entries after a seq, or of a user.
 
     The block itself is not needed.
-
-    Raises:
-        LeaseLost: The scope's lease was lost.
     """
     owners = {scope.owner}
     if scope.session_id is None:
@@ -68,11 +65,7 @@ def erase(store: RecordStore, block: str, scope: Scope) -> None:
 
 
 def erase_derived(store: Store, block: str, scope: Scope) -> None:
-    """Erase a block's facts and vectors of a session; see `erase`.
-
-    Raises:
-        LeaseLost: The scope's lease was lost.
-    """
+    """Erase a block's facts and vectors of a session; see `erase`."""
     erase(store, block, scope)
     store.delete_vectors(block, session_id=scope.session_id, after=scope.after, lease=scope.lease)
 
@@ -98,12 +91,7 @@ class Tombstone:
 
     Attributes:
         fact: Id of the forgotten fact; None for everything that comes from the messages.
-        session_id: The session.
-        first: Seq of the first message.
-        last: Seq of the last message.
         span: The part of the one message; None for all of it.
-        at: When it was forgotten.
-        why: The reason given.
         spared: Ids of records that rest on the same part and stay.
     """
 
@@ -122,9 +110,6 @@ class Tombstone:
         Limitations: a model may find the same fact again in other words.
 
         Args:
-            record_id: The record's id.
-            session_id: The record's session.
-            seq: The message.
             span: Start and end of the quote in the message.
         """
         if session_id != self.session_id or not self.first <= seq <= self.last:
@@ -189,11 +174,7 @@ def bury(store: RecordStore, block: str, owner: str, gone: Sequence[Tombstone]) 
 
 
 class Tombstones:
-    """Drops the notes of what `forget` was asked for, which blocks heed when they absorb.
-
-    Args:
-        store: The store that holds them.
-    """
+    """Drops the notes of what `forget` was asked for, which blocks heed when they absorb."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store

@@ -33,11 +33,7 @@ def _printable(text: str) -> str:
 
 
 def check_key(key: object) -> None:
-    """Validate a key.
-
-    Raises:
-        InvalidInput: It is not 1 to 128 printable characters.
-    """
+    """Validate a key."""
     if not (isinstance(key, str) and 0 < len(key) <= _MAX_KEY and key.isprintable()):
         raise InvalidInput(f"The key is {quoted(key)}. Give 1 to {_MAX_KEY} printable characters.")
 

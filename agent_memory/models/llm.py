@@ -39,13 +39,6 @@ class LLM:
 
     Args:
         model: A litellm model name, such as "openai/gpt-4o-mini".
-        api_base: Address of the API; None for the provider's own.
-        api_key: The key; None to let litellm read it from the environment.
-        timeout: Seconds for one attempt.
-        attempts: Maximum number of attempts, including the first.
-        max_wait: Maximum seconds between two attempts.
-        initial_wait: Seconds before the second attempt.
-        charges: Records usage and checks spending limits. Share one to add up several models.
     """
 
     def __init__(
@@ -96,11 +89,6 @@ class LLM:
     ) -> str:
         """Return the model's answer to OpenAI-style messages.
 
-        Args:
-            messages: The messages to answer.
-            max_tokens: Maximum tokens of the answer.
-            timeout: Seconds for one attempt; overrides the model's own.
-
         Raises:
             ModelUnavailable: All attempts failed; a later call may succeed.
             ModelRefused: The provider rejected the key or the request.
@@ -119,9 +107,6 @@ class LLM:
         """Yield the answer in pieces as they arrive. Does not retry after the first piece.
 
         If the stream is not read to its end, its usage is an estimate for the part that was read.
-
-        Raises:
-            ModelError: See `complete`.
         """
         with closing(self.chunks(messages, max_tokens=max_tokens, timeout=timeout)) as chunks:
             for chunk in chunks:
@@ -129,15 +114,7 @@ class LLM:
                     yield text
 
     def respond(self, messages: ChatMessages, **options: Any) -> Any:
-        """Return the model's whole response as litellm gives it: a text or tool calls.
-
-        Args:
-            messages: The messages to answer.
-            **options: Further fields for litellm to send, such as `tools`.
-
-        Raises:
-            ModelError: See `complete`.
-        """
+        """Return the model's whole response as litellm gives it: a text or tool calls."""
         call = self._provider.begin("completion", messages, options.get("max_tokens"))
         with asking(call, self._provider.api_base, options) as span:
             with current(span):
@@ -155,14 +132,6 @@ class LLM:
         A chunk without choices reports the usage, even if the caller did not request it. Does not
         retry after the first chunk. If the stream is not read to its end, its usage is an estimate
         for the part that was read.
-
-        Args:
-            messages: The messages to answer.
-            **options: See `respond`.
-
-        Raises:
-            ModelUnavailable: All attempts failed, or the answer broke off.
-            ModelError: See `complete`.
         """
         asked = options.get("stream_options") or {}
         fields = {**options, "stream_options": {"include_usage": True, **asked}, "stream": True}
@@ -235,15 +204,8 @@ class LLM:
 
         An answer that does not fit is returned to the model once, with its validation errors.
 
-        Args:
-            messages: The messages to answer.
-            schema: The form of the answer.
-            max_tokens: Maximum tokens of the answer.
-            timeout: Seconds for one attempt; overrides the model's own.
-
         Raises:
             ModelOutputInvalid: The second answer did not fit either, or an answer was empty.
-            ModelError: See `complete`.
         """
         asked: list[dict[str, Any]]
         response_format: Any
@@ -292,11 +254,7 @@ class LLM:
         return str(text)
 
     def _checked(self, response: Any) -> Any:
-        """Return the response if it has text or tool calls.
-
-        Raises:
-            ModelOutputInvalid: It has neither.
-        """
+        """Return the response if it has text or tool calls."""
         choice = response.choices[0] if response.choices else None
         if choice is None or not _says_something(choice.message):
             reason = getattr(choice, "finish_reason", None)

@@ -84,9 +84,7 @@ def _load() -> None:
 
 
 def _forget_parts() -> None:
-    """Remove the parts of litellm that a failed import left: a
-    new import would not run them again.
-    """
+    """Remove the parts of litellm that a failed import left, so that they run again."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "litellm"]:
         del sys.modules[name]
 

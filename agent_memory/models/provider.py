@@ -54,9 +54,7 @@ class _NoRetries(int):
 
 
 def _forget_clients() -> None:
-    """Drop inherited connections in a forked child: parent and
-    child would read each other's answers.
-    """
+    """Drop a forked child's inherited connections, which it would share."""
     litellm: Any = sys.modules.get("litellm")
     if litellm is not None:
         _parents.append(
@@ -75,17 +73,8 @@ class Provider:
     """One model with its address and key.
 
     Args:
-        model: A litellm model name.
-        api_base: Address of the API; None for the provider's own.
-        api_key: The key; None to let litellm read it from the environment.
-        timeout: Seconds for one attempt.
-        attempts: Maximum number of attempts, including the first.
         initial_wait: Seconds before the second attempt; doubles each time, plus jitter.
         max_wait: Maximum seconds between two attempts, even if Retry-After is longer.
-        charges: Checks spending limits and records usage.
-
-    Attributes:
-        charges: As given.
     """
 
     def __init__(
@@ -128,9 +117,7 @@ class Provider:
         """Return a call to hand to `retried`.
 
         Args:
-            kind: The model's kind.
             sent: OpenAI-style messages, or texts to embed.
-            answer: Maximum tokens of the answer, if limited.
         """
         account = self._account or current_account() or Account("other")
         return Call(kind, self.model, account, sent, answer)
@@ -197,11 +184,9 @@ class Provider:
 
     @contextmanager
     def translated(self, call: Call, *, midway: bool = False) -> Iterator[None]:
-        """Raise provider errors as this library's errors, unchained: the originals may quote the
-        key.
+        """Raise provider errors as this library's, unchained: they may quote the key.
 
         Args:
-            call: The call that may fail.
             midway: Whether a part of the answer has arrived, so that there is no retry.
         """
         load_litellm()  # before openai, so that two threads do not import it at the same time

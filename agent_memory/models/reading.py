@@ -16,12 +16,6 @@ class Reading(Iterator[Any]):
 
     litellm and the HTTP client hold locks. An exception of a signal handler in the middle of a step
     would leave them locked forever. The main thread therefore runs each step on another thread.
-
-    Args:
-        stream: The stream.
-
-    Attributes:
-        stream: As given.
     """
 
     def __init__(self, stream: Any) -> None:

@@ -34,13 +34,7 @@ _PORTS = {"http": 80, "https": 443}
 def asking(
     call: Call, api_base: str | None, options: Mapping[str, Any]
 ) -> Iterator[tracing.Span | None]:
-    """Open a span for a model call with all its attempts. It is not the current span yet.
-
-    Args:
-        call: The call.
-        api_base: Address of the API, unless it is the provider's own.
-        options: Further request fields.
-    """
+    """Open a span for a model call with all its attempts. It is not the current span yet."""
     if not tracing.is_on():
         yield None
         return

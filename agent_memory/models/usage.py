@@ -48,9 +48,7 @@ class Prices:
         return _cost(model, lambda: sum(load_litellm().cost_per_token(**given)))
 
     def of_response(self, model: str, response: Any, prompt: int, answer: int) -> float | None:
-        """Return the cost of a response in US dollars, with
-        discounts for cached tokens if known.
-        """
+        """Return the cost of a response in US dollars, with discounts for cached tokens."""
         if model in self._given:
             return self.of_tokens(model, prompt, answer)
         return _cost(model, lambda: load_litellm().completion_cost(response, model=model))
@@ -106,15 +104,10 @@ class Account:
     including third parties', need not pass it on.
 
     Args:
-        purpose: The purpose of the calls.
         user_id: The user; None if there is none.
-        within: The account of the enclosing work.
 
     Attributes:
-        purpose: As given.
         user_id: As given, or that of the enclosing account.
-        ledger: The usage.
-        refusal: The latest refusal by a spending limit; None without one.
     """
 
     def __init__(
@@ -187,9 +180,6 @@ class Meter(Protocol):
         """Reserve the tokens that a call may take; None if nothing limits it.
 
         Args:
-            account: The calling account.
-            model: The model.
-            prompt: Tokens of the request.
             answer: Tokens to reserve for the answer: its limit, or `LONG_ANSWER` without one.
 
         Raises:
@@ -215,11 +205,7 @@ class Call:
     """A request to a model, which may take several attempts.
 
     Attributes:
-        kind: The model's kind.
-        model: The model's name.
-        account: The account to charge.
         sent: OpenAI-style messages, or texts to embed.
-        answer: Maximum tokens of the answer; None without a limit.
         hold: The reservation for the current attempt.
     """
 
@@ -242,13 +228,7 @@ class Charges:
     """Charges the model calls of a memory.
 
     Args:
-        ledger: Adds up all usage.
-        meter: Checks spending limits; None allows all calls.
-        prices: The models' prices.
         counter: Counts tokens that no provider has counted; None for an estimate.
-
-    Attributes:
-        ledger: As given.
     """
 
     def __init__(
@@ -287,9 +267,6 @@ class Charges:
         """Record an answered attempt, and return its usage.
 
         Args:
-            call: The call.
-            usage: The usage that the provider reports, if any.
-            response: The answer.
             estimated: Whether `usage` is litellm's own count.
         """
         asked = getattr(usage, "prompt_tokens", None) or 0

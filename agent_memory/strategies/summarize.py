@@ -240,11 +240,7 @@ def _stand_in(final: str, text: str, entries: Sequence[Entry], count: Count, lim
     """Return the last final summary, followed by an extract of the messages since.
 
     Args:
-        final: The last summary of a model; empty for none.
         text: The summary so far. It begins with `final` if an extract already follows it.
-        entries: The messages that leave.
-        count: Counts tokens.
-        limit: The most tokens to return.
     """
     shortened = shorten(final, count, limit * 3 // 4)
     room = limit - count(shortened) - 1

@@ -40,18 +40,7 @@ _SHARE = 0.6  # of the window: the model's tokenizer may differ, and the answer 
 def ask(
     llm: LLM, form: Form, shown: Sequence[Said], count: Count, known: Sequence[Fact] = ()
 ) -> list[Candidate]:
-    """Return a model's findings in messages.
-
-    Args:
-        llm: The model.
-        form: The extraction form.
-        shown: The messages.
-        count: Counts tokens.
-        known: Known facts that the messages may repeat or change.
-
-    Raises:
-        ModelError: The model failed, or answered twice in a wrong form.
-    """
+    """Return a model's findings in messages."""
     if not any(said.number is not None for said in shown):
         return []
     head = _head(shown, known)
@@ -125,12 +114,7 @@ class Absorbing:
     """Converts findings into claims.
 
     Attributes:
-        llm: The model.
-        form: The extraction form.
-        rules: The acceptance rules.
-        meanings: Makes vectors.
         place: The first parts of claim ids: block and owner.
-        facts_of: Computes all facts from claims.
         seen: Ids of the facts that the model was shown.
     """
 
@@ -148,8 +132,6 @@ class Absorbing:
         """Return the claims of a batch, and the number of refused findings by reason.
 
         Args:
-            found: The model's findings.
-            shown: The messages.
             journal: The known claims, without those of these messages.
         """
         found = [replace(one, text=unmarked(one.text)) for one in found]

@@ -220,7 +220,6 @@ class FactForm:
 
     Args:
         prompt: Your own instructions; None for `PROMPT`. `{categories}` is replaced by the list.
-        categories: The categories to store; empty for `CATEGORIES`.
     """
 
     compares = True

@@ -42,15 +42,7 @@ class _Filled(Dated):
 
 
 class ProfileForm:
-    """The extraction form of a profile.
-
-    Args:
-        profile: The model; each field needs a default for unknown values.
-        prompt: Your own instructions; `{fields}` is replaced by the list of fields.
-
-    Raises:
-        ConfigError: A field has no default, or the model has no fields.
-    """
+    """The extraction form of a profile."""
 
     compares = False
 
@@ -76,9 +68,7 @@ class ProfileForm:
         return [self._found(one) for one in getattr(answer, "facts", ())]
 
     def filled(self, facts: Sequence[Fact]) -> BaseModel:
-        """Return the profile with the values of the facts that
-        hold; other fields keep their default.
-        """
+        """Return the profile of the facts that hold; other fields keep their default."""
         values: dict[str, Any] = {}
         for fact in facts:
             if fact.field not in self._items:  # the profile was changed since
@@ -214,9 +204,7 @@ class _Holder:
 
 
 def _denied(claim: Claim, items: Sequence[_Holder]) -> Sequence[_Holder]:
-    """Return the item that a correction denies: the only one, or
-    the only one it names; else none.
-    """
+    """Return the item that a correction denies: the only one, or the only one it names."""
     if len(items) == 1:
         return items
     quote = f" {key_of(claim.quote)} "

@@ -28,7 +28,6 @@ class Remembered:
     """The facts of one owner at one version.
 
     Args:
-        facts: All facts, including superseded ones.
         vectors: (n, dimension) of unit length; (n, 0) without an embedder.
     """
 
@@ -103,12 +102,7 @@ def recalls(
     """Return the best of some of an owner's facts, best first.
 
     Args:
-        known: The owner's facts.
         places: Places of the eligible facts.
-        query: The question; None to rank in general.
-        scorer: The weights.
-        now: The time of the recall.
-        limit: Maximum number.
         recalled: By fact id, the number of contexts that had it.
     """
     relevance = (known.relevance(query) if query else np.zeros(len(known.facts))).tolist()

@@ -64,13 +64,7 @@ class Answers(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A new fact, and older ones that it may relate to.
-
-    Attributes:
-        number: The new fact's number.
-        text: The new fact.
-        older: The older facts by number.
-    """
+    """A new fact, and older ones that it may relate to."""
 
     number: int
     text: str
@@ -86,9 +80,6 @@ def reconcile(llm: LLM, groups: Sequence[Group]) -> dict[int, Answer]:
     """Return a model's answers for new facts, by number.
 
     References outside a fact's group are dropped, and so are answers without any left.
-
-    Raises:
-        ModelError: The model failed, or answered twice in a wrong form.
     """
     listed = "\n".join(group.shown() for group in groups)
     messages = [
@@ -120,9 +111,6 @@ class Known:
 
     Attributes:
         facts: All facts except contradicted ones, oldest first.
-        current: Ids of the current ones.
-        claims: Their claims.
-        vectors: (facts, dimension).
         seen: Ids of the facts that the model was shown when it found the new ones.
     """
 
@@ -143,18 +131,10 @@ def settle(
     weights: Mapping[str, int],
     ask: Ask,
 ) -> tuple[list[Claim], int]:
-    """Return the claims of drafts, related to known facts, and the number of echoes of weightier
-    roles.
+    """Return the claims of drafts, related to known facts, and the number of echoes.
 
     Repetitions in the same words are found by code. For facts that the model was shown, its answer
     already states the relation. For others that are similar, one more call asks the model.
-
-    Args:
-        drafts: In the order of the messages.
-        vectors: (drafts, dimension).
-        known: The known facts.
-        weights: The weight of each role.
-        ask: Calls a model.
     """
     again, fresh = _split(drafts, known)
     answers = _answers([drafts[at] for at in fresh], vectors[fresh], known, ask)

@@ -54,8 +54,6 @@ class Keeper:
     """Reads and writes one block's journal.
 
     Args:
-        store: The store.
-        block: The block's name.
         following: A cache of decoded records; None to read everything.
     """
 
@@ -182,9 +180,6 @@ class Meanings:
     """Unit vectors of facts; empty while the embedder is down.
 
     Facts are then compared by words alone: an outage does not stop absorbing or recalling them.
-
-    Args:
-        embedder: The embedder.
     """
 
     def __init__(self, embedder: BestEffort) -> None:
@@ -295,12 +290,7 @@ class _Batch(Form):
 
 
 def check_record(record: Record) -> None:
-    """Refuse a record that is neither a claim nor a batch.
-
-    Raises:
-        InvalidInput: Its sources do not fit such a record.
-        ValidationError: Its metadata has another form.
-    """
+    """Refuse a record that is neither a claim nor a batch."""
     if _BATCH in record.metadata:
         _Batch.model_validate(record.metadata)
         if not record.first:
@@ -314,9 +304,7 @@ def check_record(record: Record) -> None:
 
 
 def with_own_vector(record: Record, resources: Resources) -> Record:
-    """Return a record without its vector if that does not fit
-    the embedder; it is then recomputed.
-    """
+    """Return a record without a vector that does not fit the embedder."""
     kept = record.metadata
     if not kept.get("vector") or "embedder" not in kept:
         return record

@@ -377,10 +377,6 @@ def _said(redacted: bool) -> str:
 def run_command(files: Files, command: Mapping[str, Any] | str | None) -> str:
     """Validate and run a model's command of the memory tool.
 
-    Args:
-        files: The files.
-        command: A mapping with `command` and its arguments, or its JSON.
-
     Raises:
         ToolRefused: The command is invalid or fails; the message is for the model.
     """

@@ -64,11 +64,7 @@ class FileCommand(Arguments):
     new_path: str | None = Field(default=None, description="For rename: the path as it is to be.")
 
     def arguments(self) -> dict[str, Any]:
-        """Return the command's arguments by name.
-
-        Raises:
-            ToolRefused: A required argument is missing.
-        """
+        """Return the command's arguments by name."""
         lacking = [name for name in _NEEDED[self.command] if getattr(self, name) is None]
         if lacking:
             raise ToolRefused(f"The command {self.command} needs {' and '.join(lacking)}, too.")
@@ -92,29 +88,8 @@ class Replies:
     """The sentences of one profile as format strings, and options of listings.
 
     Attributes:
-        listing: Heading of a directory's files.
-        directory_mark: Suffix of a directory's name in a listing.
         left_out: Names that listings omit, besides those that begin with a dot.
         round_sizes: Whether a size of 2,048 bytes is shown as 2K, rather than 2.0K.
-        content: Heading of a file's lines.
-        too_many_lines: A file has more lines than can be numbered.
-        missing: The path to view does not exist.
-        created: A file was created.
-        exists: The file exists already.
-        replaced: A text was replaced; the lines around it follow.
-        missing_to_replace: The file for a replacement does not exist.
-        folder_to_replace: It is a directory.
-        not_found: The text to replace is not in the file.
-        not_unique: It occurs more than once.
-        inserted: A text was inserted.
-        missing_to_insert: The file to insert into does not exist.
-        folder_to_insert: It is a directory.
-        bad_line: The file does not have such a line.
-        deleted: A file or directory was deleted.
-        renamed: A file or directory was renamed.
-        missing_to_move: The path to delete or rename does not exist.
-        taken: The new path of a rename exists already.
-        keep_root: The root can be neither deleted nor renamed.
     """
 
     listing: str

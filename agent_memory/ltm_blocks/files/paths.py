@@ -54,11 +54,7 @@ def checked_path(text: str) -> str:
 
 
 def as_stored(path: str, root: str) -> str:
-    """Return the stored form of a path under a custom root.
-
-    Raises:
-        ToolRefused: See `checked_path`.
-    """
+    """Return the stored form of a path under a custom root."""
     if root == ROOT:
         return checked_path(path)
     if not isinstance(path, str) or not (path == root or path.startswith(f"{root}/")):
@@ -122,8 +118,6 @@ def listed(say: Replies, path: str, sizes: Mapping[str, int]) -> str:
     """Return a listing of a directory, two levels deep.
 
     Args:
-        say: The replies.
-        path: The directory.
         sizes: Sizes of all files by path, in bytes. A directory has the total of its files.
     """
     shown: Counter[tuple[str, ...]] = Counter()
@@ -152,11 +146,7 @@ def human_size(say: Replies, size: int) -> str:
 
 
 def checked_root(given: str) -> str:
-    """Validate a custom root of all paths.
-
-    Raises:
-        ValueError: It is not a valid root.
-    """
+    """Validate a custom root of all paths."""
     root = given.rstrip("/")
     if not _ROOT.fullmatch(root):
         raise ValueError(
@@ -172,11 +162,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def check_text(text: str) -> None:
-    """Refuse a text that UTF-8 cannot represent.
-
-    Raises:
-        ToolRefused: It contains a lone surrogate, or is not a text.
-    """
+    """Refuse a text that UTF-8 cannot represent."""
     if not isinstance(text, str):
         raise ToolRefused(f"The text is {quoted(text)}. Give a text.")
     if _SURROGATE.search(text):
@@ -187,13 +173,7 @@ def viewed(say: Replies, path: str, text: str, view_range: Sequence[int] | None)
     """Return a text with its lines numbered: all, or those of a range.
 
     Args:
-        say: The replies.
-        path: The file's path.
-        text: The file's text.
         view_range: The first and last line, both included; -1 for the end.
-
-    Raises:
-        ToolRefused: There are too many lines, or the range is invalid.
     """
     lines = text.split("\n")
     if len(lines) > MAX_LINES:
@@ -219,9 +199,6 @@ def replaced(say: Replies, path: str, text: str, old: str, new: str) -> tuple[st
 
     Returns:
         The file's new text, and the reply: the lines around the change.
-
-    Raises:
-        ToolRefused: It does not occur exactly once, or an argument is not a text.
     """
     check_text(old)
     check_text(new)
@@ -245,9 +222,6 @@ def inserted(say: Replies, path: str, text: str, line: int, added: str) -> tuple
 
     Returns:
         The file's new text, and the reply.
-
-    Raises:
-        ToolRefused: The line does not exist, or the argument is not a text.
     """
     check_text(added)
     lines = text.split("\n")

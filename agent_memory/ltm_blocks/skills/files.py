@@ -32,11 +32,7 @@ class FrontMatter:
     """Keys, values and their lines.
 
     Args:
-        text: The YAML.
         line: The line of the file before it.
-
-    Raises:
-        Unreadable: It is not a mapping in plain YAML.
     """
 
     def __init__(self, text: str, line: int) -> None:
@@ -65,11 +61,7 @@ class FrontMatter:
             self._values[key.value] = value
 
     def text(self, key: str) -> str:
-        """Return a text as written; "2024" and "yes" are texts here.
-
-        Raises:
-            Unreadable: It is missing, or empty, or not a text.
-        """
+        """Return a text as written; "2024" and "yes" are texts here."""
         node = self._values.get(key)
         if node is None:
             problem = f"`{key}` is missing. Add a line `{key}: ...` below this one."
@@ -81,11 +73,7 @@ class FrontMatter:
         return str(node.value)
 
     def texts(self, key: str) -> tuple[str, ...] | None:
-        """Return a list of texts; None if the key is missing.
-
-        Raises:
-            Unreadable: It is not a list of texts.
-        """
+        """Return a list of texts; None if the key is missing."""
         node = self._values.get(key)
         if node is None:
             return None
@@ -101,11 +89,7 @@ class FrontMatter:
         return tuple(str(item.value) for item in node.value)
 
     def others(self, known: Collection[str]) -> dict[str, Any]:
-        """Return the values of all other keys.
-
-        Raises:
-            Unreadable: A value is invalid, such as 2024-02-31.
-        """
+        """Return the values of all other keys."""
         return {key: self._value(node) for key, node in self._values.items() if key not in known}
 
     def line(self, key: str) -> int:
@@ -141,11 +125,7 @@ class FrontMatter:
 
 
 def as_yaml(values: Mapping[str, Any]) -> str:
-    """Return keys and values as readable YAML.
-
-    Raises:
-        InvalidInput: YAML cannot represent a value.
-    """
+    """Return keys and values as readable YAML."""
     try:
         return yaml.dump(
             dict(values),
@@ -242,11 +222,7 @@ def render(skill: Skill) -> bytes:
 
 
 def checked(skill: Skill, max_bytes: int) -> Skill:
-    """Return a skill as a file restores it: with texts stripped, and without empty ones.
-
-    Raises:
-        InvalidInput: A file of that length cannot represent it.
-    """
+    """Return a skill as a file restores it: with texts stripped, and without empty ones."""
     if not isinstance(skill, Skill):
         raise InvalidInput(f"The skill is {quoted(skill)}. Give a Skill.")
     if isinstance(skill.steps, str) or isinstance(skill.tags, str):

@@ -26,12 +26,7 @@ _TICK = 2_000_000_000  # nanoseconds; the coarsest resolution of file times
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The content of one owner's files.
-
-    Attributes:
-        skills: Valid skills by name.
-        broken: Invalid files.
-    """
+    """The content of one owner's files."""
 
     skills: dict[str, Skill]
     broken: list[BrokenSkill]

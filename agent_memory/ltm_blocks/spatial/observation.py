@@ -70,12 +70,7 @@ def is_same(known: Observation, made: Observation, *, timed: bool) -> bool:
 
 
 def position_of(given: object, dimensions: int, name: str = "position") -> Position:
-    """Validate a position or the corner of a box.
-
-    Raises:
-        InvalidInput: It has a wrong number of coordinates, or one is not a finite number within
-            ±1e12.
-    """
+    """Validate a position or the corner of a box."""
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise InvalidInput(f"{name} is {quoted(given)}. Give {dimensions} numbers.")
     numbers = list(given)
@@ -94,11 +89,7 @@ def position_of(given: object, dimensions: int, name: str = "position") -> Posit
 
 
 def radius_of(given: float | None) -> float:
-    """Validate a radius; infinite for None.
-
-    Raises:
-        InvalidInput: It is not a finite number of at least 0.
-    """
+    """Validate a radius; infinite for None."""
     if given is None:
         return inf
     radius = _number(given)
@@ -110,11 +101,7 @@ def radius_of(given: float | None) -> float:
 
 
 def moment_of(given: datetime) -> datetime:
-    """Validate a time and return it in UTC.
-
-    Raises:
-        InvalidInput: It has no time zone, or lies outside the years 1 to 9999 in UTC.
-    """
+    """Validate a time and return it in UTC."""
     if isinstance(given, datetime) and given.tzinfo is not None:
         try:
             return given.astimezone(UTC)
@@ -127,11 +114,7 @@ def moment_of(given: datetime) -> datetime:
 
 
 def confidence_of(given: float) -> float:
-    """Validate a confidence.
-
-    Raises:
-        InvalidInput: It is not a number from 0 to 1.
-    """
+    """Validate a confidence."""
     confidence = _number(given)
     if not 0 <= confidence <= 1:
         raise InvalidInput(f"confidence is {quoted(given)}. Give a number from 0 to 1.")

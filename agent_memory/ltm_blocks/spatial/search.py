@@ -23,7 +23,6 @@ class Fading(NamedTuple):
 
     Attributes:
         half_life: In seconds; None for no decay.
-        least: Minimum confidence of a result.
     """
 
     half_life: float | None
@@ -34,7 +33,6 @@ class Moment(NamedTuple):
     """The time of a search.
 
     Attributes:
-        seconds: Since 1970.
         past: Whether later observations are unknown.
     """
 
@@ -46,9 +44,6 @@ class Found(NamedTuple):
     """Search results, one row each.
 
     Attributes:
-        observations: The observations.
-        distances: Distances from the position of the search; None without one.
-        confidences: Confidences at the time of the search.
         ages: Ages in seconds.
     """
 
@@ -136,9 +131,7 @@ class PlaceIndex:
         return self._found(rows[close], moment, position).cut(count, apart[close])
 
     def within(self, low: Position, high: Position, moment: Moment) -> Found:
-        """Return the observations in a box above the minimum confidence, unordered. Its faces
-        belong to it.
-        """
+        """Return the observations in a box, with its faces, above the minimum confidence."""
         places = self._table[:, :-2]
         inside = ((places >= low) & (places <= high)).all(axis=1)
         return self._found(self._sure(np.flatnonzero(inside), moment), moment)
@@ -187,9 +180,7 @@ def left(confidences: np.ndarray, ages: np.ndarray, half_life: float | None) -> 
     """(n,) confidences after fading: half after a half-life, a quarter after two.
 
     Args:
-        confidences: The original confidences.
         ages: In seconds; negative ages count as 0.
-        half_life: In seconds; None for no fading.
     """
     if half_life is None:
         return confidences
@@ -209,13 +200,7 @@ def proximity(apart: np.ndarray) -> np.ndarray:
 
 
 def scored(found: Found, relevance: np.ndarray | None = None) -> np.ndarray:
-    """(n,) scores from 0 to 1: proximity x confidence, or with a query the mean of that and the
-    relevance.
-
-    Args:
-        found: The results. Without a position, all have proximity 1.
-        relevance: The texts' relevance to the query; None without one.
-    """
+    """(n,) scores from 0 to 1: proximity x confidence, or the mean of that and the relevance."""
     near = 1.0 if found.distances is None else proximity(found.distances)
     sure = near * found.confidences
     return np.asarray(sure if relevance is None else (sure + relevance) / 2)

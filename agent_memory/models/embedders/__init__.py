@@ -38,15 +38,6 @@ def open_embedder(
         given: "local" for the embedder on this machine. None for the same if it is installed, else
             for none. "fastembed/<model>" for an ONNX model. Any other string names a litellm model,
             such as "openai/text-embedding-3-small". For objects see `check_embedding`.
-        api_base: Address of the provider's API, for a litellm model.
-        api_key: The provider's key, for a litellm model.
-        charges: Records the usage of a litellm model, and checks its spending limits.
-        timeout: Seconds for one request, for a litellm model.
-        threads: Cores that a model on this machine may use.
-
-    Raises:
-        MissingExtra: The embedder's optional package is not installed.
-        ConfigError: The value is not an embedder.
     """
     from agent_memory.models.embedders.cache import CachedEmbedder
     from agent_memory.models.embedders.local import MiniLMEmbedder, is_installed

@@ -55,19 +55,11 @@ class Encoder(Embedder, Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encoding of each text.
-
-        Raises:
-            ModelError: The model cannot be reached or refuses.
-        """
+        """Return the encoding of each text."""
         ...
 
     def encode_query(self, text: str) -> Encoding:
-        """Return the encoding of a question.
-
-        Raises:
-            ModelError: The model cannot be reached or refuses.
-        """
+        """Return the encoding of a question."""
         ...
 
     def cached(self, texts: Sequence[str]) -> bool:

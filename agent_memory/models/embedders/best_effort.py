@@ -36,9 +36,6 @@ class BestEffort:
 
     After a failure it is not called for a second, so that recall does not wait for the next
     failure. The pause doubles with each further failure, up to half a minute.
-
-    Args:
-        embedder: Opens the embedder.
     """
 
     def __init__(self, embedder: Callable[[], Encoder]) -> None:
@@ -128,9 +125,6 @@ class SoonEncoded:
     """Encodes texts within a time limit, the last ones first.
 
     Texts beyond the limit get a vector of zeros. While the embedder is down, all vectors are empty.
-
-    Args:
-        embedder: Encodes the texts.
     """
 
     def __init__(self, embedder: BestEffort) -> None:

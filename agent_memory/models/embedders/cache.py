@@ -42,12 +42,7 @@ _MOST_BASELINE = 0.95
 
 
 class CachedEmbedder:
-    """Caches the encodings of recent texts and validates the embedder's results. Thread-safe.
-
-    Args:
-        inner: The embedder for texts that are not cached.
-        size: Maximum number of cached texts.
-    """
+    """Caches the encodings of recent texts and validates the embedder's results. Thread-safe."""
 
     def __init__(self, inner: Embedder, size: int = 10_000) -> None:
         self.inner = inner
@@ -112,13 +107,7 @@ class CachedEmbedder:
         return self._encoded([text], lambda _: asked(text)[None])[0]
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encoding of each text. Texts that are not cached are embedded in one call.
-
-        Raises:
-            ModelUnavailable: The embedder failed.
-            ModelOutputInvalid: It did not return one vector for each text.
-            DimensionMismatch: It returned vectors of another length than before.
-        """
+        """Return the encoding of each text. Texts that are not cached are embedded in one call."""
         keys = [_key(text) for text in texts]
         wanted = dict(zip(keys, texts, strict=True))
         done: Future[dict[bytes, Encoding]] = Future()

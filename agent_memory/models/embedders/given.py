@@ -21,9 +21,6 @@ class GivenEmbedder:
     """An embedder made of a function or of methods. Vectors are scaled to unit length.
 
     Args:
-        name: Its name; vectors under different names are not comparable.
-        embed: Returns a vector for each text, all of the same length.
-        dimension: Length of a vector; None to embed one word and measure it.
         query: Returns the vector of a question, if the model encodes questions differently.
     """
 
@@ -45,12 +42,7 @@ class GivenEmbedder:
 
     @property
     def dimension(self) -> int:
-        """Length of a vector, as given or measured.
-
-        Raises:
-            ModelOutputInvalid: The function returned no vector.
-            ModelUnavailable: The function failed.
-        """
+        """Length of a vector, as given or measured."""
         if self._dimension is None:
             rows = self._asked(self._embed, ["dimension"])
             if rows.ndim != 2 or len(rows) != 1 or not rows.shape[1]:
@@ -88,11 +80,7 @@ def _array(rows: Any) -> np.ndarray:
 
 
 def check_embedding(value: object) -> object:
-    """Validate that a value names an embedder or is one.
-
-    Raises:
-        ConfigError: It is not a name or a function, and has none of the known methods.
-    """
+    """Validate that a value names an embedder or is one."""
     known = value is None or isinstance(value, str) or hasattr(value, "embed")
     if known or any(hasattr(value, name) for name in _DOCUMENTS) or callable(value):
         return value

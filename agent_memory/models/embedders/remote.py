@@ -24,16 +24,8 @@ class LiteLLMEmbedder:
     """Vectors from any embedding model that litellm supports.
 
     Args:
-        model: A litellm model name, such as "openai/text-embedding-3-small".
         dimension: Length of a vector, requested from models that can shorten theirs. None for the
             model's own length, which is looked up or measured with one word.
-        api_base: Address of the API; None for the provider's own.
-        api_key: The key; None to let litellm read it from the environment.
-        timeout: Seconds for one attempt.
-        attempts: Maximum number of attempts, including the first.
-        max_wait: Maximum seconds between two attempts.
-        initial_wait: Seconds before the second attempt.
-        charges: Records usage and checks spending limits.
     """
 
     def __init__(
@@ -73,11 +65,7 @@ class LiteLLMEmbedder:
 
     @property
     def dimension(self) -> int:
-        """Length of a vector. The first access may send a request.
-
-        Raises:
-            ModelError: The provider cannot be reached or refuses.
-        """
+        """Length of a vector. The first access may send a request."""
         # No lock: concurrent threads get the same result, and none waits for another's timeout.
         if self._dimension is None:
             self._dimension = self._known_dimension() or len(self._request(["dimension"])[0])
@@ -87,13 +75,7 @@ class LiteLLMEmbedder:
         """Do nothing: the model is remote."""
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return a unit vector for each text, zeros for a blank one.
-
-        Raises:
-            ModelError: The provider cannot be reached or refuses.
-            ModelOutputInvalid: The response does not have one vector for each text.
-            DimensionMismatch: The vectors have another length than `dimension`.
-        """
+        """Return a unit vector for each text, zeros for a blank one."""
         from agent_memory.models.embedders.vectors import embed_texts
 
         return embed_texts(texts, self.dimension, self._embed)

@@ -27,12 +27,7 @@ Kind = Literal["event", "state", "plan", ""]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A claim's relation to an older fact.
-
-    Attributes:
-        kind: The relation.
-        fact: The older fact's id.
-    """
+    """A claim's relation to an older fact."""
 
     kind: LinkKind
     fact: str
@@ -43,30 +38,13 @@ class Claim:
     """A statement from one message.
 
     Attributes:
-        id: Its id.
         fact: The fact that it states: the id of the first claim that stated it.
-        text: A self-contained sentence.
-        subject: The person or thing it is about.
-        category: One word.
-        confidence: The model's confidence, 0 to 1.
-        role: The role that stated it.
         valid_from: When it began to hold; None if unknown.
         valid_to: When it stopped holding, exclusive; None for no end.
-        recorded_at: When it was stated.
-        session_id: The session.
-        seq: The message.
-        quote: The verbatim quote.
         span: Start and end of the quote in the message, with white space collapsed.
-        model: The model that found it.
-        prompt: The version of the prompt.
-        links: Its relations to older facts.
-        field: The field of a profile that it fills.
-        value: The field's value, as JSON.
         alone: Whether the field has one value at a time.
-        embedder: Name of the embedder of `vector`.
         vector: Its vector, float16.
         place: Its place among a batch's findings.
-        kind: Its kind.
         when: The words that give its time, if too vague for a date.
     """
 
@@ -123,14 +101,7 @@ class Batch:
     """The result of one batch of messages.
 
     Attributes:
-        session_id: The session.
-        first: Seq of its first message.
-        last: Seq of its last message.
-        at: Time of its last message.
         model: The model; empty if none was called.
-        prompt: The version of the prompt.
-        found: Number of the model's findings.
-        refused: Number of refused findings by reason.
     """
 
     session_id: str
@@ -148,9 +119,6 @@ class Journal:
     """All stored data on one owner's facts.
 
     Attributes:
-        claims: The claims.
-        batches: The result of each batch.
-        forgotten: The tombstones.
         remains: Claims that a tombstone covers but an interrupted deletion left.
     """
 
@@ -178,8 +146,6 @@ def links_for(
     only denies facts replaces none, and denies only facts that the denied ones contradicted.
 
     Args:
-        targets: The relations and facts.
-        claims: The older claims.
         denies: Whether it only says that the facts are not true.
     """
     tied = _ties(claims)
@@ -194,17 +160,13 @@ def links_for(
 
 
 def links_again(fact: str, claims: Iterable[Claim]) -> tuple[Link, ...]:
-    """Return the links of a claim that repeats an older fact, for
-    the case that the fact is forgotten.
-    """
+    """Return the links of a claim that repeats a fact, in case the fact is forgotten."""
     links = list(_ties(claims).get(fact, {}).items())[:_MOST_LINKS]
     return tuple(Link(kind, other) for other, kind in links)
 
 
 def _passed_on(kind: LinkKind, inherited: LinkKind) -> LinkKind:
-    """Return the relation to a fact, given the relation to
-    another and the other's relation to it.
-    """
+    """Return the relation to a fact by way of another one."""
     if kind in ("contradict", "refine"):
         return inherited
     return "end" if (kind, inherited) == ("end", "contradict") else "update"

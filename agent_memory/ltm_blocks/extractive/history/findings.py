@@ -23,22 +23,9 @@ class Candidate:
     """One finding, in any extraction form.
 
     Attributes:
-        text: A self-contained sentence.
-        subject: The person or thing it is about.
-        category: One word.
-        number: The number of its message, as claimed.
-        quote: The quote from that message, as claimed.
-        since: First day, as the model gave it.
-        until: Last day, as the model gave it.
-        confidence: 0 to 1.
-        field: The field of a profile.
-        value: The field's value, as JSON.
-        alone: Whether the field has one value at a time.
         corrects: Whether it says that the field's former value was never true.
         fits: Whether the profile accepts the value.
-        kind: "event", "state" or "plan"; empty if not requested.
         when: The words that give its time; None if not requested.
-        relation: Its relation to facts that the model was shown; empty for none.
         known: The ids of these facts.
     """
 
@@ -85,7 +72,6 @@ def is_chatter(one: Candidate, shown: Sequence[Said]) -> bool:
     """Return whether a finding only expresses a reaction: no other name, number, time or thing.
 
     Args:
-        one: The finding.
         shown: The messages; their speakers' names do not count.
     """
     text = one.text
@@ -116,9 +102,6 @@ class Grounded:
     """A finding that is grounded in a message.
 
     Attributes:
-        said: The message.
-        quote: The quote as the message has it.
-        span: Its place in the message's text.
         role: The role that the finding comes from.
     """
 
@@ -140,13 +123,6 @@ def grounded(
     Its role is usually that of the quoted message. If a name, a code or the whole content is only
     in a message of a role of less weight, that role counts: a user who says "yes" to a text has not
     said what is in it. A code that is in no message is invented.
-
-    Args:
-        number: The number of its message, as claimed.
-        quote: The quote, as claimed.
-        text: The fact.
-        shown: The messages that the model was shown.
-        weights: The weight of each role.
     """
     said = next((one for one in shown if one.number == number), None)
     if said is None:
@@ -208,9 +184,7 @@ def _bare(text: str) -> str:
 
 
 def _spelt(name: str) -> re.Pattern[str]:
-    """Return a pattern of a name, with any marks, at the start of
-    a word: no "Rome" in "from email".
-    """
+    """Return a pattern of a name at the start of a word: no "Rome" in "from email"."""
     letters = r"[\W_]*".join(map(re.escape, _bare(name)))
     return re.compile(rf"(?<![^\W_]){letters}")
 
@@ -220,12 +194,7 @@ class Rules:
     """The acceptance rules.
 
     Attributes:
-        weights: The weight of each role.
-        categories: The categories to store; empty for all.
-        refused: The categories to refuse.
         least: Minimum confidence.
-        model: The model that found them.
-        prompt: The version of the prompt.
     """
 
     weights: Mapping[str, int]
@@ -260,9 +229,7 @@ def drafts(
     rules: Rules,
     id_of: Callable[[Said, Candidate], str],
 ) -> tuple[list[Draft], Counter[str]]:
-    """Return the valid findings in the order of messages, and the
-    number of invalid ones by reason.
-    """
+    """Return the valid findings in the order of messages, and counts of the others by reason."""
     refused: Counter[str] = Counter()
     kept: dict[str, Draft] = {}
     for place, one in enumerate(found):
@@ -356,7 +323,6 @@ def times(one: Candidate, said: Said, shown: Sequence[Said]) -> Times:
 
     Args:
         one: The finding. If the words were not requested, its dates are used as given.
-        said: The quoted message.
         shown: All messages; the words may be in another one.
     """
     first, last = parse(one.since), parse(one.until)

@@ -99,12 +99,9 @@ def facts_of(
     weights: Mapping[str, int] | None = None,
     known_at: datetime | None = None,
 ) -> list[Fact]:
-    """Return the facts that claims add up to, including superseded ones, ordered by their first
-    statement.
+    """Return all facts that claims add up to, superseded ones too, by their first statement.
 
     Args:
-        claims: All claims of one owner and block.
-        block: The block's name.
         weights: The weight of each role; 0 for others. A claim changes no fact of more weight.
         known_at: Only claims stated by then; None for all.
     """
@@ -297,13 +294,7 @@ _REASONS = {
 
 
 def changes(block: str, facts: Sequence[Fact], journal: Journal) -> list[Change]:
-    """Return all changes, oldest first.
-
-    Args:
-        block: The block's name.
-        facts: All facts, including superseded ones.
-        journal: Their journal.
-    """
+    """Return all changes, oldest first."""
     found = [change for fact in facts for change in _of_fact(block, fact, facts)]
     for batch in journal.batches:
         for reason, count in batch.refused.items():

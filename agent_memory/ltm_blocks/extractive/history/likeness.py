@@ -91,10 +91,6 @@ def candidates(
     Best first: those of the same kind, and those that are similar in words or meaning.
 
     Args:
-        text: The new text.
-        kind: Its subject and category.
-        others: The older texts.
-        kinds_of_others: Subject and category of each.
         cosine: (older,) cosines.
     """
     bag, near_by = _bag(text), cosine.tolist()
@@ -110,11 +106,6 @@ def most_alike(texts: Sequence[str], said: Sequence[str], limit: int) -> list[in
 
     Prefers texts with the rarest words in common (by inverse document frequency, Sparck Jones,
     1972); ties go to the later text.
-
-    Args:
-        texts: The older texts.
-        said: The messages' texts.
-        limit: Maximum number.
     """
     if len(texts) <= limit:
         return list(range(len(texts)))

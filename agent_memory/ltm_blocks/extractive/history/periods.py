@@ -44,8 +44,7 @@ def day_of(moment: datetime) -> datetime:
 
 
 def written(begin: datetime | None, end: datetime | None) -> str:
-    """Return a period in words: a day, month or year if it is one, otherwise its first and last
-    day.
+    """Return a period in words: a day, month or year, otherwise its first and last day.
 
     Empty for no period.
     """
@@ -120,7 +119,6 @@ class Meant(NamedTuple):
     """The time that a phrase means.
 
     Attributes:
-        period: The days.
         is_beginning: Whether something only began then: "since May", "for two years".
     """
 
@@ -129,12 +127,7 @@ class Meant(NamedTuple):
 
 
 def meant(phrase: str, said_at: datetime) -> Meant | None:
-    """Return the days that a phrase means; None if it is vague, ambiguous or not a time.
-
-    Args:
-        phrase: English words of a message, such as "last weekend", "two days ago", "May 2019".
-        said_at: When they were said (UTC).
-    """
+    """Return the days that a phrase means; None if it is vague, ambiguous or not a time."""
     text = " ".join(phrase.casefold().replace("\u2019", "'").split()).strip(" .,;:!?\"'()")
     today = day_of(said_at)
     try:
@@ -210,9 +203,7 @@ def _month_named(off: int, number: int, today: datetime) -> Period | None:
 
 
 def _named(text: str) -> Period | None:
-    """Return the period of a date with its year and no other
-    words: "8 May 2023", "May 2023", "2023".
-    """
+    """Return the period of a date with its year: "8 May 2023", "May 2023", "2023"."""
     if re.fullmatch(r"(?:19|20)\d{2}", text):
         return parse(text)
     bare = text.removeprefix("the ")

@@ -25,9 +25,6 @@ class Said:
     """One message as it is shown to a model.
 
     Attributes:
-        entry: The message.
-        role: Its role.
-        who: The speaker's name, or the role.
         text: The text to extract from, with white space collapsed.
         number: Its number in the prompt; None for one that is context only.
     """
@@ -59,9 +56,7 @@ def sources(
     and summaries are removed from all texts.
 
     Args:
-        entries: The batch.
         roles: Roles whose messages may yield facts; these are numbered.
-        redact: Redacts each text and speaker's name first.
     """
     shown: list[Said] = []
     number = 0
