@@ -50,12 +50,9 @@ if TYPE_CHECKING:
     from agent_memory.standalone.null import NullMemory
     from agent_memory.standalone.vector_index import VectorIndex
     from agent_memory.standalone.word_index import WordIndex
-    from agent_memory.strategies.base import Strategy
-    from agent_memory.strategies.chain import Chain
-    from agent_memory.strategies.clear_tools import ClearTools
-    from agent_memory.strategies.flush import FlushToLTM
+    from agent_memory.strategies.base import Chain, Strategy
+    from agent_memory.strategies.bounded import ClearTools, FlushToLTM, Trim
     from agent_memory.strategies.summarize import Summarize
-    from agent_memory.strategies.trim import Trim
 
 __version__ = "0.1.0"
 
@@ -102,12 +99,9 @@ _HOMES = {
     ".standalone.null": ("NullMemory",),
     ".standalone.vector_index": ("VectorIndex",),
     ".standalone.word_index": ("WordIndex",),
-    ".strategies.base": ("Strategy",),
-    ".strategies.chain": ("Chain",),
-    ".strategies.clear_tools": ("ClearTools",),
-    ".strategies.flush": ("FlushToLTM",),
+    ".strategies.base": ("Chain", "Strategy"),
+    ".strategies.bounded": ("ClearTools", "FlushToLTM", "Trim"),
     ".strategies.summarize": ("Summarize",),
-    ".strategies.trim": ("Trim",),
 }
 
 __all__ = [

@@ -310,8 +310,8 @@ class AgentMemoryConfig(Sourced):
         """The strategy in force."""
         if self.overflow is not None:
             return self.overflow
-        from agent_memory.strategies.chain import Chain
-        from agent_memory.strategies.clear_tools import ClearTools
+        from agent_memory.strategies.base import Chain
+        from agent_memory.strategies.bounded import ClearTools
 
         if self.model is not None:
             from agent_memory.strategies.summarize import Summarize
@@ -319,7 +319,7 @@ class AgentMemoryConfig(Sourced):
             return Chain(
                 [ClearTools(), Summarize(max_summary_tokens=min(500, self.max_tokens // 4))]
             )
-        from agent_memory.strategies.trim import Trim
+        from agent_memory.strategies.bounded import Trim
 
         return Chain([ClearTools(), Trim()])
 

@@ -18,11 +18,11 @@ from agent_memory.errors import UnknownKind
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "agent_memory.strategies": {
-        "trim": "agent_memory.strategies.trim:Trim",
+        "trim": "agent_memory.strategies.bounded:Trim",
         "summarize": "agent_memory.strategies.summarize:Summarize",
-        "flush_to_ltm": "agent_memory.strategies.flush:FlushToLTM",
-        "clear_tools": "agent_memory.strategies.clear_tools:ClearTools",
-        "chain": "agent_memory.strategies.chain:Chain",
+        "flush_to_ltm": "agent_memory.strategies.bounded:FlushToLTM",
+        "clear_tools": "agent_memory.strategies.bounded:ClearTools",
+        "chain": "agent_memory.strategies.base:Chain",
     },
     "agent_memory.ltm_blocks": {
         "static": "agent_memory.ltm_blocks.static:StaticMemory",

@@ -44,7 +44,7 @@ from agent_memory.engine.values.key_values import KeyValues, Values
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, FactBlock, ManualBlock, NoteBlock
-from agent_memory.ltm_blocks.registry import Tombstones, register_elsewhere
+from agent_memory.ltm_blocks.registry import Tombstones, register
 from agent_memory.models.embedders import is_remote
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Components:
         self.default_notes = there if isinstance(there, NoteBlock) else note_block.bind(resources)
         self._elsewhere = [name for name, one in self.all_blocks.items() if one.store is not None]
         for name in self._elsewhere:
-            register_elsewhere(store, name)
+            register(store, name, "elsewhere")
         self._begin_work()
         self._begin_recall()
         self._begin_changes()

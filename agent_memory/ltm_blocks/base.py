@@ -105,8 +105,7 @@ class Block(SettingsModel, ABC):
         name: The name of its records; unique in a deployment. Default: `kind`.
         max_tokens: Maximum tokens in a context; None for no limit of its own.
         store: URL of a separate database for its data, such as "sqlite:///facts.db". None stores
-            the
-            data with the sessions.
+            the data with the sessions.
     """
 
     kind: Any  # a string; `Any` lets a subclass narrow it to a literal
@@ -453,19 +452,13 @@ def batch_id(block: str, owner: str, session_id: str, first: int, last: int) -> 
 
 
 def message_id(block: str, owner: str, session_id: str, seq: int, number: int = 0) -> str:
-    """Return the id of a block's record for a message, or for a further passage of it.
-
-    Args:
-        number: The passage's number, counted from 0.
-    """
+    """Return the id of a block's record for a message, or for its passage `number`, from 0."""
     place = (block, owner, session_id, seq)
     # the last part is not a bare number, which could be a seq of a session with such a name
     return record_id(*place, f"passage {number}") if number else record_id(*place)
 
 
 def record_id(*parts: object) -> str:
-    """Return a deterministic id: equal parts give equal ids, so
-    a retry overwrites its own record.
-    """
+    """Return a deterministic id: with equal parts, a retry overwrites its own record."""
     text = "\x1f".join(str(part) for part in parts)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

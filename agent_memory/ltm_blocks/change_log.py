@@ -28,20 +28,21 @@ class Versioned(Cache[str, tuple[str, T]]):
 
     def at(self, owner: str, version: str | None) -> T | None:
         """Return an owner's value if it has this version."""
-        found = self.find(owner)
-        return None if found is None or found[0] != version else found[1]
+        cached = self.find(owner)
+        return None if cached is None or cached[0] != version else cached[1]
 
 
 def version_of(store: RecordStore, block: str, owner: str) -> str | None:
     """Return the version of an owner's records; None where there are none."""
-    of = version_owner(owner)  # the id of a change log may be beside it
-    return next((one.text for one in store.records(block, of) if one.id == of), None)
+    version_id = version_owner(owner)  # the id of a change log may be beside it
+    records = store.records(block, version_id)
+    return next((record.text for record in records if record.id == version_id), None)
 
 
 def new_version(owner: str) -> Record:
     """Return the record of a new version, to be stored with a change."""
-    of = version_owner(owner)
-    return Record(of, of, "", 0, 0, uuid4().hex, (), datetime.now(UTC))
+    version_id = version_owner(owner)
+    return Record(version_id, version_id, "", 0, 0, uuid4().hex, (), datetime.now(UTC))
 
 
 def erase_owner(store: RecordStore, block: str, owner: str) -> None:
@@ -99,14 +100,14 @@ class Trail:
 
 def trail_of(store: RecordStore, block: str, owner: str) -> Trail | None:
     """Return an owner's change log; None where there are no records."""
-    of = version_owner(owner)
-    found = {record.id: record for record in store.records(block, of)}
-    if of not in found:
+    version_id = version_owner(owner)
+    records = {record.id: record for record in store.records(block, version_id)}
+    if version_id not in records:
         return None
-    began = found[_began(of)].text if _began(of) in found else ""
-    told = found[of].metadata.get("changes", ())
-    changes = tuple((before, tuple(ids)) for before, ids in told)
-    return Trail(began, found[of].text, changes)
+    began = records[_began(version_id)].text if _began(version_id) in records else ""
+    logged = records[version_id].metadata.get("changes", ())
+    changes = tuple((before, tuple(ids)) for before, ids in logged)
+    return Trail(began, records[version_id].text, changes)
 
 
 def went_on(
@@ -122,8 +123,8 @@ def went_on(
     changes = [] if trail is None else [*trail.changes, (trail.last, tuple(changed))]
     while sum(len(ids) for _, ids in changes) > _MOST_TOLD:
         del changes[0]
-    told = {"changes": [[before, list(ids)] for before, ids in changes]}
-    records = [replace(renewed, metadata=told)]
+    logged = {"changes": [[before, list(ids)] for before, ids in changes]}
+    records = [replace(renewed, metadata=logged)]
     if trail is None or not trail.began:
         records.append(began)
         return Trail(began.text, renewed.text, tuple(changes)), records
@@ -136,9 +137,9 @@ def begun_anew(owner: str) -> Record:
     return replace(one, id=_began(one.owner))
 
 
-def _began(of: str) -> str:
+def _began(version_id: str) -> str:
     """Return the id of the record that holds a log's id."""
-    return f"{of}:began"
+    return f"{version_id}:began"
 
 
 def changed_since(
@@ -149,12 +150,12 @@ def changed_since(
     Returns None if a record is damaged; a full read leaves such records out.
     """
     try:
-        found = {one: store.record(block, one) for one in sorted(ids)}
+        records = {one: store.record(block, one) for one in sorted(ids)}
     except Damaged:
         return None
     return {
         one: record if record is not None and record.owner == owner else None
-        for one, record in found.items()
+        for one, record in records.items()
     }
 
 

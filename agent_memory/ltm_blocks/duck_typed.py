@@ -45,38 +45,38 @@ class ForeignBlock(Block):
     def get(
         self, scope: Scope, message: Message | None, limit: int
     ) -> list[Recall] | Awaitable[list[Recall]]:
-        found: list[Recall] | Awaitable[list[Recall]] = self.block.get(scope, message, limit)
-        return found
+        recalls: list[Recall] | Awaitable[list[Recall]] = self.block.get(scope, message, limit)
+        return recalls
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> Awaitable[None] | None:
-        done: Awaitable[None] | None = self.block.update(scope, entries)
-        return done
+        result: Awaitable[None] | None = self.block.update(scope, entries)
+        return result
 
     def turn_began(self, scope: Scope, turn: Turn) -> Awaitable[None] | None:
-        return self._told("turn_began", scope, turn)
+        return self._notify("turn_began", scope, turn)
 
     def turn_ended(
         self, scope: Scope, turn: Turn, said: Sequence[Message]
     ) -> Awaitable[None] | None:
-        return self._told("turn_ended", scope, turn, said)
+        return self._notify("turn_ended", scope, turn, said)
 
-    def _told(self, name: str, *given: object) -> Awaitable[None] | None:
+    def _notify(self, name: str, *arguments: object) -> Awaitable[None] | None:
         """Call an optional method of the object, if it has it."""
         call: Callable[..., Awaitable[None] | None] | None = getattr(self.block, name, None)
-        return None if call is None else call(*given)
+        return None if call is None else call(*arguments)
 
     def delete(self, scope: Scope) -> Awaitable[None] | None:
-        done: Awaitable[None] | None = self.block.delete(scope)
-        return done
+        result: Awaitable[None] | None = self.block.delete(scope)
+        return result
 
 
 def adopt(value: object) -> object:
     """Return a duck-typed object as a block, named by its `name` or class; others unchanged."""
     if isinstance(value, Block | type) or not offers(value, BlockLike):
         return value
-    given = getattr(value, "name", None)
+    own_name = getattr(value, "name", None)
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(value).__name__).lower().strip("_")
-    return ForeignBlock(name=given if isinstance(given, str) else words, block=value)
+    return ForeignBlock(name=own_name if isinstance(own_name, str) else words, block=value)
 
 
 BlockField = Annotated[Block, ByKind("agent_memory.ltm_blocks"), BeforeValidator(adopt)]

@@ -157,10 +157,10 @@ class Collection(Generic[B]):
         with self._keyed.changing():
             self._keyed.clear()
 
-    def _text(self, given: object, most: int) -> str:
+    def _text(self, value: object, most: int) -> str:
         """Return a text after redaction, stripped."""
         name, (if_empty, if_long) = f"The {self._item}", self._advice
-        text = self._keyed.redacted(text_of(name, given)).strip()
+        text = self._keyed.redacted(text_of(name, value)).strip()
         if not text:
             raise InvalidInput(f"{name} is empty. {if_empty}")
         if len(text) > most:
@@ -169,10 +169,10 @@ class Collection(Generic[B]):
             )
         return text
 
-    def _metadata(self, given: dict[str, Any] | None, most: int) -> dict[str, Any]:
+    def _metadata(self, value: dict[str, Any] | None, most: int) -> dict[str, Any]:
         """Return a copy of an item's metadata."""
         name = f"The {self._item}'s metadata"
-        text = plain_json(given or {}, name)
+        text = plain_json(value or {}, name)
         if len(text) > most:
             raise InvalidInput(
                 f"{name} has more than {most} characters as JSON. Store it elsewhere and note its "
@@ -242,12 +242,12 @@ def put_with_session(
     if not session_id:
         store.put_records(block, records)
         return
-    begun = store.head(session_id)
-    if begun is None or begun.deleting or begun.user_id != scope.user_id:
-        begun = store.append(session_id, [], scope.user_id)
+    before = store.head(session_id)
+    if before is None or before.deleting or before.user_id != scope.user_id:
+        before = store.append(session_id, [], scope.user_id)
     store.put_records(block, records)
     now = store.head(session_id)
-    if now is None or now.deleting or now.created_at != begun.created_at:
+    if now is None or now.deleting or now.created_at != before.created_at:
         # the deletion may have listed the records before these were written
         if undo is not None:
             undo()

@@ -73,7 +73,6 @@ class NoteMemory(CollectionBlock, NoteBlock):
     max_notes: Positive = 1_000
     max_chars: Positive = 4_000
 
-    _embedder: BestEffort = PrivateAttr()
     _indexes: TextIndexes = PrivateAttr()
 
     @property
@@ -87,8 +86,7 @@ class NoteMemory(CollectionBlock, NoteBlock):
 
     def bind(self, resources: Resources) -> Self:
         bound = super().bind(resources)
-        bound._embedder = BestEffort(lambda: resources.embedders(None))
-        bound._indexes = TextIndexes(bound._embedder)
+        bound._indexes = TextIndexes(BestEffort(lambda: resources.embedders(None)))
         return bound
 
     def open(self, scope: Scope) -> Notes:
@@ -105,8 +103,7 @@ class NoteMemory(CollectionBlock, NoteBlock):
             self._indexes.drop(scope.owner)
         if not notes or not question:
             return [_recall(self.name, note, 1.0) for note in notes[::-1][:limit]]
-        index = self._indexes.of(scope.owner, [note.text for note in notes])
-        scores = index.relevance(self._embedder.query(question))
+        scores = self._indexes.relevance(scope.owner, [note.text for note in notes], question)
         least = scope.floor * self.resources.min_relevance
         best = sorted(range(len(notes)), key=lambda at: (-scores[at], -at))
         every = [_recall(self.name, notes[at], float(scores[at])) for at in best]
@@ -125,9 +122,7 @@ class NoteMemory(CollectionBlock, NoteBlock):
         self._indexes.drop(scope.owner)
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
-        """Forget a note by its id. Spans of messages have no
-        effect: notes come from no messages.
-        """
+        """Forget a note by its id. Notes come from no messages, so spans have no effect."""
         is_gone = isinstance(what, str) and self.open(scope).delete(what)
         return [str(what)] if is_gone else []
 
@@ -173,8 +168,7 @@ class Notes(Collection[NoteMemory]):
 
         Raises:
             InvalidInput: It is empty or too long, there are too many, or `at` has no time zone.
-                Nothing
-                was stored.
+                Nothing was stored.
             Conflict: The key belongs to a note with another text.
         """
         name, most = id_of_key(key), self._limits.max_chars
@@ -233,14 +227,14 @@ class Notes(Collection[NoteMemory]):
     def _put(
         self, note_id: str, text: str, metadata: dict[str, Any], at: datetime | None = None
     ) -> Note:
-        kept = {"id": note_id, **({"metadata": metadata} if metadata else {})}
-        return _note(self._keyed.put(note_id, text, kept, at=at or datetime.now(UTC)))
+        fields = {"id": note_id, **({"metadata": metadata} if metadata else {})}
+        return _note(self._keyed.put(note_id, text, fields, at=at or datetime.now(UTC)))
 
 
 def _note(record: Record) -> Note:
-    kept = record.metadata
+    fields = record.metadata
     return Note(
-        kept["id"], record.text, record.created_at, record.session_id, kept.get("metadata", {})
+        fields["id"], record.text, record.created_at, record.session_id, fields.get("metadata", {})
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Literal
 
 from agent_memory.core.records import Head, Lease, Record, Scope
 from agent_memory.core.system_collections import FORGOTTEN as _COLLECTION
@@ -13,37 +14,26 @@ from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.change_log import version_owner
 from agent_memory.stores.base import RecordStore, Store
 
-_PLACE, _BLOCKS, _INDEXES, _ELSEWHERE = REGISTRY.name, "blocks", "indexes", "elsewhere"
+Registered = Literal["blocks", "indexes", "elsewhere"]
+"""Blocks with data in a store, places of users' vectors, blocks with their own database."""
 
 
-def register(store: RecordStore, block: str) -> None:
-    """Register a block before it stores data."""
-    _register(store, block, _BLOCKS)
+def register(store: RecordStore, name: str, kind: Registered = "blocks") -> None:
+    """Register a block, or a place of vectors, before it stores data."""
+    if name not in registered(store, kind):
+        now = datetime.now(UTC)
+        record = Record(record_id(kind, name), kind, "", 0, 0, name, (), now)
+        store.put_records(REGISTRY.name, [record])
 
 
-def registered(store: RecordStore) -> set[str]:
-    """Return the names of all blocks that have, or had, data."""
-    return _registered(store, _BLOCKS)
-
-
-def register_elsewhere(store: RecordStore, block: str) -> None:
-    """Register a block with a database of its own before it is used."""
-    _register(store, block, _ELSEWHERE)
-
-
-def registered_elsewhere(store: RecordStore) -> set[str]:
-    """Return the names of all blocks that have, or had, a database of their own."""
-    return _registered(store, _ELSEWHERE)
-
-
-def register_index(store: RecordStore, place: str) -> None:
-    """Register a separate place of users' vectors before vectors are stored there."""
-    _register(store, place, _INDEXES)
+def registered(store: RecordStore, kind: Registered = "blocks") -> set[str]:
+    """Return the names of all that have, or had, data."""
+    return {record.text for record in store.records(REGISTRY.name, kind)}
 
 
 def erase_indexed(store: Store, user_id: str) -> None:
-    """Erase a user's vectors in these places."""
-    for place in _registered(store, _INDEXES):
+    """Erase a user's vectors in all registered places."""
+    for place in registered(store, "indexes"):
         store.delete_vectors(place, owner=Scope(user_id).owner)
 
 
@@ -68,17 +58,6 @@ def erase_derived(store: Store, block: str, scope: Scope) -> None:
     """Erase a block's facts and vectors of a session; see `erase`."""
     erase(store, block, scope)
     store.delete_vectors(block, session_id=scope.session_id, after=scope.after, lease=scope.lease)
-
-
-def _register(store: RecordStore, name: str, owner: str) -> None:
-    if name not in _registered(store, owner):
-        now = datetime.now(UTC)
-        record = Record(record_id(owner, name), owner, "", 0, 0, name, (), now)
-        store.put_records(_PLACE, [record])
-
-
-def _registered(store: RecordStore, owner: str) -> set[str]:
-    return {record.text for record in store.records(_PLACE, owner)}
 
 
 FORGOTTEN = _COLLECTION.name
@@ -148,17 +127,17 @@ def record_of(tombstone: Tombstone, block: str, owner: str) -> Record:
 
 def tombstone_of(record: Record) -> Tombstone:
     """Return the tombstone of a record."""
-    kept = record.metadata
-    span = kept["span"]
+    fields = record.metadata
+    span = fields["span"]
     return Tombstone(
-        kept["fact"],
+        fields["fact"],
         record.session_id,
         record.first,
         record.last,
         None if span is None else (span[0], span[1]),
         record.created_at,
-        kept["why"],
-        tuple(kept["spared"]),
+        fields["why"],
+        tuple(fields["spared"]),
     )
 
 

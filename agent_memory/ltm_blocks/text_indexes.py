@@ -10,10 +10,12 @@ from agent_memory.ltm_blocks.change_log import MOST_RECORDS
 from agent_memory.models.embedders.best_effort import BestEffort
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from agent_memory.retrieval.texts import TextIndex
 
 
-class TextIndexes:
+class TextIndexes(Cache[str, "TextIndex"]):
     """Indexes by owner, valid as long as the owner's texts are the same. Thread-safe.
 
     The cache is never stale: the caller reads the texts from the store every time. It therefore
@@ -21,25 +23,22 @@ class TextIndexes:
     """
 
     def __init__(self, embedder: BestEffort) -> None:
+        super().__init__(MOST_RECORDS, len)
         self._embedder = embedder
-        self._kept: Cache[str, TextIndex] = Cache(MOST_RECORDS, len)
+
+    def relevance(self, owner: str, texts: Sequence[str], question: str) -> np.ndarray:
+        """Return the probability that each of an owner's texts is relevant to a question."""
+        return self.of(owner, texts).relevance(self._embedder.query(question))
 
     def of(self, owner: str, texts: Sequence[str]) -> TextIndex:
         """Return the index of an owner's texts."""
         from agent_memory.retrieval.texts import TextIndex
 
-        before = self._kept.find(owner)
+        before = self.find(owner)
         if before is not None and before.texts == texts:
             return before
         index = TextIndex(texts, self._embedder.encode(texts))
-        if not texts:
-            self.drop(owner)
-        elif (
-            index.encoded or self._embedder.has_vectors() is False
-        ):  # otherwise the embedder is down
-            self._kept.put(owner, index)
+        # without vectors only if the embedder is not merely down
+        if index.encoded or self._embedder.has_vectors() is False:
+            self.put(owner, index)
         return index
-
-    def drop(self, owner: str) -> None:
-        """Remove an owner's index."""
-        self._kept.drop(owner)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
-from copy import copy
 from itertools import islice
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from agent_memory.core.threads import apart, given_up
 from agent_memory.core.tracing import Span, current
 from agent_memory.errors import ModelOutputInvalid
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.provider import Provider
-from agent_memory.models.reading import Reading
 from agent_memory.models.tracing import answered, asking
-from agent_memory.models.usage import Account, Call, Charges, Ledger, Usage
+from agent_memory.models.usage import Call, Charges, Ledger, Usage
 
 __all__ = ["LLM", "Charges", "Ledger", "Usage"]
 
@@ -28,66 +26,18 @@ ChatMessages = Sequence[dict[str, Any]]
 
 DEFAULT_CONTEXT_WINDOW = 8192
 
+_END = object()
 _SAID_OTHERWISE = ("tool_calls", "function_call", "audio", "images")
 _FENCE = re.compile(r"```(?:json)?\s*\n(.*?)\n?\s*```", re.DOTALL)
 
 
-class LLM:
-    """A chat model by its litellm name. Thread-safe.
+class LLM(Provider):
+    """A chat model by its litellm name, such as "openai/gpt-4o-mini". Thread-safe."""
 
-    Retries with growing waits after rate limits, timeouts, lost connections and server errors.
+    _window: int | None = None
 
-    Args:
-        model: A litellm model name, such as "openai/gpt-4o-mini".
-    """
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_base: str | None = None,
-        api_key: SecretStr | None = None,
-        timeout: float = 30.0,
-        attempts: int = 4,
-        max_wait: float = 20.0,
-        initial_wait: float = 0.5,
-        charges: Charges | None = None,
-    ) -> None:
-        self.model = model
-        self._provider = Provider(
-            model,
-            api_base=api_base,
-            api_key=api_key,
-            timeout=timeout,
-            attempts=attempts,
-            max_wait=max_wait,
-            initial_wait=initial_wait,
-            charges=charges,
-        )
-        self._window: int | None = None
-
-    def __repr__(self) -> str:
-        return f"LLM({self.model!r})"
-
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger that adds up usage."""
-        return self._provider.ledger
-
-    def charged_to(self, account: Account) -> Self:
-        """Return the same model with all its calls charged to one account."""
-        other = copy(self)
-        other._provider = self._provider.charged_to(account)
-        return other
-
-    def complete(
-        self,
-        messages: ChatMessages,
-        *,
-        max_tokens: int | None = None,
-        timeout: float | None = None,
-    ) -> str:
-        """Return the model's answer to OpenAI-style messages.
+    def complete(self, messages: ChatMessages, **options: Any) -> str:
+        """Return the model's answer to OpenAI-style messages; for options see `respond`.
 
         Raises:
             ModelUnavailable: All attempts failed; a later call may succeed.
@@ -95,36 +45,20 @@ class LLM:
             ContextTooLong: The messages exceed the context window.
             ModelOutputInvalid: The answer was empty.
         """
-        return self._ask(messages, max_tokens=max_tokens, timeout=timeout)
-
-    def stream(
-        self,
-        messages: ChatMessages,
-        *,
-        max_tokens: int | None = None,
-        timeout: float | None = None,
-    ) -> Iterator[str]:
-        """Yield the answer in pieces as they arrive. Does not retry after the first piece.
-
-        If the stream is not read to its end, its usage is an estimate for the part that was read.
-        """
-        with closing(self.chunks(messages, max_tokens=max_tokens, timeout=timeout)) as chunks:
-            for chunk in chunks:
-                if text := _text_of(chunk):
-                    yield text
+        text = self.respond(messages, **options).choices[0].message.content
+        if not text or not text.strip():
+            raise ModelOutputInvalid(f"{self.model} answered with no text.")
+        return str(text)
 
     def respond(self, messages: ChatMessages, **options: Any) -> Any:
-        """Return the model's whole response as litellm gives it: a text or tool calls."""
-        call = self._provider.begin("completion", messages, options.get("max_tokens"))
-        with asking(call, self._provider.api_base, options) as span:
-            with current(span):
-                response = self._provider.retried(
-                    call,
-                    lambda: self._provider.send("completion", messages=list(messages), **options),
-                )
-            usage = getattr(response, "usage", None)
-            answered(span, response, self._provider.charges.done(call, usage, response))
-            return self._checked(response)
+        """Return the model's whole response as litellm gives it: a text or tool calls.
+
+        Args:
+            **options: Further fields for litellm to send, such as `max_tokens` or `tools`.
+        """
+        fields = {"messages": list(messages), **options}
+        limit = options.get("max_tokens")
+        return self.answered("completion", messages, fields, limit, self._checked)
 
     def chunks(self, messages: ChatMessages, **options: Any) -> Generator[Any, None, Any]:
         """Yield litellm's chunks as they arrive, and return the whole response.
@@ -133,18 +67,18 @@ class LLM:
         retry after the first chunk. If the stream is not read to its end, its usage is an estimate
         for the part that was read.
         """
-        asked = options.get("stream_options") or {}
-        fields = {**options, "stream_options": {"include_usage": True, **asked}, "stream": True}
-        call = self._provider.begin("completion", messages, options.get("max_tokens"))
-        with asking(call, self._provider.api_base, fields) as span:
-            response, took = yield from self._streamed(call, messages, fields, span)
-            answered(span, response, took)
+        stream_options = {"include_usage": True, **(options.get("stream_options") or {})}
+        fields = {**options, "stream_options": stream_options, "stream": True}
+        call = self.begin("completion", messages, options.get("max_tokens"))
+        with asking(call, self.api_base, fields) as span:
+            response, usage = yield from self._streamed(call, messages, fields, span)
+            answered(span, response, usage)
             return self._checked(response)
 
     @apart
     def _opened(self, messages: ChatMessages, fields: dict[str, Any]) -> Reading:
         """Open a stream, and close it again if the caller is interrupted meanwhile."""
-        stream = Reading(self._provider.send("completion", messages=list(messages), **fields))
+        stream = Reading(self.send("completion", messages=list(messages), **fields))
         if given_up():
             stream.close()
         return stream
@@ -161,23 +95,24 @@ class LLM:
                 raise
 
         with current(span):  # only while reading, not while the caller handles a chunk
-            read, stream = self._provider.retried(call, begin)
+            read, stream = self.retried(call, begin)
         try:
             yield from read
-            with self._provider.translated(call, midway=True):
+            with self.translated(call, midway=True):
                 for chunk in stream:
                     read.append(chunk)
                     yield chunk
-                self._provider.whole(call, stream.stream)
+                self.whole(call, stream.stream)
                 response = load_litellm().stream_chunk_builder(read, messages=list(messages))
         except GeneratorExit:
-            self._provider.charges.left(call, "".join(map(_text_of, read)))
+            self.charges.left(call, "".join(map(_text_of, read)))
             raise
         finally:
             stream.close()
-        told = any(getattr(chunk, "usage", None) for chunk in read)  # otherwise litellm counts
-        charges = self._provider.charges
-        return response, charges.done(call, response.usage, response, estimated=not told)
+        # without a report, litellm counts
+        is_reported = any(getattr(chunk, "usage", None) for chunk in read)
+        charges = self.charges
+        return response, charges.done(call, response.usage, response, estimated=not is_reported)
 
     def as_response(self, message: Mapping[str, Any]) -> Any:
         """Wrap an assistant's message in a litellm response."""
@@ -192,34 +127,27 @@ class LLM:
         )
         return kinds.ModelResponseStream(model=self.model, choices=[choice])
 
-    def structured(
-        self,
-        messages: ChatMessages,
-        schema: type[T],
-        *,
-        max_tokens: int | None = None,
-        timeout: float | None = None,
-    ) -> T:
-        """Return an answer that fits a pydantic model.
+    def structured(self, messages: ChatMessages, schema: type[T], **options: Any) -> T:
+        """Return an answer that fits a pydantic model; for options see `respond`.
 
         An answer that does not fit is returned to the model once, with its validation errors.
 
         Raises:
             ModelOutputInvalid: The second answer did not fit either, or an answer was empty.
         """
-        asked: list[dict[str, Any]]
+        request: list[dict[str, Any]]
         response_format: Any
         if load_litellm().supports_response_schema(self.model):
-            asked, response_format = list(messages), schema
+            request, response_format = list(messages), schema
         else:
-            asked, response_format = _with_schema(messages, schema), {"type": "json_object"}
-        fields = {"response_format": response_format, "max_tokens": max_tokens, "timeout": timeout}
-        text = self._ask(asked, **fields)
+            request, response_format = _with_schema(messages, schema), {"type": "json_object"}
+        options = {**options, "response_format": response_format}
+        text = self.complete(request, **options)
         try:
             return _parse(text, schema)
         except ValidationError as error:
             problem = str(error)
-        asked += [
+        request += [
             {"role": "assistant", "content": text},
             {
                 "role": "user",
@@ -228,7 +156,7 @@ class LLM:
             },
         ]
         try:
-            return _parse(self._ask(asked, **fields), schema)
+            return _parse(self.complete(request, **options), schema)
         except ValidationError as error:
             raise ModelOutputInvalid(
                 f"{self.model} answered twice without fitting the schema {schema.__name__}. "
@@ -239,19 +167,13 @@ class LLM:
         """Size of the context window in tokens; 8192 where litellm does not know the model."""
         if self._window is None:
             try:
-                info = load_litellm().get_model_info(self.model, api_base=self._provider.api_base)
+                info = load_litellm().get_model_info(self.model, api_base=self.api_base)
             except Exception as error:  # older litellm raises a plain Exception here
                 if "isn't mapped" not in str(error):
                     raise
                 info = {}
             self._window = int(info.get("max_input_tokens") or DEFAULT_CONTEXT_WINDOW)
         return self._window
-
-    def _ask(self, messages: ChatMessages, **fields: Any) -> str:
-        text = self.respond(messages, **fields).choices[0].message.content
-        if not text or not text.strip():
-            raise ModelOutputInvalid(f"{self.model} answered with no text.")
-        return str(text)
 
     def _checked(self, response: Any) -> Any:
         """Return the response if it has text or tool calls."""
@@ -263,6 +185,62 @@ class LLM:
                 "raise `max_tokens`."
             )
         return response
+
+
+class Reading(Iterator[Any]):
+    """The chunks of a litellm stream.
+
+    litellm and the HTTP client hold locks. An exception of a signal handler in the middle of a step
+    would leave them locked forever. The main thread therefore runs each step on another thread.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        _let_go_quietly(stream)
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def __next__(self) -> Any:
+        chunk = self._step()
+        if chunk is _END:
+            raise StopIteration
+        return chunk
+
+    @apart
+    def _step(self) -> Any:
+        try:
+            with self._lock:
+                return _END if self._stopped else next(self.stream, _END)
+        finally:  # outside the lock: a concurrent `close` leaves hanging up to this step
+            if self._stopped:
+                self._hang_up()
+
+    @apart
+    def close(self) -> None:
+        """Close the connection. A step under way closes it when it ends."""
+        self._stopped = True
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                close = getattr(self.stream.completion_stream, "close", None)
+                if close is not None:
+                    close()
+            finally:
+                self._lock.release()
+
+
+def _let_go_quietly(stream: Any) -> None:
+    """Disable a stream's finalizer.
+
+    litellm's `CustomStreamWrapper.__del__` sets context variables. Before Python 3.12 the garbage
+    collector may run while one is being set, and a finalizer that sets another then crashes the
+    process (python/cpython#148891). A synchronous stream has nothing to restore there.
+    """
+    logged = getattr(stream, "logging_obj", None)
+    if logged is not None:
+        logged._restore_correlation_context_if_unclaimed = None
 
 
 def _text_of(chunk: Any) -> str:

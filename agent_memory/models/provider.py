@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from pydantic import SecretStr
 
 from agent_memory.core.threads import apart
-from agent_memory.core.tracing import leaving
+from agent_memory.core.tracing import current, leaving
 from agent_memory.errors import (
     ContextTooLong,
     ModelError,
@@ -29,6 +29,7 @@ from agent_memory.errors import (
     ModelUnavailable,
 )
 from agent_memory.models.loading import load_litellm
+from agent_memory.models.tracing import answered, asking
 from agent_memory.models.usage import Account, Call, Charges, Kind, Ledger, current_account
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class Provider:
-    """One model with its address and key.
+    """Base of models and embedders: one model with its address and key. Thread-safe.
+
+    Retries with growing waits after rate limits, timeouts, lost connections and server errors.
 
     Args:
         initial_wait: Seconds before the second attempt; doubles each time, plus jitter.
@@ -100,7 +103,7 @@ class Provider:
         self._max_wait = max_wait
 
     def __repr__(self) -> str:
-        return f"Provider({self.model!r})"
+        return f"{type(self).__name__}({self.model!r})"
 
     @property
     def ledger(self) -> Ledger:
@@ -148,6 +151,29 @@ class Provider:
             drop_params=True,
             **_readable(fields),
         )
+
+    def answered(
+        self,
+        kind: Kind,
+        sent: Sequence[Any],
+        fields: dict[str, Any],
+        limit: int | None = None,
+        check: Callable[[Any], object] = bool,
+    ) -> Any:
+        """Return the response to a request, traced, retried and charged.
+
+        Args:
+            limit: Maximum tokens of the answer.
+            check: Raises if the response is unusable; the trace then shows the error.
+        """
+        call = self.begin(kind, sent, limit)
+        with asking(call, self.api_base, fields) as span:
+            with current(span):
+                response = self.retried(call, lambda: self.send(kind, **fields))
+            usage = getattr(response, "usage", None)
+            answered(span, response, self.charges.done(call, usage, response))
+            check(response)
+        return response
 
     def retried(self, call: Call, work: Callable[[], T]) -> T:
         """Call `work`, and again while its failures look temporary.

@@ -59,7 +59,7 @@ def asking(
         yield span
 
 
-def answered(span: tracing.Span | None, response: Any, took: Usage) -> None:
+def answered(span: tracing.Span | None, response: Any, usage: Usage) -> None:
     """Add the model's answer and its usage to a span."""
     if span is None:
         return
@@ -71,18 +71,18 @@ def answered(span: tracing.Span | None, response: Any, took: Usage) -> None:
             "gen_ai.response.id": getattr(response, "id", None),
             "gen_ai.response.model": getattr(response, "model", None),
             "gen_ai.response.finish_reasons": reasons or None,
-            "gen_ai.usage.input_tokens": took.prompt_tokens or took.embedding_tokens,
-            "gen_ai.usage.output_tokens": took.completion_tokens or None,
+            "gen_ai.usage.input_tokens": usage.prompt_tokens or usage.embedding_tokens,
+            "gen_ai.usage.output_tokens": usage.completion_tokens or None,
             "gen_ai.usage.cache_read.input_tokens": getattr(details, "cached_tokens", None),
-            "agent_memory.cost": took.cost,
+            "agent_memory.cost": usage.cost,
         }
     )
     if choices and tracing.records_content():
-        said = [
+        answers = [
             {**_message(one.message.model_dump()), "finish_reason": str(one.finish_reason)}
             for one in choices
         ]
-        span.told({"gen_ai.output.messages": tracing.as_json(said)})
+        span.told({"gen_ai.output.messages": tracing.as_json(answers)})
 
 
 def _provider(prefix: str, model: str) -> str:
@@ -124,6 +124,6 @@ def _parts(content: str | Sequence[Mapping[str, Any]] | None) -> list[dict[str, 
 
 
 def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    asked = call.get("function") or {}
-    told = {"name": asked.get("name"), "arguments": asked.get("arguments")}
-    return {"type": "tool_call", "id": call.get("id"), **told}
+    function = call.get("function") or {}
+    fields = {"name": function.get("name"), "arguments": function.get("arguments")}
+    return {"type": "tool_call", "id": call.get("id"), **fields}

@@ -34,22 +34,22 @@ class Prices:
     """The prices of models.
 
     Args:
-        given: The user's prices by model name; they override litellm's table.
+        own: The user's prices by model name; they override litellm's table.
     """
 
-    def __init__(self, given: Mapping[str, Price] = MappingProxyType({})) -> None:
-        self._given = given
+    def __init__(self, own: Mapping[str, Price] = MappingProxyType({})) -> None:
+        self._own = own
 
     def of_tokens(self, model: str, prompt: int, answer: int) -> float | None:
         """Return the cost of tokens in US dollars; None if the model's price is unknown."""
-        if (price := self._given.get(model)) is not None:
+        if (price := self._own.get(model)) is not None:
             return (prompt * price.input + answer * price.output) / 1e6
-        given = {"model": model, "prompt_tokens": prompt, "completion_tokens": answer}
-        return _cost(model, lambda: sum(load_litellm().cost_per_token(**given)))
+        counts = {"model": model, "prompt_tokens": prompt, "completion_tokens": answer}
+        return _cost(model, lambda: sum(load_litellm().cost_per_token(**counts)))
 
     def of_response(self, model: str, response: Any, prompt: int, answer: int) -> float | None:
         """Return the cost of a response in US dollars, with discounts for cached tokens."""
-        if model in self._given:
+        if model in self._own:
             return self.of_tokens(model, prompt, answer)
         return _cost(model, lambda: load_litellm().completion_cost(response, model=model))
 
@@ -150,11 +150,11 @@ class Account:
     def charging(self, call: Callable[[], T]) -> Callable[[], T]:
         """Wrap a call so that it is charged to this account on any thread."""
 
-        def made() -> T:
+        def charged_call() -> T:
             with self.charged():
                 return call()
 
-        return made
+        return charged_call
 
 
 _current: ContextVar[Account | None] = ContextVar("account", default=None)
@@ -241,7 +241,7 @@ class Charges:
         self.ledger = Ledger() if ledger is None else ledger
         self._meter = meter
         self._prices = Prices() if prices is None else prices
-        self._given_counter = counter
+        self._own_counter = counter
 
     def begin(self, call: Call) -> None:
         """Reserve tokens for an attempt.
@@ -269,40 +269,38 @@ class Charges:
         Args:
             estimated: Whether `usage` is litellm's own count.
         """
-        asked = getattr(usage, "prompt_tokens", None) or 0
-        told = getattr(usage, "completion_tokens", None) or 0
-        if not asked and not told:
-            asked, told, estimated = self._count(call), self._said(response), True
-            cost = self._prices.of_tokens(call.model, asked, told)
+        prompt = getattr(usage, "prompt_tokens", None) or 0
+        answer = getattr(usage, "completion_tokens", None) or 0
+        if not prompt and not answer:
+            prompt, answer, estimated = self._count(call), self._count_answer(response), True
+            cost = self._prices.of_tokens(call.model, prompt, answer)
         else:
-            cost = self._prices.of_response(call.model, response, asked, told)
+            cost = self._prices.of_response(call.model, response, prompt, answer)
         hold, call.hold = call.hold, None
         if hold is not None:
-            hold.settle(asked + told, cost)
+            hold.settle(prompt + answer, cost)
         if call.kind == "embedding":
-            took = Usage(embedding_tokens=asked, cost=cost, estimated=int(estimated))
+            total = Usage(embedding_tokens=prompt, cost=cost, estimated=int(estimated))
         else:
-            took = Usage(
-                prompt_tokens=asked, completion_tokens=told, cost=cost, estimated=int(estimated)
+            total = Usage(
+                prompt_tokens=prompt, completion_tokens=answer, cost=cost, estimated=int(estimated)
             )
-        self._add(call, took)
-        return took
+        self._add(call, total)
+        return total
 
-    def left(self, call: Call, said: str) -> None:
+    def left(self, call: Call, text: str) -> None:
         """Record an abandoned stream: charge the request and the text so far.
 
         The reservation stays, since the provider may bill for more.
         """
-        asked, told = self._count(call), self._counter.text(said)
-        cost = self._prices.of_tokens(call.model, asked, told)
-        self._add(
-            call,
-            Usage(prompt_tokens=asked, completion_tokens=told, cost=cost, estimated=1),
-        )
+        prompt, answer = self._count(call), self._counter.text(text)
+        cost = self._prices.of_tokens(call.model, prompt, answer)
+        total = Usage(prompt_tokens=prompt, completion_tokens=answer, cost=cost, estimated=1)
+        self._add(call, total)
 
     @cached_property
     def _counter(self) -> TokenCounter:
-        return self._given_counter or TokenCounter(None, "approximate")
+        return self._own_counter or TokenCounter(None, "approximate")
 
     def _count(self, call: Call) -> int:
         """Count the request's tokens."""
@@ -310,7 +308,7 @@ class Charges:
             return sum(self._counter.text(text) for text in call.sent)
         return self._counter.context(call.sent)
 
-    def _said(self, response: Any) -> int:
+    def _count_answer(self, response: Any) -> int:
         """Count the answer's tokens."""
         choices = getattr(response, "choices", None) or ()
         texts = (getattr(choice.message, "content", None) for choice in choices)

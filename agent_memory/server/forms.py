@@ -45,7 +45,7 @@ def _class(path: str) -> Any:
 Fact: Any = _class("extractive.history.fact:Fact")
 Change: Any = _class("extractive.history.history:Change")
 Note: Any = _class("notes:Note")
-Skill: Any = _class("skills.skill:Skill")
+Skill: Any = _class("skills.files:Skill")
 Observation: Any = _class("spatial.observation:Observation")
 SpatialMatch: Any = _class("spatial.observation:SpatialMatch")
 Stale: Any = _class("extractive.history.likeness:Stale")

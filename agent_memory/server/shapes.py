@@ -236,7 +236,7 @@ SHAPES: Mapping[type, Shape] = dict(
             version=(str, "version"),
         ),
         _shape(
-            "ltm_blocks.skills.skill:Skill",
+            "ltm_blocks.skills.files:Skill",
             "Skill",
             "A skill. A `shared` one is available to all users.",
             "name description steps tags body shared",

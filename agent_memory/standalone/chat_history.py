@@ -16,7 +16,7 @@ from agent_memory.engine.append import drafts_of
 from agent_memory.engine.assembly import Components
 from agent_memory.errors import InvalidMessage, MemoryClosed
 from agent_memory.stores.base import Durability, Store
-from agent_memory.strategies.trim import Trim
+from agent_memory.strategies.bounded import Trim
 
 
 class ChatHistory:

@@ -17,7 +17,7 @@ from agent_memory.core.system_collections import INDEXES
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, MemoryClosed
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.keyed_records import require_plain
-from agent_memory.ltm_blocks.registry import register_index
+from agent_memory.ltm_blocks.registry import register
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store, VectorStore, keeps_records
 from agent_memory.stores.qdrant.connection import is_qdrant
@@ -218,7 +218,7 @@ class ItemIndex(ABC):
                 f"{self._told(dimension, model)}. Open it as it was created, or use another `name`."
             ) from error
         if keeps_records(self._vectors):
-            register_index(self._vectors, self._block)
+            register(self._vectors, self._block, "indexes")
 
     def _owner(self, user_id: str | None) -> str:
         if self._closed:

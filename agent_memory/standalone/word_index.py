@@ -10,7 +10,7 @@ from typing import Any
 from agent_memory.core.limits import text_of
 from agent_memory.core.records import Record
 from agent_memory.errors import InvalidInput
-from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.retrieval.bm25 import TURN_LENGTH
 from agent_memory.standalone.item_index import Item, ItemIndex, Match, check_search
 from agent_memory.stores.base import Store, VectorStore

@@ -11,13 +11,9 @@ from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
     from agent_memory.core.window import Cut
-    from agent_memory.strategies.base import Departure, Limits, Strategy, Window
-    from agent_memory.strategies.bounded import Bounded
-    from agent_memory.strategies.chain import Chain
-    from agent_memory.strategies.clear_tools import ClearTools
-    from agent_memory.strategies.flush import FlushToLTM
+    from agent_memory.strategies.base import Chain, Departure, Limits, Strategy, Window
+    from agent_memory.strategies.bounded import Bounded, ClearTools, FlushToLTM, Trim
     from agent_memory.strategies.summarize import Summarize
-    from agent_memory.strategies.trim import Trim
 
 __all__ = [
     "Bounded",
@@ -37,13 +33,9 @@ if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
         {
-            ".base": ("Departure", "Limits", "Strategy", "Window"),
-            ".bounded": ("Bounded",),
-            ".chain": ("Chain",),
-            ".clear_tools": ("ClearTools",),
-            ".flush": ("FlushToLTM",),
+            ".base": ("Chain", "Departure", "Limits", "Strategy", "Window"),
+            ".bounded": ("Bounded", "ClearTools", "FlushToLTM", "Trim"),
             ".summarize": ("Summarize",),
-            ".trim": ("Trim",),
             "..core.window": ("Cut",),
         },
     )

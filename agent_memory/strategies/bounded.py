@@ -1,18 +1,22 @@
-"""`Bounded`: strategies with settings for when a window is cut, and which part of it stays."""
+"""Strategies that cut a window by its limits, and `ClearTools`, which cuts tool results."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from agent_memory.core.clearing import Clearing
 from agent_memory.core.limits import MOST
 from agent_memory.core.settings_model import Positive, Range
 from agent_memory.core.shapes import role_of
 from agent_memory.core.summaries import most_important
 from agent_memory.core.window import Cut, apply, choose_cut
 from agent_memory.errors import InvalidShares
-from agent_memory.strategies.base import Limits, Strategy, Window
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.duck_typed import BlockField
+from agent_memory.strategies.base import Absorb, Limits, Strategy, Window
 
 
 class Bounded(Strategy):
@@ -92,3 +96,74 @@ class Bounded(Strategy):
             messages and messages - len(newest_entries),
         )
         return Cut(newest.start, tuple(sorted({*newest.pinned, *pins})))
+
+
+class Trim(Bounded):
+    """Keep the newest whole turns, or the most important ones. The log keeps the rest."""
+
+    kind: Literal["trim"] = "trim"
+
+
+class FlushToLTM(Bounded):
+    """Keep the newest turns within a share of the budget. Blocks absorb the entries that leave.
+
+    Attributes:
+        blocks: The long-term blocks.
+        max_stm_ratio: As `Bounded.max_stm_ratio`; recalls have the rest.
+        absorb: "overflow": blocks absorb entries that leave the window. "every_update": each
+            message immediately. A number: whenever so many tokens are pending.
+    """
+
+    kind: Literal["flush_to_ltm"] = "flush_to_ltm"
+    blocks: Annotated[Sequence[BlockField], AfterValidator(tuple)] = ()
+    max_stm_ratio: float = 0.5
+    absorb: Absorb = Field(default="overflow")
+
+    @field_validator("absorb")
+    @classmethod
+    def _check_absorb(cls, value: Absorb) -> Absorb:
+        if isinstance(value, int) and value <= 0:
+            raise ValueError('give "overflow", "every_update" or a number of tokens above 0')
+        return value
+
+    @property
+    def ltm_blocks(self) -> tuple[Block, ...]:
+        return tuple(self.blocks)
+
+    @property
+    def absorbs(self) -> Absorb:
+        return self.absorb
+
+
+class ClearTools(Strategy):
+    """Show stubs in place of old tool results, once the window exceeds its limit.
+
+    The questions, the calls with their arguments and the answers stay. A stub has the tool, its
+    arguments, the size, the first line and the `seq` of the result. With the `seq`, the tool
+    `memory_read_message` returns the result in full. Results that are pinned, that begin like an
+    error, or that the model has not read yet stay whole. The log keeps every result.
+
+    If stubs free too little, all old calls are merged into one, whose result lists the `seq` of
+    each result by tool. Questions, answers and text beside a call stay.
+
+    In a `Chain` this comes before the cuts and summaries of the other members. Old results are
+    cleared in batches, so that contexts share their prefix between two of them.
+
+    Attributes:
+        keep_tokens: Tokens of the newest results and their calls that stay whole; default a fifth
+            of the window's limit.
+        at_least: Tokens below which nothing is cleared; default a tenth of the window's limit.
+    """
+
+    kind: Literal["clear_tools"] = "clear_tools"
+    keep_tokens: Annotated[int, Range(0, MOST)] | None = None
+    at_least: Positive | None = None
+
+    @property
+    def clearing(self) -> Clearing:
+        return Clearing(self.keep_tokens, self.at_least)
+
+    def cut(self, window: Window) -> Cut | None:
+        """Return the cut at the window's limit, for a memory with no other strategy."""
+        over = sum(entry.counted for entry in window.entries) > window.limit
+        return super().cut(window) if over else None

@@ -65,18 +65,16 @@ _MAX_CHUNK = 12_000
 class Summarize(Bounded):
     """Replace entries that leave the window by one summary at its beginning.
 
-    Messages that fit `max_summary_tokens` beside the last summary are added to it verbatim,
-    without a model call. Otherwise a model reads all entries that leave, in pieces if they exceed
-    its context. If it refuses a piece, tool results are replaced by stubs, and then the pieces are
-    halved.
-    The summary has the headings "Open", "People" and "Earlier". If it is too long, the oldest
-    events are dropped first, and open points last. Codes (order numbers, telephones, amounts of
-    money, links) that the model's answer lost are added verbatim.
-    Without a model, or during its outage, a local extract replaces the summary. The model
-    summarises later from the log, which still has every message. An answer without a summary
-    ("none", "N/A", an apology, nothing) counts as a failure. The last summary then stays, followed
-    by an extract of the new messages. A warning of the context quotes the answer, and the next
-    call retries.
+    Messages that fit `max_summary_tokens` beside the last summary are added to it verbatim, without
+    a model call. Otherwise a model reads all entries that leave, in pieces if they exceed its
+    context. If it refuses a piece, tool results are replaced by stubs, and then the pieces are
+    halved. The summary has the headings "Open", "People" and "Earlier". If it is too long, the
+    oldest events are dropped first, and open points last. Codes (order numbers, telephones, amounts
+    of money, links) that the model's answer lost are added verbatim. Without a model, or during its
+    outage, a local extract replaces the summary. The model summarises later from the log, which
+    still has every message. An answer without a summary ("none", "N/A", an apology, nothing) counts
+    as a failure. The last summary then stays, followed by an extract of the new messages. A warning
+    of the context quotes the answer, and the next call retries.
 
     Attributes:
         max_summary_tokens: The most tokens of the summary, whatever the model returns.

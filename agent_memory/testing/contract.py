@@ -24,7 +24,7 @@ import pytest
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Head, Hit, Record
-from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.retrieval.bm25 import TURN_LENGTH
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.languages import ENGLISH

@@ -21,7 +21,7 @@ from agent_memory import AgentMemory, AsyncAgentMemory
 from agent_memory.aio.streams import AsyncCompletionStream
 from agent_memory.engine.loop.rounds import CompletionStream
 from agent_memory.errors import InvalidMessage, MemoryClosed, ModelUnavailable
-from agent_memory.models.reading import Reading
+from agent_memory.models.llm import Reading
 from agent_memory.testing import FakeLLM
 from tests.integration.turning import FACT, WEATHER, add, logged, remembering, results
 from tests.kit import until

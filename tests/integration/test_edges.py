@@ -28,7 +28,7 @@ from agent_memory import (
 from agent_memory.core.limits import MOST, how_many, place_in_log, quoted
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
-from agent_memory.ltm_blocks.skills.skill import Skill
+from agent_memory.ltm_blocks.skills.files import Skill
 
 LONG = "x" * 40_000
 SOMETHING = object()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
+from collections.abc import Iterator
 
 import pytest
 from pydantic import BaseModel, SecretStr
@@ -52,6 +53,13 @@ def open_llm(
         max_wait=max_wait,
         charges=Charges(ledger),
     )
+
+
+def streamed(llm: LLM) -> Iterator[str]:
+    """The text of an answer in pieces, as they arrive."""
+    for chunk in llm.chunks(HELLO):
+        if chunk.choices and (text := chunk.choices[0].delta.content):
+            yield text
 
 
 def test_complete_sends_the_messages_and_returns_the_text(fake: FakeLLM) -> None:
@@ -235,7 +243,7 @@ def test_stream_gives_the_text_in_pieces(fake: FakeLLM) -> None:
     """A wrong one gives the text at once, loses the spaces between pieces, or books no usage."""
     fake.reply("one two  three")
     llm = open_llm(fake, "openai/gpt-4o-mini")
-    pieces = list(llm.stream(HELLO))
+    pieces = list(streamed(llm))
     assert len(pieces) > 1
     assert "".join(pieces) == "one two  three"
     usage = llm.ledger.snapshot()
@@ -248,7 +256,7 @@ def test_stream_is_tried_again_before_its_first_piece(fake: FakeLLM) -> None:
     """A wrong one fails for good, though nothing was handed out yet."""
     fake.fail(503)
     fake.reply("here it is")
-    assert "".join(open_llm(fake).stream(HELLO)) == "here it is"
+    assert "".join(streamed(open_llm(fake))) == "here it is"
     assert len(fake.requests) == 2
 
 
@@ -261,7 +269,7 @@ def test_stream_fails_as_complete_does(
     """A wrong one lets litellm's errors through, or retries a refusal."""
     fake.fail(status, times=20)
     with pytest.raises(error):
-        list(open_llm(fake, attempts=2).stream(HELLO))
+        list(streamed(open_llm(fake, attempts=2)))
     assert len(fake.requests) == calls
 
 
@@ -269,7 +277,7 @@ def test_an_empty_stream_is_invalid(fake: FakeLLM) -> None:
     """A wrong one gives an empty answer for one."""
     fake.reply("")
     with pytest.raises(ModelOutputInvalid):
-        list(open_llm(fake).stream(HELLO))
+        list(streamed(open_llm(fake)))
 
 
 def test_a_known_model_is_given_the_schema(fake: FakeLLM) -> None:

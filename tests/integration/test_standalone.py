@@ -40,7 +40,7 @@ from agent_memory.errors import (
     UnsupportedOperation,
 )
 from agent_memory.ltm_blocks.registry import FORGOTTEN
-from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.operations import dead_letters
 from agent_memory.standalone.item_index import Item
 from agent_memory.stores import MemoryStore, SQLStore

@@ -22,7 +22,7 @@ from agent_memory.core.fusion import doubles
 from agent_memory.core.records import Scope
 from agent_memory.errors import SessionOfAnotherUser
 from agent_memory.ltm_blocks.base import ManualBlock
-from agent_memory.ltm_blocks.skills.skill import Skill
+from agent_memory.ltm_blocks.skills.files import Skill
 from tests.integration.fact_model import Model, absorbed, remembering, said
 
 WORDS = ["boat", "river", "lamp", "violin", "harvest", "engine", "pepper", "glacier"]

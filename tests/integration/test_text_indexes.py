@@ -133,7 +133,7 @@ def test_what_is_deleted_is_not_kept(pair: tuple[AgentMemory, AgentMemory], by: 
         assert recalled(one, "paint the boat") == []
     for block in one.blocks.values():
         assert isinstance(block, NoteMemory | SkillMemory)
-        assert not block._indexes._kept
+        assert not block._indexes
 
 
 def test_the_same_texts_are_embedded_once() -> None:

@@ -181,10 +181,10 @@ def test_what_many_ask_at_once_is_embedded_once() -> None:
             first = pool.submit(cached.embed, [text])
             assert asked.wait(10)
             others = [pool.submit(cached.embed, [text, f"not {text}"]) for _ in range(3)]
-            while len(cached._asked) < 2:
+            while len(cached._pending) < 2:
                 go.wait(0.001)
             go.set()
             errors = [one.exception() for one in (first, *others)]
             assert {type(error) for error in errors} == {ModelUnavailable if down else type(None)}
     assert sorted(text for batch in inner.batches for text in batch) == ["not up", "up"]
-    assert cached._asked == {}
+    assert cached._pending == {}

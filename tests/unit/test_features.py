@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.transcript import Part
-from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.retrieval.features import PLACE, SPEAKER, USER, Features, Turn
 from agent_memory.retrieval.index import SegmentIndex
 from agent_memory.retrieval.postings import Written, term_of, weighted

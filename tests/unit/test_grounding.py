@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.ltm_blocks.extractive.history.findings import Grounded, grounded
-from agent_memory.ltm_blocks.extractive.history.sources import Said, sources
+from agent_memory.ltm_blocks.extractive.history.sources import SourceMessage, sources
 from tests.histories import texts
 
 DAY = datetime(2024, 1, 5, tzinfo=UTC)
@@ -19,7 +19,7 @@ WEIGHTS = {"user": 2, "assistant": 1, "tool": 0}
 EACH = ("user", "assistant", "tool")
 
 
-def shown(*messages: tuple[str, str], roles: tuple[str, ...] = ("user",)) -> list[Said]:
+def shown(*messages: tuple[str, str], roles: tuple[str, ...] = ("user",)) -> list[SourceMessage]:
     given = [Message(role=role, content=text, created_at=DAY) for role, text in messages]
     entries = [Entry("s", seq, one, 1, seq, "test", DAY) for seq, one in enumerate(given, 1)]
     return sources(entries, roles)
@@ -60,8 +60,8 @@ def test_a_quote_is_found_whatever_its_blanks_and_escapes(
     found = said(1, quote, HOME)
     assert isinstance(found, Grounded)
     assert found.span == span
-    assert found.quote == found.said.text[slice(*span)]
-    assert found.said.entry.seq == 1
+    assert found.quote == found.source.text[slice(*span)]
+    assert found.source.entry.seq == 1
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_a_quote_that_stands_is_what_the_message_says(text: str, quote: str, num
     lines = shown(("user", text), ("user", "second"))
     found = grounded(number, quote, "", lines, weights=WEIGHTS)
     if isinstance(found, Grounded):
-        assert found.said.number == number
-        assert found.quote in " ".join(found.said.text.split())
+        assert found.source.number == number
+        assert found.quote in " ".join(found.source.text.split())
         assert found.quote.strip()
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.retrieval.languages import ALL_LATIN, ENGLISH, languages_of, persons
 from agent_memory.retrieval.postings import term_of, weighted, written
 from agent_memory.retrieval.query import Query

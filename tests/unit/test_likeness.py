@@ -10,7 +10,6 @@ import pytest
 from agent_memory.ltm_blocks.extractive.history.likeness import (
     ALIKE,
     candidates,
-    cosines,
     gist,
     jaccard,
     key_of,
@@ -151,8 +150,3 @@ def test_what_bears_on_what_was_said() -> None:
 def test_a_short_text_within_a_long_one_is_a_candidate() -> None:
     """Wrong: a brief correction of a long fact has too little in common with it."""
     assert near("No dog any more.", ["Has a big brown dog that barks at the neighbours."]) == [0]
-
-
-def test_no_vectors_mean_no_likeness() -> None:
-    """Wrong: without an embedder everything is alike, or comparing fails."""
-    assert (cosines(np.zeros((2, 0)), np.zeros((3, 0))) == np.zeros((2, 3))).all()

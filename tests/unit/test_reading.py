@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from agent_memory.models.reading import Reading
+from agent_memory.models.llm import Reading
 
 
 class _Stream:

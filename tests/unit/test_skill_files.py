@@ -11,8 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.skills.files import checked, parse, render
-from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill, rendered
+from agent_memory.ltm_blocks.skills.files import (
+    BrokenSkill,
+    Skill,
+    checked,
+    parse,
+    render,
+    rendered,
+)
 from tests.kit import at_length
 
 MOST = 100_000

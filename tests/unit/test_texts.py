@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.texts import TextIndex
 from agent_memory.retrieval.vectors import encoding_of

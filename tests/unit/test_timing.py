@@ -14,7 +14,7 @@ from agent_memory.core.records import Entry
 from agent_memory.ltm_blocks.extractive.history.claims import Kind
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate, times
 from agent_memory.ltm_blocks.extractive.history.periods import meant
-from agent_memory.ltm_blocks.extractive.history.sources import Said, sources
+from agent_memory.ltm_blocks.extractive.history.sources import SourceMessage, sources
 
 WEDNESDAY = datetime(2023, 5, 10, 17, 30, tzinfo=UTC)
 _FOUND = Candidate("Fact.", "user", "other", 1, "x", None, None, 1)
@@ -24,7 +24,7 @@ def at(date: str | None) -> datetime | None:
     return None if date is None else datetime.fromisoformat(date).replace(tzinfo=UTC)
 
 
-def said(*texts: str) -> list[Said]:
+def said(*texts: str) -> list[SourceMessage]:
     messages = [Message(role="user", content=text) for text in texts]
     entries = [Entry("s", n, one, 1, n, "test", WEDNESDAY) for n, one in enumerate(messages, 1)]
     return sources(entries, ["user"])

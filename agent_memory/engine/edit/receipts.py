@@ -16,7 +16,7 @@ from agent_memory.engine.paging import all_heads, read_of
 from agent_memory.engine.values.items import is_owned
 from agent_memory.errors import Damaged, InvalidInput, Undecryptable, UnsupportedOperation
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.registry import registered_elsewhere
+from agent_memory.ltm_blocks.registry import registered
 from agent_memory.stores.base import RecordStore, Store
 from agent_memory.stores.damage import noted
 
@@ -140,7 +140,7 @@ class Receipts:
     def _elsewhere(self) -> list[Part]:
         """The blocks whose own databases are not open here."""
         told = "It has a database of its own, which is not configured here."
-        names = registered_elsewhere(self._store) - self._reached
+        names = registered(self._store, "elsewhere") - self._reached
         return [Part(f"block {name!r}", "not supported", told) for name in sorted(names)]
 
     def _unread_files(self) -> list[Damaged]:

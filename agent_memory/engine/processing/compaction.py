@@ -27,8 +27,7 @@ from agent_memory.models.usage import Account
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.log import entry_for_caller
 from agent_memory.strategies.base import Departure, Limits, Strategy, Window
-from agent_memory.strategies.bounded import Bounded
-from agent_memory.strategies.clear_tools import ClearTools
+from agent_memory.strategies.bounded import Bounded, ClearTools
 
 if TYPE_CHECKING:
     from agent_memory.models.llm import LLM

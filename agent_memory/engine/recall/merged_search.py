@@ -28,7 +28,7 @@ from agent_memory.engine.recall.prompt_log import Recalls
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import ManualBlock, QueryThread, Resources
 from agent_memory.ltm_blocks.pending_index import Made, Waiting
-from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.pending import Tails
 

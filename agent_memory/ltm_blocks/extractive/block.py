@@ -6,12 +6,10 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, Field, ImportString, PrivateAttr, model_validator
 
-from agent_memory.core.cache import Cache
 from agent_memory.core.fusion import with_pinned
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
@@ -25,11 +23,11 @@ from agent_memory.models.loading import load_litellm
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.change_log import FollowedRecords, Versioned
-    from agent_memory.ltm_blocks.extractive.forms import Form
     from agent_memory.ltm_blocks.extractive.history.claims import Claim, Recorded
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.extractive.history.history import Change
     from agent_memory.ltm_blocks.extractive.history.likeness import Stale
+    from agent_memory.ltm_blocks.extractive.profiles import Form
     from agent_memory.ltm_blocks.extractive.recalling import Remembered
     from agent_memory.ltm_blocks.extractive.storage import Keeper, Meanings
     from agent_memory.models.llm import LLM
@@ -50,9 +48,8 @@ class ExtractiveMemory(FactBlock):
 
     Attributes:
         roles: Roles whose messages may yield facts. The model sees messages of user and assistant
-            in
-            any case, so that "yes, the second" can be understood; it sees tool results only if the
-            role is named here.
+            in any case, so that "yes, the second" can be understood; it sees tool results only if
+            the role is named here.
         overrule: Whether any role may change a weightier role's fact. The user's word has the
             highest weight, then the assistant's, then that of tools.
         prompt: Your own instructions; `{categories}` (or `{fields}`) is replaced by the list.
@@ -63,8 +60,7 @@ class ExtractiveMemory(FactBlock):
         refuse_categories: Store no facts of these categories.
         min_confidence: Minimum confidence of the model.
         redact: Redacts each text before it is stored or sent to the model: a `Redactor`, a
-            function,
-            or its location as "module.name".
+            function, or its location as "module.name".
         scorer: Weights of the recall score.
         staleness: Detects facts that are too old, or too similar to others, to be recalled.
         ttl: By category, how long facts are recalled after they were last stated (or after their
@@ -92,7 +88,6 @@ class ExtractiveMemory(FactBlock):
     _form: Form | None = PrivateAttr(default=None)
     _remembering: Versioned[Remembered] = PrivateAttr()
     _following: FollowedRecords[Recorded] = PrivateAttr()
-    _added_up: Cache[str, tuple[Sequence[Claim], list[Fact]]] = PrivateAttr()
     _compared: Meanings | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
@@ -122,13 +117,12 @@ class ExtractiveMemory(FactBlock):
             load_litellm()
 
     def bind(self, resources: Resources) -> Self:
-        from agent_memory.ltm_blocks.change_log import MOST_RECORDS, FollowedRecords, Versioned
+        from agent_memory.ltm_blocks.change_log import FollowedRecords, Versioned
         from agent_memory.ltm_blocks.extractive.history.claims import recorded
 
         bound = super().bind(resources)
         bound._remembering, bound._compared = Versioned(lambda one: len(one.facts)), None
         bound._following = FollowedRecords(recorded)
-        bound._added_up = Cache(MOST_RECORDS, lambda one: len(one[0]))
         return bound
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
@@ -159,8 +153,7 @@ class ExtractiveMemory(FactBlock):
             self.min_confidence, llm.model, version_of(form),
         )  # fmt: skip
         place, seen = (self.name, scope.owner), [fact.id for fact in known]
-        facts_of = partial(self._facts_of, scope.owner)
-        absorbing = Absorbing(llm, form, rules, self._meanings, place, facts_of, seen)
+        absorbing = Absorbing(llm, form, rules, self._meanings, place, self._all, seen)
         # one at a time for each user: new facts depend on known ones
         with self.resources.locked(record_id("facts", self.name, scope.owner)):
             journal = self._follower.read(scope.owner, without=span)
@@ -303,22 +296,13 @@ class ExtractiveMemory(FactBlock):
     def _current(self, owner: str, *, without: Span) -> list[Fact]:
         """Return the current facts, without those of messages that are absorbed again."""
         now = datetime.now(UTC)
-        facts = self._facts_of(owner, self._follower.read(owner, without).claims)
+        facts = self._all(self._follower.read(owner, without).claims)
         return [fact for fact in facts if fact.is_current(now)]
 
     def _all(self, claims: Sequence[Claim], known_at: datetime | None = None) -> list[Fact]:
         from agent_memory.ltm_blocks.extractive.history.history import facts_of
 
         return facts_of(claims, block=self.name, weights=self._weights, known_at=known_at)
-
-    def _facts_of(self, owner: str, claims: Sequence[Claim]) -> list[Fact]:
-        """Return all facts that an owner's claims add up to."""
-        kept = self._added_up.find(owner)
-        if kept is not None and kept[0] == claims:
-            return kept[1]
-        facts = self._all(claims)
-        self._added_up.put(owner, (claims, facts))
-        return facts
 
     def _known(self, owner: str) -> Remembered:
         """Return an owner's facts, prepared for recall."""
@@ -328,7 +312,7 @@ class ExtractiveMemory(FactBlock):
         known = self._remembering.at(owner, version)
         if known is None:
             journal = self._follower.read(owner)
-            facts = self._facts_of(owner, journal.claims)
+            facts = self._all(journal.claims)
             vectors = self._meanings.of_facts(facts, journal.claims)
             known = Remembered(facts, vectors)
             if version is not None and self._meanings.are_whole(vectors):

@@ -15,13 +15,12 @@ from agent_memory.core.text import escape
 from agent_memory.core.transcript import Count, split
 from agent_memory.errors import ContextTooLong
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.extractive.forms import Form
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Journal
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, listed, unmarked
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate, Draft, Rules, drafts
 from agent_memory.ltm_blocks.extractive.history.likeness import most_alike
-from agent_memory.ltm_blocks.extractive.history.sources import Said, helpful
-from agent_memory.ltm_blocks.extractive.profiles import ProfileForm, settle_fields
+from agent_memory.ltm_blocks.extractive.history.sources import SourceMessage, helpful
+from agent_memory.ltm_blocks.extractive.profiles import Form, ProfileForm, settle_fields
 from agent_memory.ltm_blocks.extractive.settling import Known, reconcile, settle
 from agent_memory.ltm_blocks.extractive.storage import Meanings
 
@@ -38,28 +37,28 @@ _SHARE = 0.6  # of the window: the model's tokenizer may differ, and the answer 
 
 
 def ask(
-    llm: LLM, form: Form, shown: Sequence[Said], count: Count, known: Sequence[Fact] = ()
+    llm: LLM, form: Form, shown: Sequence[SourceMessage], count: Count, known: Sequence[Fact] = ()
 ) -> list[Candidate]:
     """Return a model's findings in messages."""
-    if not any(said.number is not None for said in shown):
+    if not any(message.number is not None for message in shown):
         return []
     head = _head(shown, known)
     names = {number: fact.id for number, fact in enumerate(known, 1)}
     room = int(llm.context_window() * _SHARE) - count(form.prompt) - count(head)
     limit = max(_LEAST_TOKENS, min(_MOST_TOKENS, room))
-    said = helpful(shown)
+    sources = helpful(shown)
     while True:
         try:
-            asked = (_messages(form, head, part) for part in parts(said, count, limit))
-            answers = [llm.structured(messages, form.schema) for messages in asked]
-            return [found for answer in answers for found in form.found(answer, names)]
+            requests = (_messages(form, head, part) for part in parts(sources, count, limit))
+            answers = [llm.structured(messages, form.schema) for messages in requests]
+            return [finding for answer in answers for finding in form.found(answer, names)]
         except ContextTooLong:
             if limit <= _LEAST_TOKENS:
                 raise
             limit = max(_LEAST_TOKENS, limit // 2)
 
 
-def parts(shown: Sequence[Said], count: Count, limit: int) -> Iterator[str]:
+def parts(shown: Sequence[SourceMessage], count: Count, limit: int) -> Iterator[str]:
     """Yield the messages as lines below their days, in parts of at most `limit` tokens.
 
     Each part contains a message to extract from. A message longer than the limit is split, and each
@@ -67,38 +66,39 @@ def parts(shown: Sequence[Said], count: Count, limit: int) -> Iterator[str]:
     """
     lines: list[str] = []
     day, size, numbered = "", 0, False
-    for said in shown:
-        head, _, text = said.line().partition(": ")
+    for message in shown:
+        head, _, text = message.line().partition(": ")
         for piece in split(text, count, max(1, limit - count(head) - _DAY_TOKENS)):
             one = f"{head}: {piece}"
-            cost = count(one) + (1 if said.day == day else _DAY_TOKENS)
+            cost = count(one) + (1 if message.day == day else _DAY_TOKENS)
             if lines and size + cost > limit:
                 if numbered:
                     yield "\n".join(lines)
                 lines, day, size, numbered = [], "", 0, False
-            lines += [one] if said.day == day else [f"{said.day}:", one]
-            day = said.day
+            lines += [one] if message.day == day else [f"{message.day}:", one]
+            day = message.day
             size += cost
-            numbered = numbered or said.number is not None
+            numbered = numbered or message.number is not None
     if numbered:
         yield "\n".join(lines)
 
 
-def bearing(facts: Sequence[Fact], shown: Sequence[Said]) -> list[Fact]:
+def bearing(facts: Sequence[Fact], shown: Sequence[SourceMessage]) -> list[Fact]:
     """Return the known facts to show to a model: those that messages may repeat or change."""
-    said = [one.text for one in shown if one.number is not None]
-    return [facts[at] for at in most_alike([fact.text for fact in facts], said, _MOST_KNOWN)]
+    texts = [message.text for message in shown if message.number is not None]
+    return [facts[at] for at in most_alike([fact.text for fact in facts], texts, _MOST_KNOWN)]
 
 
-def _head(shown: Sequence[Said], known: Sequence[Fact]) -> str:
+def _head(shown: Sequence[SourceMessage], known: Sequence[Fact]) -> str:
     """Return the text before the messages: the user's name and the known facts."""
     lines = []
-    who = {said.who for said in shown if said.number is not None and said.role == "user"}
+    numbered = [message for message in shown if message.number is not None]
+    who = {message.who for message in numbered if message.role == "user"}
     if len(who) == 1 and (name := who.pop()) != "user":
         lines.append(escape(f"The user is {name[:_MOST_NAME]}."))
     if known:
-        told = (f"{number}. {listed(fact)}" for number, fact in enumerate(known, 1))
-        lines += ["<known>", *map(escape, told), "</known>"]
+        known_lines = (f"{number}. {listed(fact)}" for number, fact in enumerate(known, 1))
+        lines += ["<known>", *map(escape, known_lines), "</known>"]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -127,19 +127,19 @@ class Absorbing:
     seen: Collection[str] = ()
 
     def claims(
-        self, found: Sequence[Candidate], shown: Sequence[Said], journal: Journal
+        self, findings: Sequence[Candidate], shown: Sequence[SourceMessage], journal: Journal
     ) -> tuple[list[Claim], Counter[str]]:
         """Return the claims of a batch, and the number of refused findings by reason.
 
         Args:
             journal: The known claims, without those of these messages.
         """
-        found = [replace(one, text=unmarked(one.text)) for one in found]
-        drafted, refused = drafts(found, shown, journal.forgotten, self.rules, self._id)
+        findings = [replace(one, text=unmarked(one.text)) for one in findings]
+        drafted, refused = drafts(findings, shown, journal.forgotten, self.rules, self._id)
         settled, echoes = self._settled(drafted, journal)
-        kept = self._news(settled, journal)
-        refused["echo"] += echoes + len(settled) - len(kept)
-        return kept, +refused
+        news = self._news(settled, journal)
+        refused["echo"] += echoes + len(settled) - len(news)
+        return news, +refused
 
     def _settled(self, drafted: Sequence[Draft], journal: Journal) -> tuple[list[Claim], int]:
         if not drafted:
@@ -172,7 +172,8 @@ class Absorbing:
             if one.role == "user" or weights.get(one.role, 0) > known.get(one.fact, -1)
         ]
 
-    def _id(self, said: Said, one: Candidate) -> str:
-        entry = said.entry
-        told = (one.subject, one.text, one.since, one.until)  # one sentence may report two journeys
-        return record_id(*self.place, entry.session_id, entry.seq, *told)
+    def _id(self, message: SourceMessage, one: Candidate) -> str:
+        entry = message.entry
+        # one sentence may report two journeys
+        content = (one.subject, one.text, one.since, one.until)
+        return record_id(*self.place, entry.session_id, entry.seq, *content)

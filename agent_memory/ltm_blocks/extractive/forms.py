@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, field_validator
 
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.extractive.history.claims import Kind, Relation
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate
+
+if TYPE_CHECKING:
+    from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
 
 NONE: Mapping[int, str] = {}
 """No known facts."""
@@ -186,31 +189,7 @@ class Finding(Dated):
     relation: _Relation = "new"
 
 
-class Form(Protocol):
-    """An extraction form.
-
-    Attributes:
-        compares: Whether a finding states its relation to known facts.
-    """
-
-    compares: bool
-
-    @property
-    def prompt(self) -> str:
-        """The instructions."""
-        ...
-
-    @property
-    def schema(self) -> type[BaseModel]:
-        """The form of the answer."""
-        ...
-
-    def found(self, answer: BaseModel, known: Mapping[int, str] = NONE) -> list[Candidate]:
-        """Return the findings of an answer; `known` maps the shown numbers of facts to ids."""
-        ...
-
-
-def version_of(form: Form) -> str:
+def version_of(form: FactForm | ProfileForm) -> str:
     """Return the version of a prompt and its form."""
     return record_id(form.prompt, form.schema.__name__)[:8]
 
@@ -222,7 +201,7 @@ class FactForm:
         prompt: Your own instructions; None for `PROMPT`. `{categories}` is replaced by the list.
     """
 
-    compares = True
+    compares = True  # a finding states its relation to known facts
 
     def __init__(self, prompt: str | None, categories: Sequence[str] = ()) -> None:
         listed = list(dict.fromkeys([*(categories or CATEGORIES), "other"]))

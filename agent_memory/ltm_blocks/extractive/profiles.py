@@ -19,7 +19,7 @@ from pydantic import (
 
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.extractive.forms import NONE, WHERE, Dated
+from agent_memory.ltm_blocks.extractive.forms import NONE, WHERE, Dated, FactForm
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate, Draft
@@ -115,6 +115,9 @@ class ProfileForm:
         one: Any = Union[tuple(kinds.values())]  # noqa: UP007 - made here
         listed: Any = list[Annotated[one, BeforeValidator(of_field)]]
         return create_model(f"{self.profile.__name__}Told", facts=(listed, ...))
+
+
+Form = FactForm | ProfileForm
 
 
 def _fields(profile: type[BaseModel]) -> list[tuple[str, Any]]:

@@ -23,7 +23,7 @@ from agent_memory.ltm_blocks.extractive.history.claims import (
 )
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, listed
 from agent_memory.ltm_blocks.extractive.history.findings import Draft
-from agent_memory.ltm_blocks.extractive.history.likeness import ALIKE, candidates, cosines, key_of
+from agent_memory.ltm_blocks.extractive.history.likeness import ALIKE, candidates, key_of
 from agent_memory.ltm_blocks.extractive.history.periods import day_of
 from agent_memory.models.usage import Account, current_account
 
@@ -263,7 +263,7 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, known: Known) -> list[lis
     # facts that the model was shown, or gave in the same answer, only if very similar
     least = [_SEEN_ALIKE if at in seen else ALIKE for at in range(len(known.facts))]
     least += [_TOLD_ALIKE for _ in new]
-    cosine = cosines(vectors, np.concatenate([known.vectors, vectors]))
+    cosine = vectors @ np.concatenate([known.vectors, vectors]).T
     found = []
     for at, claim in enumerate(new):
         upto = len(known.facts) + at

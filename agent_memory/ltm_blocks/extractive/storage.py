@@ -79,8 +79,8 @@ class Keeper:
 
     def recalled(self, owner: str) -> dict[str, int]:
         """Return the number of contexts that had each of an owner's facts."""
-        kept = self._store.record(self._block, _counts_id(self._block, owner))
-        return {} if kept is None else dict(kept.metadata[RECALLED])
+        record = self._store.record(self._block, _counts_id(self._block, owner))
+        return {} if record is None else dict(record.metadata[RECALLED])
 
     def count(self, owner: str, ids: Sequence[str], known: Collection[str]) -> None:
         """Count one more context for these facts; drop the counts of facts that no longer exist."""
@@ -217,10 +217,10 @@ class Meanings:
             return np.zeros((0, 0), np.float32)
         name = self._embedder.name
         missing = [claim for claim in claims if not claim.vector or claim.embedder != name]
-        made = self._embedder.embed([claim.text for claim in missing])
-        if missing and not made.shape[1]:
+        new = self._embedder.embed([claim.text for claim in missing])
+        if missing and not new.shape[1]:
             return np.zeros((len(claims), 0), np.float32)
-        fresh = dict(zip([claim.id for claim in missing], made, strict=True))
+        fresh = dict(zip([claim.id for claim in missing], new, strict=True))
         return np.stack([
             fresh[claim.id] if claim.id in fresh
             else np.frombuffer(claim.vector, np.float16).astype(np.float32)
@@ -305,20 +305,18 @@ def check_record(record: Record) -> None:
 
 def with_own_vector(record: Record, resources: Resources) -> Record:
     """Return a record without a vector that does not fit the embedder."""
-    kept = record.metadata
-    if not kept.get("vector") or "embedder" not in kept:
+    fields = record.metadata
+    if not fields.get("vector") or "embedder" not in fields:
         return record
     try:
         embedder = resources.embedders(None)
-        if kept["embedder"] != embedder.name or _is_finite(kept["vector"], embedder.dimension):
+        if fields["embedder"] != embedder.name or _is_finite(fields["vector"], embedder.dimension):
             return record
     except (ModelError, ConfigError):
         pass
-    return replace(record, metadata={**kept, "vector": "", "embedder": ""})
+    return replace(record, metadata={**fields, "vector": "", "embedder": ""})
 
 
 def _is_finite(text: str, dimension: int) -> bool:
-    import numpy as np
-
     vector = np.frombuffer(base64.b64decode(text), np.float16)
     return len(vector) == dimension and bool(np.isfinite(vector).all())

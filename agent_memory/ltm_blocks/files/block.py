@@ -109,11 +109,11 @@ class FileMemory(CollectionBlock):
         return [what]
 
     def tools(self) -> Sequence[Tool]:
-        def run(scope: Scope, asked: FileCommand) -> str:
-            return _run(self.open(scope), asked)
+        def run(scope: Scope, command: FileCommand) -> str:
+            return _run(self.open(scope), command)
 
-        told = DESCRIPTION.replace(ROOT, self.root)
-        return [Tool(self.name, told, commands_under(self.root), run)]
+        description = DESCRIPTION.replace(ROOT, self.root)
+        return [Tool(self.name, description, commands_under(self.root), run)]
 
     def redacted(self, text: str) -> str:
         """Return a text after redaction."""
@@ -185,13 +185,13 @@ class Files(Collection[FileMemory]):
             ToolRefused: The path exists, or there is no room.
         """
         path = self._path(path)
-        kept = self._limits.redacted(file_text)
+        redacted = self._limits.redacted(file_text)
         with self._keyed.changing():
             files = self._all(erase=True)
             self._check_new(files, path)
-            self._check_room(files, path, kept)
-            self._put(uuid4().hex, path, kept)
-        return self._say.created.format(path=self._shown(path)) + _said(kept != file_text)
+            self._check_room(files, path, redacted)
+            self._put(uuid4().hex, path, redacted)
+        return self._say.created.format(path=self._shown(path)) + _said(redacted != file_text)
 
     def write(self, path: str, file_text: str, *, expected: str | None = None) -> None:
         """Write a file's text, creating the file if needed.
@@ -209,12 +209,12 @@ class Files(Collection[FileMemory]):
         file_text = self._limits.redacted(file_text)
         with self._keyed.changing():
             files = self._all(erase=True)
-            known = files.get(path)
-            check_version(expected, None if known is None else version_of(known.text))
-            if known is None:
+            file = files.get(path)
+            check_version(expected, None if file is None else version_of(file.text))
+            if file is None:
                 self._check_new(files, path)
             self._check_room(files, path, file_text)
-            name = uuid4().hex if known is None else known.metadata["id"]
+            name = uuid4().hex if file is None else file.metadata["id"]
             self._put(name, path, file_text)
 
     def str_replace(self, path: str, old_str: str, new_str: str) -> str:
@@ -222,8 +222,7 @@ class Files(Collection[FileMemory]):
 
         Raises:
             ToolRefused: The file does not exist, the text does not occur exactly once, or there is
-                no
-                room.
+                no room.
         """
         say = self._say
         return self._edit(
@@ -322,10 +321,10 @@ class Files(Collection[FileMemory]):
             files = self._all(erase=True)
             record = self._found(files, path, missing, folder)
             text, reply = change(self._shown(path), record.text)
-            kept = self._limits.redacted(text)
-            self._check_room(files, path, kept)
-            self._put(record.metadata["id"], path, kept)
-        return reply + _said(kept != text)
+            redacted = self._limits.redacted(text)
+            self._check_room(files, path, redacted)
+            self._put(record.metadata["id"], path, redacted)
+        return reply + _said(redacted != text)
 
     def _put(self, name: str, path: str, text: str) -> None:
         # a rename keeps the id: one write moves the file
@@ -346,8 +345,8 @@ class Files(Collection[FileMemory]):
 
     def _check_directories(self, files: Mapping[str, Record], path: str) -> None:
         if one := next((one for one in above(path) if one in files), None):
-            said = self._shown(one)
-            raise ToolRefused(f"The path {said} is a file and cannot contain other files.")
+            shown = self._shown(one)
+            raise ToolRefused(f"The path {shown} is a file and cannot contain other files.")
 
     def _check_new(self, files: Mapping[str, Record], path: str) -> None:
         if is_there(files, path):
@@ -380,10 +379,10 @@ def run_command(files: Files, command: Mapping[str, Any] | str | None) -> str:
     Raises:
         ToolRefused: The command is invalid or fails; the message is for the model.
     """
-    tool = Tool("memory", DESCRIPTION, FileCommand, lambda _, asked: _run(files, asked))
+    tool = Tool("memory", DESCRIPTION, FileCommand, lambda _, command: _run(files, command))
     return tool.call(Scope(), command)
 
 
-def _run(files: Files, asked: FileCommand) -> str:
-    reply: str = getattr(files, asked.command)(**asked.arguments())
+def _run(files: Files, command: FileCommand) -> str:
+    reply: str = getattr(files, command.command)(**command.arguments())
     return reply

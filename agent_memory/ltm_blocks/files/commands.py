@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -85,78 +85,53 @@ def commands_under(root: str) -> type[FileCommand]:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """The sentences of one profile as format strings, and options of listings.
+    """The sentences of a profile as format strings, by default those of Anthropic's SDK.
 
     Attributes:
         left_out: Names that listings omit, besides those that begin with a dot.
         round_sizes: Whether a size of 2,048 bytes is shown as 2K, rather than 2.0K.
     """
 
-    listing: str
-    directory_mark: str
-    left_out: tuple[str, ...]
-    round_sizes: bool
-    content: str
-    too_many_lines: str
-    missing: str
-    created: str
-    exists: str
-    replaced: str
-    missing_to_replace: str
-    folder_to_replace: str
-    not_found: str
-    not_unique: str
-    inserted: str
-    missing_to_insert: str
-    folder_to_insert: str
-    bad_line: str
-    deleted: str
-    renamed: str
-    missing_to_move: str
-    taken: str
-    keep_root: str
-
-
-SDK = Replies(
-    listing=(
+    listing: str = (
         "Here're the files and directories up to 2 levels deep in {path}, excluding hidden items:"
-    ),
-    directory_mark="/",
-    left_out=(),
-    round_sizes=True,
-    content="Here's the content of {path} with line numbers:",
-    too_many_lines="File {path} exceeds maximum line limit of 999,999 lines.",
-    missing="The path {path} does not exist. Please provide a valid path.",
-    created="File created successfully at: {path}",
-    exists="File {path} already exists",
-    replaced=(
+    )
+    directory_mark: str = "/"
+    left_out: tuple[str, ...] = ()
+    round_sizes: bool = True
+    content: str = "Here's the content of {path} with line numbers:"
+    too_many_lines: str = "File {path} exceeds maximum line limit of 999,999 lines."
+    missing: str = "The path {path} does not exist. Please provide a valid path."
+    created: str = "File created successfully at: {path}"
+    exists: str = "File {path} already exists"
+    replaced: str = (
         "The memory file has been edited. Here is the snippet showing the change (with line "
         "numbers):"
-    ),
-    missing_to_replace="The path {path} does not exist. Please provide a valid path.",
-    folder_to_replace="The path {path} is not a file.",
-    not_found=(
+    )
+    missing_to_replace: str = "The path {path} does not exist. Please provide a valid path."
+    folder_to_replace: str = "The path {path} is not a file."
+    not_found: str = (
         "No replacement was performed, old_str `{old_str}` did not appear verbatim in {path}."
-    ),
-    not_unique=(
+    )
+    not_unique: str = (
         "No replacement was performed. Multiple occurrences of old_str `{old_str}` in lines: "
         "{lines}. Please ensure it is unique"
-    ),
-    inserted="The file {path} has been edited.",
-    missing_to_insert="The path {path} does not exist. Please provide a valid path.",
-    folder_to_insert="The path {path} is not a file.",
-    bad_line=(
+    )
+    inserted: str = "The file {path} has been edited."
+    missing_to_insert: str = "The path {path} does not exist. Please provide a valid path."
+    folder_to_insert: str = "The path {path} is not a file."
+    bad_line: str = (
         "Invalid `insert_line` parameter: {line}. It should be within the range [0, {last}]."
-    ),
-    deleted="Successfully deleted {path}",
-    renamed="Successfully renamed {path} to {new_path}",
-    missing_to_move="The path {path} does not exist",
-    taken="The destination {path} already exists",
-    keep_root="Cannot {verb} the /memories directory itself",
-)
+    )
+    deleted: str = "Successfully deleted {path}"
+    renamed: str = "Successfully renamed {path} to {new_path}"
+    missing_to_move: str = "The path {path} does not exist"
+    taken: str = "The destination {path} already exists"
+    keep_root: str = "Cannot {verb} the /memories directory itself"
 
-DOC = replace(
-    SDK,
+
+SDK = Replies()
+
+DOC = Replies(
     listing=(
         "Here're the files and directories up to 2 levels deep in {path}, excluding hidden items "
         "and node_modules:"

@@ -21,9 +21,8 @@ from agent_memory.core.text import last_break
 from agent_memory.core.tools import tool
 from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
 from agent_memory.ltm_blocks.base import ManualBlock, Resources, record_id
-from agent_memory.ltm_blocks.skills.files import checked
+from agent_memory.ltm_blocks.skills.files import BrokenSkill, Skill, checked, found_by, rendered
 from agent_memory.ltm_blocks.skills.library import Found, Library
-from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill, found_by, rendered
 from agent_memory.ltm_blocks.text_indexes import TextIndexes
 from agent_memory.models.embedders.best_effort import BestEffort
 
@@ -52,7 +51,6 @@ class SkillMemory(ManualBlock):
     max_bytes: Positive = 100_000
 
     _library: Library | None = PrivateAttr(default=None)
-    _embedder: BestEffort = PrivateAttr()
     _indexes: TextIndexes = PrivateAttr()
 
     @field_validator("folder")
@@ -84,8 +82,7 @@ class SkillMemory(ManualBlock):
             raise ConfigError(f"{self.folder} is a file. Give a folder; it need not exist.")
         bound = super().bind(resources)
         bound._library = Library(self.folder.absolute(), self.max_bytes)
-        bound._embedder = BestEffort(lambda: resources.embedders(None))
-        bound._indexes = TextIndexes(bound._embedder)
+        bound._indexes = TextIndexes(BestEffort(lambda: resources.embedders(None)))
         return bound
 
     def open(self, scope: Scope) -> Skills:
@@ -111,8 +108,8 @@ class SkillMemory(ManualBlock):
             self._indexes.drop(owner or "")
         if not skills or not question:
             return []
-        index = self._indexes.of(owner or "", [found_by(skill) for skill in skills])
-        scores = index.relevance(self._embedder.query(question)).tolist()
+        texts = [found_by(skill) for skill in skills]
+        scores = self._indexes.relevance(owner or "", texts, question).tolist()
         least = self.resources.min_relevance
         found = [
             (skill, score, score >= least)

@@ -1,23 +1,80 @@
-"""Skill files: YAML front matter and Markdown, parsed and rendered. Pure."""
+"""Skills, and their files: YAML front matter and Markdown, parsed and rendered. Pure."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill
 
 _MAX_DEPTH = 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _OTHER_BREAK = re.compile("[\x85\u2028\u2029]")
 _QUOTES = "Put a text in quotes if it contains ': ' or ' #', or begins with a sign."
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A reusable procedure.
+
+    Attributes:
+        name: Its name: up to 64 of a-z, 0-9 and -.
+        description: Its purpose, and when to use it. Searches match it.
+        steps: The steps, in order.
+        tags: Words that searches match.
+        body: Markdown beyond the steps.
+        extra: Other keys of the front matter ("license", "metadata"), which are preserved.
+        path: The file it was read from.
+        shared: Whether everybody sees it, rather than one user or session.
+    """
+
+    name: str
+    description: str
+    steps: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    body: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    path: Path | None = field(default=None, compare=False)
+    shared: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenSkill:
+    """A file that is not a valid skill.
+
+    Attributes:
+        file: The path within the folder.
+        line: The line to fix, counted from 1.
+        problem: The problem and its remedy.
+    """
+
+    file: str
+    line: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.problem}"
+
+
+def rendered(skill: Skill) -> str:
+    """Return a skill as text for a model."""
+    lines = [f"{skill.name}: {skill.description}"]
+    for number, step in enumerate(skill.steps, 1):
+        mark = f"{number}. "
+        lines.append(mark + step.replace("\n", "\n" + " " * len(mark)))
+    return "\n".join(lines) + (f"\n\n{skill.body}" if skill.body else "")
+
+
+def found_by(skill: Skill) -> str:
+    """Return the text that searches match."""
+    return " ".join([f"{skill.name.replace('-', ' ')}:", skill.description, *skill.tags])
 
 
 class Unreadable(InvalidInput):

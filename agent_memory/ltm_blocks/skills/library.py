@@ -14,8 +14,7 @@ from uuid import uuid4
 
 from agent_memory.core.cache import Cache
 from agent_memory.errors import InvalidInput, StoreUnavailable
-from agent_memory.ltm_blocks.skills.files import parse, render
-from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill
+from agent_memory.ltm_blocks.skills.files import BrokenSkill, Skill, parse, render
 
 _OWN = "users"
 _MANIFEST = "SKILL.md"

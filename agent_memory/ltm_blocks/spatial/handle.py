@@ -101,10 +101,10 @@ class SpatialHandle(Collection[Any]):
             InvalidInput: An argument is invalid, or there are too many; nothing was stored.
             Conflict: The key belongs to another observation; nothing was stored.
         """
-        made = self._made(text, position, at, confidence, metadata)
-        made = replace(made, id=id_of_key(key))
-        stored = self._add([made], once=key is not None)
-        if not is_same(stored, made, timed=at is not None):
+        observation = self._made(text, position, at, confidence, metadata)
+        observation = replace(observation, id=id_of_key(key))
+        stored = self._add([observation], once=key is not None)
+        if not is_same(stored, observation, timed=at is not None):
             raise self._reused(key)
         return detached(stored)
 
@@ -119,10 +119,10 @@ class SpatialHandle(Collection[Any]):
         """
         if not isinstance(observations, Iterable):
             raise InvalidInput(f"observations is {quoted(observations)}. Give a list of dicts.")
-        made = [self._made_of(one) for one in observations]
-        if made:
-            self._add(made)
-        return [detached(one) for one in made]
+        new = [self._made_of(one) for one in observations]
+        if new:
+            self._add(new)
+        return [detached(one) for one in new]
 
     def near(
         self,
@@ -323,20 +323,20 @@ class SpatialHandle(Collection[Any]):
             metadata=self._metadata(metadata, most),
         )
 
-    def _made_of(self, given: Mapping[str, Any]) -> Observation:
-        if not isinstance(given, Mapping):
-            raise InvalidInput(f"An observation is {quoted(given)}. Give a dict.")
-        unknown, missing = given.keys() - _FIELDS, {"text", "position"} - given.keys()
+    def _made_of(self, value: Mapping[str, Any]) -> Observation:
+        if not isinstance(value, Mapping):
+            raise InvalidInput(f"An observation is {quoted(value)}. Give a dict.")
+        unknown, missing = value.keys() - _FIELDS, {"text", "position"} - value.keys()
         if unknown or missing:
-            fields = quoted(sorted(map(str, given)))
+            fields = quoted(sorted(map(str, value)))
             raise InvalidInput(
                 f"An observation has the fields {fields}. Give text and position, and optionally "
                 "at, confidence and metadata."
             )
-        return self._made(**given)
+        return self._made(**value)
 
-    def _position(self, given: object, name: str = "position") -> Position:
-        return position_of(given, self._limits.dimensions, name)
+    def _position(self, value: object, name: str = "position") -> Position:
+        return position_of(value, self._limits.dimensions, name)
 
     def _place_of(self, message: Message | None) -> Position | None:
         """Return the position in a message's metadata; None without a valid one."""

@@ -69,11 +69,11 @@ def is_same(known: Observation, made: Observation, *, timed: bool) -> bool:
     return replace(made, at=made.at if timed else known.at, session_id=known.session_id) == known
 
 
-def position_of(given: object, dimensions: int, name: str = "position") -> Position:
+def position_of(value: object, dimensions: int, name: str = "position") -> Position:
     """Validate a position or the corner of a box."""
-    if not isinstance(given, Iterable) or isinstance(given, str | bytes):
-        raise InvalidInput(f"{name} is {quoted(given)}. Give {dimensions} numbers.")
-    numbers = list(given)
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes):
+        raise InvalidInput(f"{name} is {quoted(value)}. Give {dimensions} numbers.")
+    numbers = list(value)
     if len(numbers) != dimensions:
         raise InvalidInput(
             f"{name} has {len(numbers)} coordinates. This memory has {dimensions} dimensions. Give "
@@ -88,36 +88,36 @@ def position_of(given: object, dimensions: int, name: str = "position") -> Posit
     return tuple(_number(number) + 0.0 for number in numbers)  # -0.0 is 0.0
 
 
-def radius_of(given: float | None) -> float:
+def radius_of(value: float | None) -> float:
     """Validate a radius; infinite for None."""
-    if given is None:
+    if value is None:
         return inf
-    radius = _number(given)
+    radius = _number(value)
     if not 0 <= radius < inf:
         raise InvalidInput(
-            f"radius is {quoted(given)}. Give a number of at least 0, or leave it out."
+            f"radius is {quoted(value)}. Give a number of at least 0, or leave it out."
         )
     return radius
 
 
-def moment_of(given: datetime) -> datetime:
+def moment_of(value: datetime) -> datetime:
     """Validate a time and return it in UTC."""
-    if isinstance(given, datetime) and given.tzinfo is not None:
+    if isinstance(value, datetime) and value.tzinfo is not None:
         try:
-            return given.astimezone(UTC)
+            return value.astimezone(UTC)
         except OverflowError:
             pass
     raise InvalidInput(
-        f"at is {quoted(given)}. Give a datetime with a time zone, such as "
+        f"at is {quoted(value)}. Give a datetime with a time zone, such as "
         "datetime(2026, 3, 1, tzinfo=UTC)."
     )
 
 
-def confidence_of(given: float) -> float:
+def confidence_of(value: float) -> float:
     """Validate a confidence."""
-    confidence = _number(given)
+    confidence = _number(value)
     if not 0 <= confidence <= 1:
-        raise InvalidInput(f"confidence is {quoted(given)}. Give a number from 0 to 1.")
+        raise InvalidInput(f"confidence is {quoted(value)}. Give a number from 0 to 1.")
     return confidence
 
 
@@ -145,9 +145,9 @@ def ago(age: timedelta) -> str:
     return "just now"
 
 
-def _number(given: object) -> float:
+def _number(value: object) -> float:
     """Convert a number of any type to a float; NaN for other values."""
     try:
-        return float(given) if isinstance(given, Real) else nan
+        return float(value) if isinstance(value, Real) else nan
     except OverflowError:
         return nan

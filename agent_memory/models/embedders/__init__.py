@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from agent_memory.errors import install_command
-from agent_memory.models.embedders.base import Embedder, Encoder
+from agent_memory.models.embedders.base import Embedder, Encoder, NoEmbedder
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -22,7 +22,7 @@ _warned = False
 
 
 def open_embedder(
-    given: object,
+    value: object,
     *,
     api_base: str | None = None,
     api_key: SecretStr | None = None,
@@ -35,7 +35,7 @@ def open_embedder(
     Loads no model and sends no request yet.
 
     Args:
-        given: "local" for the embedder on this machine. None for the same if it is installed, else
+        value: "local" for the embedder on this machine. None for the same if it is installed, else
             for none. "fastembed/<model>" for an ONNX model. Any other string names a litellm model,
             such as "openai/text-embedding-3-small". For objects see `check_embedding`.
     """
@@ -43,30 +43,28 @@ def open_embedder(
     from agent_memory.models.embedders.local import MiniLMEmbedder, is_installed
 
     inner: Embedder
-    if given is None and not is_installed():
+    if value is None and not is_installed():
         return _without()
-    if given is None or given == "local":
+    if value is None or value == "local":
         inner = MiniLMEmbedder(threads)
-    elif not isinstance(given, str):
+    elif not isinstance(value, str):
         from agent_memory.models.embedders.given import embedder_of
 
-        inner = embedder_of(given)
-    elif given.startswith("fastembed/"):
+        inner = embedder_of(value)
+    elif value.startswith("fastembed/"):
         from agent_memory.models.embedders.onnx import FastEmbedEmbedder
 
-        inner = FastEmbedEmbedder(given.removeprefix("fastembed/"), threads=threads)
+        inner = FastEmbedEmbedder(value.removeprefix("fastembed/"), threads=threads)
     else:
         from agent_memory.models.embedders.remote import LiteLLMEmbedder
 
         inner = LiteLLMEmbedder(
-            given, api_base=api_base, api_key=api_key, charges=charges, timeout=timeout
+            value, api_base=api_base, api_key=api_key, charges=charges, timeout=timeout
         )
     return CachedEmbedder(inner)
 
 
 def _without() -> Encoder:
-    from agent_memory.models.embedders.none import NoEmbedder
-
     global _warned
     if not _warned:  # once a process, not once a memory
         _warned = True
@@ -78,6 +76,6 @@ def _without() -> Encoder:
     return NoEmbedder()
 
 
-def is_remote(given: object) -> bool:
+def is_remote(value: object) -> bool:
     """Return whether this library calls the embedder over the network."""
-    return isinstance(given, str) and given != "local" and not given.startswith("fastembed/")
+    return isinstance(value, str) and value != "local" and not value.startswith("fastembed/")

@@ -6,22 +6,24 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from agent_memory.core.notices import notice
 from agent_memory.core.text import error_text
 from agent_memory.errors import DimensionMismatch, ModelError, SpendingLimitReached
+from agent_memory.models.embedders.base import Encoder, NoEmbedder
 
 if TYPE_CHECKING:
     from datetime import date
 
     import numpy as np
 
-    from agent_memory.models.embedders.base import Encoder
     from agent_memory.retrieval.query import Query
     from agent_memory.retrieval.vectors import Encoding
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 DOWN = (ModelError, DimensionMismatch)
 """Failures of an embedder: it is unreachable, or returns vectors of another length."""
@@ -52,12 +54,8 @@ class BestEffort:
         """(len(texts), dimension) unit vectors; (len(texts), 0) while the embedder is down."""
         import numpy as np
 
-        if texts and not self.rests:
-            try:
-                return self._embedder().embed(texts)
-            except DOWN as error:
-                self.rest(error)
-        return np.zeros((len(texts), 0), np.float32)
+        vectors = self._attempt(lambda embedder: embedder.embed(texts)) if texts else None
+        return np.zeros((len(texts), 0), np.float32) if vectors is None else vectors
 
     def soon(self) -> SoonEncoded:
         """Return an encoder with the time limit of a question."""
@@ -69,39 +67,32 @@ class BestEffort:
 
     def opened(self) -> Encoder | None:
         """Return the embedder; None while it is down or cannot be opened."""
-        if not self.rests:
-            try:
-                return self._embedder()
-            except DOWN as error:
-                self.rest(error)
-        return None
+        return self._attempt(lambda embedder: embedder)
 
     def query(self, question: str, today: date | None = None) -> Query:
         """Return the query of a question, without meaning while the embedder is down."""
-        from agent_memory.models.embedders.none import NoEmbedder
         from agent_memory.retrieval.query import Query
 
-        why = self._why
-        if not self.rests:
-            try:
-                query = Query.asked(question, self._embedder(), today)
-                self._failed = 0
-                return query
-            except DOWN as error:
-                self.rest(error)
-                why = error_text(error)
-        notice(f"texts are compared by their words alone for now. {why}")
+        query = self._attempt(lambda embedder: Query.asked(question, embedder, today))
+        if query is not None:
+            self._failed = 0
+            return query
+        notice(f"texts are compared by their words alone for now. {self._why}")
         return Query.asked(question, NoEmbedder(), today)
 
     def has_vectors(self) -> bool | None:
         """Return whether the embedder gives vectors; None while it is down."""
-        if self.rests:
-            return None
-        try:
-            return self._embedder().dimension > 0
-        except DOWN as error:
-            self.rest(error)
-            return None
+        dimension = self._attempt(lambda embedder: embedder.dimension)
+        return None if dimension is None else dimension > 0
+
+    def _attempt(self, call: Callable[[Encoder], T]) -> T | None:
+        """Return a result of the embedder; None while it is down."""
+        if not self.rests:
+            try:
+                return call(self._embedder())
+            except DOWN as error:
+                self.rest(error)
+        return None
 
     @property
     def rests(self) -> bool:
@@ -113,11 +104,11 @@ class BestEffort:
 
         A spending limit begins none: it may affect one user only.
         """
+        self._why = error_text(error)
         if isinstance(error, SpendingLimitReached):
             return
         seconds = min(_LONGEST_REST, _REST_SECONDS * 2**self._failed)
         self._down_until, self._failed = time.monotonic() + seconds, min(self._failed + 1, 9)
-        self._why = error_text(error)
         logger.warning("an embedder failed and is not called for %g s: %s", seconds, self._why)
 
 
@@ -149,8 +140,6 @@ class SoonEncoded:
         return self._best.opened()
 
     def _encoded(self, texts: Sequence[str], until: float) -> list[Encoding]:
-        from agent_memory.models.embedders.none import NoEmbedder
-
         embedder = self._embedder if texts else None
         if embedder is None:
             self._whole = self._whole and not texts

@@ -47,10 +47,10 @@ class CachedEmbedder:
     def __init__(self, inner: Embedder, size: int = 10_000) -> None:
         self.inner = inner
         self.size = size
-        self._kept: Cache[bytes, Encoding] = Cache(size)
-        self._asked: dict[bytes, Future[dict[bytes, Encoding]]] = {}
+        self._cache: Cache[bytes, Encoding] = Cache(size)
+        self._pending: dict[bytes, Future[dict[bytes, Encoding]]] = {}
         self._baseline: float | None = getattr(inner, "baseline", None)
-        begin_anew_in_child(self, lambda cache: cache._asked.clear())
+        begin_anew_in_child(self, lambda cache: cache._pending.clear())
 
     def __repr__(self) -> str:
         return f"CachedEmbedder({self.inner!r})"
@@ -89,8 +89,8 @@ class CachedEmbedder:
 
     def cached(self, texts: Sequence[str]) -> bool:
         """Return whether all of these texts are encoded already. Sends no request."""
-        with self._kept.lock:
-            return all(_key(text) in self._kept for text in texts)
+        with self._cache.lock:
+            return all(_key(text) in self._cache for text in texts)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Return a unit vector for each text; see `encode`."""
@@ -101,46 +101,46 @@ class CachedEmbedder:
 
     def encode_query(self, text: str) -> Encoding:
         """Return the encoding of a question, which some models encode differently from texts."""
-        asked = getattr(self.inner, "embed_query", None)
-        if asked is None:
+        embed_query = getattr(self.inner, "embed_query", None)
+        if embed_query is None:
             return self.encode([text])[0]
-        return self._encoded([text], lambda _: asked(text)[None])[0]
+        return self._encoded([text], lambda _: embed_query(text)[None])[0]
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Return the encoding of each text. Texts that are not cached are embedded in one call."""
         keys = [_key(text) for text in texts]
         wanted = dict(zip(keys, texts, strict=True))
         done: Future[dict[bytes, Encoding]] = Future()
-        found, others, own = self._divided(wanted, done)
+        encodings, others, own = self._split(wanted, done)
         if own:
             try:
-                asked = [wanted[key] for key in own]
-                new = dict(zip(own, self._asked_for(asked), strict=True))
-                self._keep(new)
-                found |= new
+                requested = [wanted[key] for key in own]
+                new = dict(zip(own, self._encode_new(requested), strict=True))
+                self._store(new)
+                encodings |= new
                 done.set_result(new)
             except BaseException as error:
                 done.set_exception(error)
                 raise
             finally:
-                with self._kept.lock:
+                with self._cache.lock:
                     for key in own:
-                        self._asked.pop(key, None)
+                        self._pending.pop(key, None)
         for key, future in others.items():
-            found[key] = future.result()[key]
-        return [found[key] for key in keys]
+            encodings[key] = future.result()[key]
+        return [encodings[key] for key in keys]
 
-    def _asked_for(self, texts: list[str]) -> list[Encoding]:
+    def _encode_new(self, texts: list[str]) -> list[Encoding]:
         encode = getattr(self.inner, "encode", None)
         if encode is not None:
             own: list[Encoding] = encode(texts)
             return own
         more = _UNRELATED if self._baseline is None else ()
-        asked = [*texts, *more]
-        made = self._encoded(asked, self.inner.embed)
+        requested = [*texts, *more]
+        encoded = self._encoded(requested, self.inner.embed)
         if more:
-            self._measure([one.vector for one in made[len(texts) :]])
-        return made[: len(texts)]
+            self._measure([one.vector for one in encoded[len(texts) :]])
+        return encoded[: len(texts)]
 
     def _measure(self, rows: Sequence[np.ndarray]) -> None:
         import numpy as np
@@ -156,9 +156,9 @@ class CachedEmbedder:
         from agent_memory.models.embedders.vectors import answered, unit_rows
         from agent_memory.retrieval.vectors import encoding_of
 
-        given = answered(self.name, embed, texts)
+        result = answered(self.name, embed, texts)
         try:
-            rows: np.ndarray[Any, Any] = np.asarray(given)
+            rows: np.ndarray[Any, Any] = np.asarray(result)
             count = len(rows)
         except (TypeError, ValueError):  # rows of different lengths, or no rows
             rows, count = np.empty(0), -1
@@ -180,26 +180,26 @@ class CachedEmbedder:
         # copies: a row is a view, which would keep its whole batch in memory
         return [encoding_of(row.copy()) for row in units]
 
-    def _divided(
+    def _split(
         self, wanted: Iterable[bytes], done: Future[dict[bytes, Encoding]]
     ) -> tuple[dict[bytes, Encoding], dict[bytes, Future[dict[bytes, Encoding]]], list[bytes]]:
         """Split texts into cached ones, ones that other threads encode now, and the caller's."""
-        found, others, own = {}, {}, []
-        with self._kept.lock:
+        encodings, others, own = {}, {}, []
+        with self._cache.lock:
             for key in wanted:
-                if (encoding := self._kept.find(key)) is not None:
-                    found[key] = encoding
-                elif key in self._asked:
-                    others[key] = self._asked[key]
+                if (encoding := self._cache.find(key)) is not None:
+                    encodings[key] = encoding
+                elif key in self._pending:
+                    others[key] = self._pending[key]
                 else:
-                    self._asked[key] = done
+                    self._pending[key] = done
                     own.append(key)
-        return found, others, own
+        return encodings, others, own
 
-    def _keep(self, new: dict[bytes, Encoding]) -> None:
-        with self._kept.lock:
+    def _store(self, new: dict[bytes, Encoding]) -> None:
+        with self._cache.lock:
             for key, encoding in new.items():
-                self._kept.put(key, encoding)
+                self._cache.put(key, encoding)
 
 
 def _key(text: str) -> bytes:

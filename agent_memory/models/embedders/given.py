@@ -35,7 +35,7 @@ class GivenEmbedder:
         self._embed = embed
         self._dimension = dimension
         if query is not None:
-            self.embed_query = lambda text: self._asked(query, text)
+            self.embed_query = lambda text: self._called(query, text)
 
     def __repr__(self) -> str:
         return f"GivenEmbedder({self.name!r})"
@@ -44,7 +44,7 @@ class GivenEmbedder:
     def dimension(self) -> int:
         """Length of a vector, as given or measured."""
         if self._dimension is None:
-            rows = self._asked(self._embed, ["dimension"])
+            rows = self._called(self._embed, ["dimension"])
             if rows.ndim != 2 or len(rows) != 1 or not rows.shape[1]:
                 raise ModelOutputInvalid(
                     f"The embedder {self.name!r} returned an array of {rows.shape} for one text. "
@@ -62,9 +62,9 @@ class GivenEmbedder:
 
         if not len(texts):
             return np.zeros((0, self.dimension), np.float32)
-        return self._asked(self._embed, list(texts))
+        return self._called(self._embed, list(texts))
 
-    def _asked(self, function: Callable[[Any], Any], what: Any) -> np.ndarray:
+    def _called(self, function: Callable[[Any], Any], what: Any) -> np.ndarray:
         from agent_memory.models.embedders.vectors import answered
 
         return _array(answered(self.name, function, what))
@@ -102,21 +102,21 @@ def embedder_of(value: Any) -> Any:
         if all(hasattr(value, name) for name in ("name", "dimension", "load")):
             return value  # a complete `Embedder`, perhaps with `encode`
         own = getattr(value, "name", None)
-        name = own if isinstance(own, str) else _named(value)
+        name = own if isinstance(own, str) else _name_of(value)
         return GivenEmbedder(name, value.embed, getattr(value, "dimension", None))
     documents = next((name for name in _DOCUMENTS if hasattr(value, name)), None)
     if documents is None:
-        return GivenEmbedder(_named(value), value)
+        return GivenEmbedder(_name_of(value), value)
     query = next((name for name in _QUERIES if hasattr(value, name)), None)
     return GivenEmbedder(
-        _named(value), getattr(value, documents), None, getattr(value, query) if query else None
+        _name_of(value), getattr(value, documents), None, getattr(value, query) if query else None
     )
 
 
-def _named(value: Any) -> str:
+def _name_of(value: Any) -> str:
     """Return a name for a function or an object, with its model's name if it has one."""
     of = value if inspect.isroutine(value) or inspect.isclass(value) else type(value)
-    told = (getattr(value, name, None) for name in ("model_name", "model"))
-    model = next((one for one in told if isinstance(one, str)), "")
+    names = (getattr(value, name, None) for name in ("model_name", "model"))
+    model = next((one for one in names if isinstance(one, str)), "")
     name = f"{of.__module__}.{of.__qualname__}"
     return f"{name}:{model}" if model else name

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pydantic import SecretStr
-
-from agent_memory.core.tracing import current
 from agent_memory.errors import DimensionMismatch, ModelOutputInvalid
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.provider import Provider
-from agent_memory.models.tracing import answered, asking
-from agent_memory.models.usage import Charges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +15,7 @@ if TYPE_CHECKING:
 _BATCH = 128
 
 
-class LiteLLMEmbedder:
+class LiteLLMEmbedder(Provider):
     """Vectors from any embedding model that litellm supports.
 
     Args:
@@ -28,40 +23,15 @@ class LiteLLMEmbedder:
             model's own length, which is looked up or measured with one word.
     """
 
-    def __init__(
-        self,
-        model: str,
-        dimension: int | None = None,
-        *,
-        api_base: str | None = None,
-        api_key: SecretStr | None = None,
-        timeout: float = 30.0,
-        attempts: int = 4,
-        max_wait: float = 20.0,
-        initial_wait: float = 0.5,
-        charges: Charges | None = None,
-    ) -> None:
-        self.model = model
-        self._asked = dimension
+    def __init__(self, model: str, dimension: int | None = None, **options: Any) -> None:
+        super().__init__(model, **options)
+        self._requested = dimension
         self._dimension = dimension
-        self._provider = Provider(
-            model,
-            api_base=api_base,
-            api_key=api_key,
-            timeout=timeout,
-            attempts=attempts,
-            max_wait=max_wait,
-            initial_wait=initial_wait,
-            charges=charges,
-        )
-
-    def __repr__(self) -> str:
-        return f"LiteLLMEmbedder({self.model!r})"
 
     @property
     def name(self) -> str:
         """The model's name, with the dimension if one was requested. Sends no request."""
-        return self.model if self._asked is None else f"{self.model}-{self._asked}"
+        return self.model if self._requested is None else f"{self.model}-{self._requested}"
 
     @property
     def dimension(self) -> int:
@@ -95,14 +65,8 @@ class LiteLLMEmbedder:
         return rows
 
     def _request(self, texts: list[str]) -> list[list[float]]:
-        call = self._provider.begin("embedding", texts, 0)
-        fields: dict[str, Any] = {"dimensions": self._asked, "encoding_format": "float"}
-        with asking(call, self._provider.api_base, fields) as span:
-            with current(span):
-                response = self._provider.retried(
-                    call, lambda: self._provider.send("embedding", input=texts, **fields)
-                )
-            answered(span, response, self._provider.charges.done(call, response.usage, response))
+        fields = {"input": texts, "dimensions": self._requested, "encoding_format": "float"}
+        response = self.answered("embedding", texts, fields, 0)
         if len(response.data) != len(texts):
             raise ModelOutputInvalid(
                 f"{self.model} returned {len(response.data)} vectors for {len(texts)} texts."

@@ -92,8 +92,8 @@ class Claim:
 
 def since(begin: datetime | None, end: datetime | None, said: datetime) -> datetime | None:
     """Return the beginning; see `Claim.begins`."""
-    told = day_of(said)
-    return told if begin is None and (end is None or told < end) else begin
+    stated_on = day_of(said)
+    return stated_on if begin is None and (end is None or stated_on < end) else begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +197,12 @@ _KEPT = [field.name for field in fields(Claim) if field.name not in _IN_RECORD]
 
 def record_of_claim(claim: Claim, owner: str) -> Record:
     """Return the record of a claim."""
-    kept = {name: getattr(claim, name) for name in _KEPT}
-    kept["valid_from"] = _written(claim.valid_from)
-    kept["valid_to"] = _written(claim.valid_to)
-    kept["links"] = [[link.kind, link.fact] for link in claim.links]
-    kept["span"] = list(claim.span)
-    kept["vector"] = base64.b64encode(claim.vector).decode("ascii")
+    fields = {name: getattr(claim, name) for name in _KEPT}
+    fields["valid_from"] = _written(claim.valid_from)
+    fields["valid_to"] = _written(claim.valid_to)
+    fields["links"] = [[link.kind, link.fact] for link in claim.links]
+    fields["span"] = list(claim.span)
+    fields["vector"] = base64.b64encode(claim.vector).decode("ascii")
     return Record(
         id=claim.id,
         owner=owner,
@@ -212,7 +212,7 @@ def record_of_claim(claim: Claim, owner: str) -> Record:
         text=claim.text,
         sources=(claim.seq,),
         created_at=claim.recorded_at,
-        metadata=kept,
+        metadata=fields,
     )
 
 
@@ -263,27 +263,27 @@ def journal_of(entries: Iterable[Recorded], forgotten: Sequence[Tombstone]) -> J
 
 
 def _claim(record: Record) -> Claim:
-    kept: dict[str, Any] = dict(record.metadata)
-    kept["valid_from"] = _read(kept["valid_from"])
-    kept["valid_to"] = _read(kept["valid_to"])
-    kept["links"] = tuple(Link(kind, fact) for kind, fact in kept["links"])
-    kept["span"] = tuple(kept["span"])
-    kept["vector"] = base64.b64decode(kept["vector"])
+    fields: dict[str, Any] = dict(record.metadata)
+    fields["valid_from"] = _read(fields["valid_from"])
+    fields["valid_to"] = _read(fields["valid_to"])
+    fields["links"] = tuple(Link(kind, fact) for kind, fact in fields["links"])
+    fields["span"] = tuple(fields["span"])
+    fields["vector"] = base64.b64decode(fields["vector"])
     return Claim(
         id=record.id,
         text=record.text,
         session_id=record.session_id,
         seq=record.first,
         recorded_at=record.created_at,
-        **kept,
+        **fields,
     )
 
 
 def _batch(record: Record) -> Batch:
-    kept = record.metadata[_BATCH]
+    fields = record.metadata[_BATCH]
     return Batch(
         record.session_id, record.first, record.last, record.created_at,
-        kept["model"], kept["prompt"], kept["found"], kept["refused"],
+        fields["model"], fields["prompt"], fields["found"], fields["refused"],
     )  # fmt: skip
 
 

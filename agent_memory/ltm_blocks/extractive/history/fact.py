@@ -127,8 +127,8 @@ class Fact:
         known = written(self.valid_from, self.valid_to)
         if self.kind == "plan" and self.valid_from is not None:
             return f"planned for {known.removeprefix('since ')}"
-        told = known or (f'"{self.when}", {said}' if self.when else said)
-        return f"planned, {told}" if self.kind == "plan" else told
+        time = known or (f'"{self.when}", {said}' if self.when else said)
+        return f"planned, {time}" if self.kind == "plan" else time
 
 
 def rendered(fact: Fact) -> str:
@@ -168,8 +168,7 @@ class ImportanceScorer(SettingsModel):
         use: Weight of how often it was stated: log2(1 + messages) / 4, at most 1.
         confidence: Weight of the model's confidence.
         recalled: Weight of how often contexts had it: log2(1 + times) / 4, at most 1. Counting
-            needs
-            a write for each context.
+            needs a write for each context.
         distinct: Weight of the rarity of its words among the user's facts, at most 1.
         half_life_days: Half-life of recency, in days.
     """

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from agent_memory.core.text import identifiers, names
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Kind, Relation, covers
 from agent_memory.ltm_blocks.extractive.history.periods import Period, day_of, meant, parse
-from agent_memory.ltm_blocks.extractive.history.sources import Said
+from agent_memory.ltm_blocks.extractive.history.sources import SourceMessage
 from agent_memory.ltm_blocks.registry import Tombstone
 from agent_memory.retrieval.words import words
 
@@ -68,7 +68,7 @@ _GENERAL = frozenset(words(
 ))  # fmt: skip
 
 
-def is_chatter(one: Candidate, shown: Sequence[Said]) -> bool:
+def is_chatter(one: Candidate, shown: Sequence[SourceMessage]) -> bool:
     """Return whether a finding only expresses a reaction: no other name, number, time or thing.
 
     Args:
@@ -77,7 +77,7 @@ def is_chatter(one: Candidate, shown: Sequence[Said]) -> bool:
     text = one.text
     if one.kind == "plan" or one.relation or not _REACTS.search(text.casefold()):
         return False
-    speakers = frozenset(word for said in shown for word in words(said.who))
+    speakers = frozenset(word for source in shown for word in words(source.who))
     if identifiers(text) or any(not speakers.issuperset(words(name)) for name in names(text)):
         return False
     return speakers.union(_GENERAL).issuperset(words(text))
@@ -105,7 +105,7 @@ class Grounded:
         role: The role that the finding comes from.
     """
 
-    said: Said
+    source: SourceMessage
     quote: str
     span: tuple[int, int]
     role: str
@@ -115,7 +115,7 @@ def grounded(
     number: int,
     quote: str,
     text: str,
-    shown: Sequence[Said],
+    shown: Sequence[SourceMessage],
     weights: Mapping[str, int] | None = None,
 ) -> Grounded | str:
     """Return the source of a finding, or the reason for refusal: "message", "quote" or "invented".
@@ -124,16 +124,16 @@ def grounded(
     in a message of a role of less weight, that role counts: a user who says "yes" to a text has not
     said what is in it. A code that is in no message is invented.
     """
-    said = next((one for one in shown if one.number == number), None)
-    if said is None:
+    source = next((one for one in shown if one.number == number), None)
+    if source is None:
         return "message"
-    place = find(quote, said.text)
+    place = find(quote, source.text)
     if place is None:
         return "quote"
-    role = _origin(said, text, shown, weights or {})
+    role = _origin(source, text, shown, weights or {})
     if role is None:
         return "invented"
-    return Grounded(said, said.text[slice(*place)], place, role)
+    return Grounded(source, source.text[slice(*place)], place, role)
 
 
 def find(quote: str, text: str) -> tuple[int, int] | None:
@@ -154,10 +154,12 @@ def find(quote: str, text: str) -> tuple[int, int] | None:
     return found.span() if found else None
 
 
-def _origin(said: Said, text: str, shown: Sequence[Said], weights: Mapping[str, int]) -> str | None:
+def _origin(
+    source: SourceMessage, text: str, shown: Sequence[SourceMessage], weights: Mapping[str, int]
+) -> str | None:
     """Return the role that a finding comes from; None if it contains a code that nobody said."""
     by_weight = sorted(shown, key=lambda one: -weights.get(one.role, 0))
-    roles = [said.role]
+    roles = [source.role]
     for code in _codes(text):
         bare = _bare(code)
         if not (holders := [one.role for one in by_weight if bare in _bare(one.text)]):
@@ -166,9 +168,9 @@ def _origin(said: Said, text: str, shown: Sequence[Said], weights: Mapping[str, 
     for name in names(text):
         spelt = _spelt(name)
         roles += [one.role for one in by_weight if spelt.search(one.text.casefold())][:1]
-    told = frozenset(words(text)) - _OWNER
-    if not told.intersection(words(said.text)):
-        roles += [one.role for one in shown if told.intersection(words(one.text))]
+    content = frozenset(words(text)) - _OWNER
+    if not content.intersection(words(source.text)):
+        roles += [one.role for one in shown if content.intersection(words(one.text))]
     return min(roles, key=lambda role: weights.get(role, 0))
 
 
@@ -207,14 +209,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A claim that is not related to older facts yet.
-
-    Attributes:
-        claim: The claim.
-        corrects: Whether it says that the field's former value was never true.
-        relation: The model's relation to known facts; empty for none.
-        known: The ids of these facts.
-    """
+    """A claim that is not related to older facts yet; for its other fields see `Candidate`."""
 
     claim: Claim
     corrects: bool
@@ -224,29 +219,29 @@ class Draft:
 
 def drafts(
     found: Sequence[Candidate],
-    shown: Sequence[Said],
+    shown: Sequence[SourceMessage],
     forgotten: Collection[Tombstone],
     rules: Rules,
-    id_of: Callable[[Said, Candidate], str],
+    id_of: Callable[[SourceMessage, Candidate], str],
 ) -> tuple[list[Draft], Counter[str]]:
     """Return the valid findings in the order of messages, and counts of the others by reason."""
     refused: Counter[str] = Counter()
-    kept: dict[str, Draft] = {}
+    by_id: dict[str, Draft] = {}
     for place, one in enumerate(found):
-        stands = _judged(one, shown, rules)
-        if isinstance(stands, str):
-            refused[stands] += 1
+        grounding = _judged(one, shown, rules)
+        if isinstance(grounding, str):
+            refused[grounding] += 1
             continue
-        told = times(one, stands.said, shown)
-        draft = _draft(one, stands, told, id_of(stands.said, one), rules, place)
+        period = times(one, grounding.source, shown)
+        draft = _draft(one, grounding, period, id_of(grounding.source, one), rules, place)
         if any(covers(one, draft.claim) for one in forgotten):
             refused["forgotten"] += 1
             continue
-        kept.setdefault(draft.claim.id, draft)
-    return sorted(kept.values(), key=lambda draft: draft.claim.seq), refused
+        by_id.setdefault(draft.claim.id, draft)
+    return sorted(by_id.values(), key=lambda draft: draft.claim.seq), refused
 
 
-def _judged(one: Candidate, shown: Sequence[Said], rules: Rules) -> Grounded | str:
+def _judged(one: Candidate, shown: Sequence[SourceMessage], rules: Rules) -> Grounded | str:
     if not one.fits:
         return "value"
     if one.field is None:
@@ -256,17 +251,17 @@ def _judged(one: Candidate, shown: Sequence[Said], rules: Rules) -> Grounded | s
             return "category"
     if one.confidence < rules.least:
         return "confidence"
-    stands = grounded(one.number, one.quote, one.text, shown, rules.weights)
-    if isinstance(stands, Grounded) and one.field is None and is_chatter(one, shown):
+    grounding = grounded(one.number, one.quote, one.text, shown, rules.weights)
+    if isinstance(grounding, Grounded) and one.field is None and is_chatter(one, shown):
         return "chatter"
-    return stands
+    return grounding
 
 
 def _draft(
-    one: Candidate, stands: Grounded, told: Times, name: str, rules: Rules, place: int
+    one: Candidate, grounding: Grounded, period: Times, name: str, rules: Rules, place: int
 ) -> Draft:
-    entry = stands.said.entry
-    begin, end, when = told
+    entry = grounding.source.entry
+    begin, end, when = period
     claim = Claim(
         id=name,
         fact=name,
@@ -274,14 +269,14 @@ def _draft(
         subject=one.subject,
         category=one.category,
         confidence=one.confidence,
-        role=stands.role,
+        role=grounding.role,
         valid_from=begin,
         valid_to=end,
         recorded_at=entry.said_at,
         session_id=entry.session_id,
         seq=entry.seq,
-        quote=stands.quote,
-        span=stands.span,
+        quote=grounding.quote,
+        span=grounding.span,
         model=rules.model,
         prompt=rules.prompt,
         place=place,
@@ -314,7 +309,7 @@ _TODAY = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening)|just
 Times = tuple[datetime | None, datetime | None, str]
 
 
-def times(one: Candidate, said: Said, shown: Sequence[Said]) -> Times:
+def times(one: Candidate, source: SourceMessage, shown: Sequence[SourceMessage]) -> Times:
     """Return a finding's start, its exclusive end, and its words if too vague for both.
 
     The calendar meaning of the words overrides the model's arithmetic. Without words for a time
@@ -328,14 +323,15 @@ def times(one: Candidate, said: Said, shown: Sequence[Said]) -> Times:
     first, last = parse(one.since), parse(one.until)
     words = one.when
     if words is not None:
-        told = next((by for by in (said, *shown) if words.strip() and find(words, by.text)), None)
-        spoken = meant(words, told.entry.said_at) if told is not None else None
+        sources = (source, *shown) if words.strip() else ()
+        holder = next((one for one in sources if find(words, one.text)), None)
+        spoken = meant(words, holder.entry.said_at) if holder is not None else None
         if spoken is not None:
             goes_on = spoken.is_beginning or one.kind in ("state", "")
             first, last = spoken.period, last if goes_on else spoken.period
-        elif not (_is_exact(words) if told is not None else _may_be_dated(said, first)):
+        elif not (_is_exact(words) if holder is not None else _may_be_dated(source, first)):
             first = last = None
-        words = words if told is not None and first is last is None else ""
+        words = words if holder is not None and first is last is None else ""
     if one.kind == "event":
         first, last = first or last, last or first
     begin, end = (first[0] if first else None), (last[1] if last else None)
@@ -348,9 +344,9 @@ def _is_exact(words: str) -> bool:
     return _VAGUE.search(words.casefold()) is None
 
 
-def _may_be_dated(said: Said, first: Period | None) -> bool:
+def _may_be_dated(source: SourceMessage, first: Period | None) -> bool:
     """Return whether a message names a time; its own day counts only if it says so."""
-    text = said.text.casefold()
-    if first is not None and first[0] == day_of(said.entry.said_at):
+    text = source.text.casefold()
+    if first is not None and first[0] == day_of(source.entry.said_at):
         return bool(_TODAY.search(text))
     return bool(_TIME.search(text))

@@ -73,12 +73,6 @@ def gist(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(sorted(phrases)) for phrases in clauses)
 
 
-def cosines(vectors: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """(n, m) cosines of unit vectors; 0 for empty vectors."""
-    found: np.ndarray = vectors @ others.T
-    return found
-
-
 def candidates(
     text: str,
     kind: tuple[str, str],

@@ -21,7 +21,7 @@ _HELP, _HELP_BRIEF = 60, 300  # characters of a line that is shown as context on
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SourceMessage:
     """One message as it is shown to a model.
 
     Attributes:
@@ -49,7 +49,7 @@ class Said:
 
 def sources(
     entries: Sequence[Entry], roles: Sequence[str], redact: Callable[[str], str] | None = None
-) -> list[Said]:
+) -> list[SourceMessage]:
     """Return the messages of a batch to show to a model.
 
     Leaves out system messages, and tool results unless facts may come from them. Recalled memories
@@ -58,7 +58,7 @@ def sources(
     Args:
         roles: Roles whose messages may yield facts; these are numbered.
     """
-    shown: list[Said] = []
+    shown: list[SourceMessage] = []
     number = 0
     for entry in entries:
         role = role_of(entry)
@@ -70,17 +70,17 @@ def sources(
         who, text = " ".join(who.split()), " ".join(text.split())
         if text:
             number += role in roles
-            shown.append(Said(entry, role, who, text, number if role in roles else None))
+            shown.append(SourceMessage(entry, role, who, text, number if role in roles else None))
     return shown
 
 
-def helpful(said: Sequence[Said]) -> list[Said]:
+def helpful(said: Sequence[SourceMessage]) -> list[SourceMessage]:
     """Return the numbered messages, each with the end of the message before it as context.
 
     That end shows what "it" or "yes" means.
     """
-    kept: list[Said] = []
-    before: Said | None = None
+    kept: list[SourceMessage] = []
+    before: SourceMessage | None = None
     for after in said:
         if after.number is None:
             before = after
