@@ -130,7 +130,7 @@ class KernelSessions:
         return self._append(Request(session_id, drafts, user_id, once, within=within))
 
     def append_all(self, appends: Sequence[Request]) -> list[Appended | Exception]:
-        """Append in one transaction; sessions whose cached state is outdated go by themselves."""
+        # sessions whose cached state is outdated are appended to by themselves
         # in one order everywhere, so that no two transactions wait for each other's sessions
         order = sorted(range(len(appends)), key=lambda place: appends[place].session_id)
         plans: dict[int, Plan] = {}
