@@ -47,9 +47,8 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.vector import VectorMemory
     from agent_memory.ltm_blocks.working import WorkingMemory
     from agent_memory.standalone.chat_history import ChatHistory
+    from agent_memory.standalone.indexes import VectorIndex, WordIndex
     from agent_memory.standalone.null import NullMemory
-    from agent_memory.standalone.vector_index import VectorIndex
-    from agent_memory.standalone.word_index import WordIndex
     from agent_memory.strategies.base import Chain, Strategy
     from agent_memory.strategies.bounded import ClearTools, FlushToLTM, Trim
     from agent_memory.strategies.summarize import Summarize
@@ -97,8 +96,7 @@ _HOMES = {
     ".ltm_blocks.working": ("WorkingMemory",),
     ".standalone.chat_history": ("ChatHistory",),
     ".standalone.null": ("NullMemory",),
-    ".standalone.vector_index": ("VectorIndex",),
-    ".standalone.word_index": ("WordIndex",),
+    ".standalone.indexes": ("VectorIndex", "WordIndex"),
     ".strategies.base": ("Chain", "Strategy"),
     ".strategies.bounded": ("ClearTools", "FlushToLTM", "Trim"),
     ".strategies.summarize": ("Summarize",),

@@ -24,7 +24,7 @@ from agent_memory.engine.processing.absorb import check_block
 from agent_memory.engine.services import Services
 from agent_memory.engine.stats import Progress
 from agent_memory.engine.system_records import Kind, SystemRecords
-from agent_memory.engine.transfer.migration.migrate import migrate
+from agent_memory.engine.transfer.migrate import migrate
 from agent_memory.errors import Damaged, DimensionMismatch, InvalidInput
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def import_session(
         StoreError: The store failed. A worker erases the part that had arrived.
     """
     from agent_memory.engine.transfer.importer import lines_of
-    from agent_memory.engine.transfer.snapshots.reading import Reading
+    from agent_memory.engine.transfer.reading import Reading
 
     guard = memory.components.guard
     guard.check(None, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent_memory import AgentMemory
-from agent_memory.engine.sharing.shared import SharedMemory
+from agent_memory.engine.sharing.shares import SharedMemory
 from agent_memory.errors import AccessDenied
 
 

@@ -145,7 +145,7 @@ def _tried(check: Callable[P, Check], *args: P.args, **kwargs: P.kwargs) -> Chec
 
 def _store(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]:
     from agent_memory.engine.services import Services
-    from agent_memory.engine.transfer.migration.migrate import UNFINISHED, is_unfinished
+    from agent_memory.engine.transfer.migrate import UNFINISHED, is_unfinished
     from agent_memory.stores import open_store
     from agent_memory.stores.sql.backups import copied
 
@@ -254,7 +254,7 @@ def _usable(block: Block, resources: Resources) -> Check:
 
 
 def _shares(config: AgentMemoryConfig, store: Store) -> Check:
-    from agent_memory.engine.sharing.shares import Grants
+    from agent_memory.engine.sharing.grants import Grants
 
     grants = Grants(store)
     found = [grants.agents(share) for share in grants.shares()]

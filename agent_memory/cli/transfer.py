@@ -226,7 +226,7 @@ def migrate(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from agent_memory.cli.view import grid
-    from agent_memory.engine.transfer.migration.migrate import migrate as moved
+    from agent_memory.engine.transfer.migrate import migrate as moved
 
     verified = keys = None
     if encryption:

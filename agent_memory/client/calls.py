@@ -34,7 +34,7 @@ CLASSES: Mapping[str, str] = {
     "working": "agent_memory.ltm_blocks.working:Scratchpad",
     "values": "agent_memory.engine.values.key_values:KeyValues",
     "share": "agent_memory.engine.sharing.shares:Share",
-    "shared": "agent_memory.engine.sharing.shared:SharedMemory",
+    "shared": "agent_memory.engine.sharing.shares:SharedMemory",
 }
 """The classes with the methods, by subject."""
 

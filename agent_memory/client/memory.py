@@ -40,8 +40,8 @@ from agent_memory.models.usage import Account
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Entry, Head
-    from agent_memory.engine.sharing.shared import SharedMemory
-    from agent_memory.engine.transfer.snapshots.writing import Exported
+    from agent_memory.engine.sharing.shares import SharedMemory
+    from agent_memory.engine.transfer.snapshot import Exported
     from agent_memory.engine.values.key_values import KeyValues
     from agent_memory.ltm_blocks.notes import Note
     from agent_memory.ltm_blocks.working import Scratchpad
@@ -281,7 +281,7 @@ class RemoteSession(Session):
 
     def export(self, to: str | Path | TextIO) -> Exported:
         from agent_memory.engine.transfer.export import written
-        from agent_memory.engine.transfer.snapshots.writing import Exported
+        from agent_memory.engine.transfer.snapshot import Exported
 
         path, sent = "/sessions/{session_id}/export", {"session_id": self.session_id}
         events = self._home._events(request_of("GET", path, sent, self.user_id))

@@ -36,8 +36,7 @@ from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.recall.merged_search import LogBlock, Search
 from agent_memory.engine.recall.prompt_log import Recalls, SentContexts
 from agent_memory.engine.services import Services, warm_up
-from agent_memory.engine.sharing.authorship import Authors
-from agent_memory.engine.sharing.shares import Grants, Redaction
+from agent_memory.engine.sharing.grants import Authors, Grants, Redaction
 from agent_memory.engine.stats import BlockStats, Counted, Stats
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.values.key_values import KeyValues, Values

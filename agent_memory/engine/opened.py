@@ -34,7 +34,7 @@ from agent_memory.stores.damage import undamaged
 if TYPE_CHECKING:
     from agent_memory.core.idempotency import WriteKey
     from agent_memory.core.messages import Message
-    from agent_memory.engine.transfer.snapshots.reading import Reading
+    from agent_memory.engine.transfer.reading import Reading
     from agent_memory.ltm_blocks.base import FactBlock
     from agent_memory.models.embedders.base import Embedder
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agent_memory.composite.memory import CompositeMemory
     from agent_memory.engine.loop.rounds import GivenTool
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.engine.transfer.snapshots.writing import Exported
+    from agent_memory.engine.transfer.snapshot import Exported
     from agent_memory.ltm_blocks.working import Scratchpad
 
 

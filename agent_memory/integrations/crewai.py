@@ -20,8 +20,8 @@ from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.values.items import Put
 from agent_memory.errors import MissingExtra
 from agent_memory.ltm_blocks.base import record_id
+from agent_memory.standalone.indexes import VectorIndex
 from agent_memory.standalone.item_index import Item, Match
-from agent_memory.standalone.vector_index import VectorIndex
 
 try:
     from crewai.memory.storage.backend import EmbeddingDimensionMismatchError

@@ -1,11 +1,13 @@
-"""`ItemIndex`: the base class of indexes: items by id, of a user or shared, and search results."""
+"""`ItemIndex`: the base class of `VectorIndex` and `WordIndex`: items by id, and matches."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from math import isnan
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +26,8 @@ from agent_memory.stores.qdrant.connection import is_qdrant
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from agent_memory.retrieval.features import Features
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +100,9 @@ _EVERYBODYS = "everybody"
 
 
 class ItemIndex(ABC):
-    """Items by id.
+    """Items by id, of a user or shared.
 
-    Only searches for a user find that user's items. `delete_user` of an `AgentMemory` over the same
-    store and namespace erases them. Thread-safe. Use it as a context manager, or call `close`. It
-    reads only a provider's keys from the environment.
-
-    Args:
-        store: A URL as in `AgentMemoryConfig`, the URL of a Qdrant server, or Qdrant's ":memory:"
-            (extra `qdrant`). An open store can be passed too; it is not closed.
-        name: The index's name in the store: lower-case letters, digits and underscores.
-        namespace: The namespace, if `store` is a URL.
-        made_with: The dimension and the model of the vectors. The store remembers them.
-
-    Raises:
-        ConfigError: The name is invalid, or the kind of store is unknown.
-        DimensionMismatch: The index was created with another dimension or model.
-        StoreError: The store cannot be opened.
+    `made_with` is the dimension and the model of its vectors, which the store remembers.
     """
 
     def __init__(
@@ -142,6 +132,38 @@ class ItemIndex(ABC):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def store(
+        self,
+        items: Item | Mapping[str, Any] | Iterable[Item | Mapping[str, Any]],
+        *,
+        user_id: str | None = None,
+    ) -> None:
+        """Store items. Each replaces the item with the same id.
+
+        All or none are stored. Qdrant has no transactions and may store a part if it fails.
+
+        Args:
+            items: One item or several, as `Item` or as a dict of its fields. For several with the
+                same id the last one is stored. A `WordIndex` takes texts without vectors.
+            user_id: The owner; None for shared items.
+
+        Raises:
+            InvalidInput: An item is invalid. Nothing was stored.
+            DimensionMismatch: A vector has another dimension. Nothing was stored.
+            ModelError: The embedder failed. Nothing was stored.
+            StoreError: The store failed.
+        """
+        owner = self._owner(user_id)
+        values = [items] if isinstance(items, Item | Mapping) else items
+        by_id = {item.id: item for item in map(Item.of, values)}
+        if by_id:
+            features, metadata = self._indexed(list(by_id.values()))
+            records = [
+                self._record(owner, item, more)
+                for item, more in zip(by_id.values(), metadata, strict=True)
+            ]
+            self._vectors.put_vectors(self._block, records, features)
 
     def get(self, ids: str | Iterable[str], *, user_id: str | None = None) -> list[Item]:
         """Return the existing items with these ids, in this order. Vectors may be scaled.
@@ -201,8 +223,18 @@ class ItemIndex(ABC):
                 self._vectors.close()
 
     @abstractmethod
+    def _indexed(self, items: Sequence[Item]) -> tuple[Features, list[dict[str, Any]]]:
+        """Return the features of items, and additional metadata of their records."""
+
+    def _record(self, owner: str, item: Item, more: Mapping[str, Any]) -> Record:
+        key = self._key(owner, item.id)
+        metadata = {"id": item.id, "metadata": deepcopy(item.metadata), **more}
+        return Record(key, owner, key, 1, 1, item.text or "", (), datetime.now(UTC), metadata)
+
     def _item(self, record: Record) -> Item:
-        """Return the item of a record."""
+        """Return the item of a record, without a vector."""
+        metadata = record.metadata
+        return Item(metadata["id"], _text(record), None, deepcopy(metadata["metadata"]))
 
     def _told(self, dimension: int, model: str) -> str:
         """Describe the index's vectors, for an error."""
@@ -235,6 +267,16 @@ class ItemIndex(ABC):
     def _read(self, owner: str, session_id: str | None = None) -> Iterator[Item]:
         for records, _ in self._vectors.all_vectors(self._block, session_id=session_id):
             yield from (self._item(record) for record in records if record.owner == owner)
+
+
+def _text(record: Record) -> str | None:
+    return None if "bare" in record.metadata else record.text  # a record always has a text
+
+
+def match_of(record: Record, score: float) -> Match:
+    """Return the match of a record."""
+    metadata = record.metadata  # a copy of it, because stores cache records
+    return Match(metadata["id"], score, _text(record), deepcopy(metadata["metadata"]))
 
 
 def _ids(given: str | Iterable[str]) -> list[str]:

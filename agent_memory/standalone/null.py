@@ -16,7 +16,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from agent_memory.engine.transfer.snapshots.reading import Reading
+    from agent_memory.engine.transfer.reading import Reading
     from agent_memory.ltm_blocks.base import Block, FactBlock
 
 _NOTHING: dict[str, Any] = {

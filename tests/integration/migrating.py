@@ -27,7 +27,7 @@ from agent_memory import (
 )
 from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.records import Entry, Head, Scope, Summary
-from agent_memory.engine.transfer.migration.migrate import MigrationStep, migrate_stores
+from agent_memory.engine.transfer.migrate import MigrationStep, migrate_stores
 from agent_memory.errors import ModelOutputInvalid, StoreUnavailable
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM

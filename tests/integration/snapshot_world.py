@@ -31,7 +31,7 @@ from agent_memory import (
 )
 from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Scope
-from agent_memory.engine.transfer.snapshots.lines import Digest
+from agent_memory.engine.transfer.snapshot import Digest
 from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.stores import SplitStore, open_store
 from agent_memory.stores.base import Store

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from agent_memory.engine.transfer.migration.migrate import is_unfinished
+from agent_memory.engine.transfer.migrate import is_unfinished
 from agent_memory.errors import StoreUnavailable
 from agent_memory.stores.sql.backups import back_up
 from agent_memory.stores.sql.store import SQLStore
@@ -30,7 +30,7 @@ COMMAND = f"""
 import os, signal, sys
 from agent_memory.cli import app, transfer
 from agent_memory.engine import leases
-from agent_memory.engine.transfer.migration import migrate as moved
+from agent_memory.engine.transfer import migrate as moved
 from agent_memory.stores import sql
 from agent_memory.stores.sql import backups, store
 

@@ -25,7 +25,7 @@ from agent_memory import (
 from agent_memory.aio.handles import AsyncSession
 from agent_memory.composite.session import CompositeSession
 from agent_memory.core.turns import Turn
-from agent_memory.engine.sharing.shared import SharedMemory
+from agent_memory.engine.sharing.shares import SharedMemory
 from agent_memory.errors import AccessDenied, InvalidInput
 from agent_memory.testing import FakeLLM
 

@@ -12,7 +12,7 @@ import pytest
 
 from agent_memory import AgentMemory, VectorMemory, operations
 from agent_memory.engine import leases
-from agent_memory.engine.transfer.migration import migrate as migrating
+from agent_memory.engine.transfer import migrate as migrating
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched

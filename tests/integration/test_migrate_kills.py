@@ -16,7 +16,7 @@ import pytest
 
 from agent_memory import AgentMemory, NoteMemory
 from agent_memory.engine import leases
-from agent_memory.engine.transfer.migration.migrate import is_unfinished, migrate_stores
+from agent_memory.engine.transfer.migrate import is_unfinished, migrate_stores
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched

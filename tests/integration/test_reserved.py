@@ -25,7 +25,7 @@ from agent_memory.core.system_collections import (
     Reserved,
     reserved,
 )
-from agent_memory.engine.sharing.authorship import Authors
+from agent_memory.engine.sharing.grants import Authors
 from agent_memory.engine.stats import SharedMetrics
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import InvalidSetting, ModelOutputInvalid

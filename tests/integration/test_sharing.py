@@ -21,8 +21,7 @@ from agent_memory import (
     operations,
 )
 from agent_memory.core.messages import Message
-from agent_memory.engine.sharing.shared import DENIED, SharedMemory
-from agent_memory.engine.sharing.shares import Share
+from agent_memory.engine.sharing.shares import DENIED, Share, SharedMemory
 from agent_memory.errors import (
     AccessDenied,
     ConfigError,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Head, Record, Summary
-from agent_memory.engine.transfer.migration.migrate import origin_of
-from agent_memory.engine.transfer.migration.records import (
+from agent_memory.engine.transfer.migrate import origin_of
+from agent_memory.engine.transfer.mirror import (
     StoredRecord,
     Sums,
     head_digest,
@@ -168,7 +168,7 @@ def test_a_mirror_shows_what_is_before_it(
     """Wrong: after an interrupted run something is missing, left over or written without need."""
     removals: list[None] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agent_memory.engine.transfer.migration.records._PAGE", page)
+        patch.setattr("agent_memory.engine.transfer.mirror._PAGE", page)
         here, there, sums = Held(**source), Held(**target), Sums()
         seen = [kept.record.id for kept in mirror(here, there, sums, lambda: removals.append(None))]
         assert there.records == here.records == source

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import DeadLetter, Entry, Head, Record, Summary
-from agent_memory.engine.transfer.snapshots.lines import Digest
-from agent_memory.engine.transfer.snapshots.reading import Fact, Reading, Vectors
-from agent_memory.engine.transfer.snapshots.writing import Writing
+from agent_memory.engine.transfer.reading import Reading, Stored
+from agent_memory.engine.transfer.snapshot import Digest, Writing
 from agent_memory.errors import InvalidSnapshot
 
 pytestmark = pytest.mark.long
@@ -130,9 +129,12 @@ def test_what_was_written_is_read() -> None:
     assert found[1:6] == log()
     texts = [one.message.to_json() for one in log()]
     assert [one.message.to_json() for one in found[1:6]] == texts
-    assert found[6] == Vectors("vector", 4, "model")
+    assert (found[6].block, found[6].dimension, found[6].model) == ("vector", 4, "model")
     assert (found[7].record, found[7].traits) == (record(), b"\x01\x02")
-    assert found[8:10] == [Fact("facts", record()), Fact("pad", record("r2", "session:s", 0))]
+    assert found[8:10] == [
+        Stored("fact", "facts", record()),
+        Stored("fact", "pad", record("r2", "session:s", 0)),
+    ]
     assert found[10] == letter()
     assert found[12:] == [key("a", 4), key("b", 7)]
     gone = found[11].record
@@ -369,5 +371,5 @@ def test_any_edit_is_read_or_refused(at: int, data: st.DataObject) -> None:
         items = read(summed(json.dumps(one) for one in found))
     except InvalidSnapshot:
         return
-    named = {one.record.session_id for one in items if isinstance(one, Fact)}
+    named = {one.record.session_id for one in items if isinstance(one, Stored)}
     assert named <= {items[0].session_id}

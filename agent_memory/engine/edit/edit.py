@@ -60,13 +60,7 @@ def under_lease(
         session_id: The session.
         find: Returns the task for the current state. None for nothing to do.
         work: Does the task. Returns None if another writer came first.
-        consequence: For the error: what was not done, and what to do.
-
-    Returns:
-        The result of `work`. None if there was nothing to do.
-
-    Raises:
-        StoreUnavailable: Another worker did not release the session, and there is still a task.
+        consequence: For the error of a session that stays busy: what was not done, what to do.
     """
     while find() is not None:
         with suppress(LeaseLost), leases.take(session_id, waiting=True) as lease:
@@ -80,12 +74,7 @@ def under_lease(
 
 
 class Edited(NamedTuple):
-    """The result of an edit.
-
-    Attributes:
-        head: The stored head.
-        taken: The entries that left the log.
-    """
+    """The stored head, and the entries that left the log."""
 
     head: Head
     taken: Sequence[Entry]
@@ -121,14 +110,7 @@ class Editor:
     def answer(
         self, part: Span, question: Message, drafts: Sequence[Draft], user_id: str | None
     ) -> Head | None:
-        """Replace the answer to a question and return the new head. See `plans.answered`.
-
-        Returns:
-            None if the session is gone.
-
-        Raises:
-            InvalidInput: The session has new messages. Nothing was changed.
-        """
+        """Replace the answer to a question and return the new head, or None for no session."""
         plan = answered(part, question, drafts)
         consequence = "Nothing was replaced; try again."
         done = self.edit(part.session_id, plan, consequence, user_id=user_id)
@@ -137,14 +119,7 @@ class Editor:
     def save(
         self, session_id: str, messages: Sequence[Message], user_id: str | None, drafted: Drafts
     ) -> None:
-        """Replace a session's messages. A session that does not exist is created.
-
-        Raises:
-            SessionOfAnotherUser: It belongs to another user.
-            SessionDeleting: Its deletion has begun.
-            UnsupportedOperation: The list is empty, and messages have expired.
-            StoreUnavailable: A worker holds it, and absorbed messages must be replaced.
-        """
+        """Replace a session's messages. A session that does not exist is created."""
         self.change(session_id, lambda log: messages, user_id, drafted)
 
     def change(
@@ -177,22 +152,18 @@ class Editor:
     ) -> Edited | None:
         """Change a session's log according to a plan.
 
-        A plan that only adds takes no lease and waits for nobody. Other plans take the lease.
+        A plan that only adds takes no lease and waits for nobody. Other plans take the lease. The
+        plan is called again after each concurrent write.
 
         Args:
             session_id: The session.
-            plan: Returns the change. It is called again after each concurrent write.
+            plan: Returns the change.
             consequence: See `under_lease`.
             begins: The first head of a session that does not exist yet.
             user_id: The user it must belong to. The plan sees no other user's session.
 
         Returns:
             The result. None if there is nothing to do, or no such session.
-
-        Raises:
-            SessionOfAnotherUser: It belongs to another user.
-            SessionDeleting: The session must be created, but its deletion is not finished.
-            StoreUnavailable: Another worker did not release the session. Nothing was changed.
         """
         known: LogEdit | None = None
 
@@ -225,8 +196,7 @@ class Editor:
     def reach(self, block: str, head: Head, end: int) -> int:
         """Return the seq after which a block deletes records if entries after `end` leave.
 
-        It lies before the records and dead letters that span `end`. The block derives them again
-        from the messages that stay.
+        It lies before the records and dead letters that span `end`, which are derived again.
         """
         letters = self._dead_letters.dead(block, head.session_id)
         cut = [letter.first - 1 for letter in letters if letter.last > end]

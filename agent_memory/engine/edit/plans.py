@@ -66,15 +66,7 @@ Plan = Callable[[Head, Log], LogEdit | None]
 def splice(
     head: Head, end: int, taken: Sequence[Entry], drafts: Sequence[Draft], log: Log
 ) -> LogEdit:
-    """Return the edit that replaces all entries after a seq.
-
-    Args:
-        head: The session's head.
-        end: The seq.
-        taken: The current entries after it.
-        drafts: The new messages after it.
-        log: Reads the session's log.
-    """
+    """Return the edit that replaces the entries `taken` after a seq with new messages."""
     total = head.total - sum(entry.counted for entry in taken)
     entries = entries_after(head.session_id, end, total, drafts)
     after = head
@@ -109,12 +101,8 @@ def popped(count: int) -> Plan:
 def answered(part: Span, question: Message, drafts: Sequence[Draft]) -> Plan:
     """Return a plan that replaces the answer to a question, if it is still the newest question.
 
-    System messages that came with the former answer stay, before the new one.
-
-    Args:
-        part: From the question to the newest message, at the time of `regenerate`.
-        question: The question.
-        drafts: The answer.
+    `part` is from the question to the newest message, at the time of `regenerate`. System messages
+    that came with the former answer stay, before the new one.
     """
 
     def plan(head: Head, log: Log) -> LogEdit:
@@ -137,11 +125,7 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
 
     Messages at the beginning that equal the log stay. A block that has absorbed more than these
     absorbs the session from the beginning. Otherwise it would not delete all records of the rest.
-
-    Args:
-        messages: The list.
-        user_id: The user for a session without one.
-        drafted: Returns drafts of the new messages.
+    A session without a user gets `user_id`.
     """
 
     def plan(head: Head, log: Log) -> LogEdit | None:
@@ -168,16 +152,7 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
 def changed(
     change: Callable[[list[Entry]], Iterable[Any]], user_id: str | None, drafted: Drafts
 ) -> Plan:
-    """Return a plan that replaces a session's log with the result of a function. See `listed`.
-
-    Args:
-        change: The function.
-        user_id: The user for a session without one.
-        drafted: Returns drafts of the new messages.
-
-    Raises:
-        InvalidInput: It is not a function.
-    """
+    """Return a plan that replaces a session's log with the result of a function. See `listed`."""
     check_callable("change", change)
 
     def plan(head: Head, log: Log) -> LogEdit | None:
@@ -191,11 +166,7 @@ def changed(
 
 
 def entries_and_messages(value: object) -> list[Entry | Message]:
-    """Return the messages and entries of a function's result.
-
-    Raises:
-        InvalidMessage: It is not a list of entries and messages.
-    """
+    """Return the messages and entries of a function's result."""
     if not isinstance(value, Iterable) or isinstance(value, str | Mapping):
         raise InvalidMessage("Return a list of entries or messages: the whole new log.")
     return [
@@ -225,14 +196,10 @@ def agreeing(log: Sequence[Entry], messages: Sequence[Message]) -> int:
 def redacted(
     head: Head, log: Log, theirs: Callable[[Message | None], bool], noted: int | None
 ) -> LogEdit | None:
-    """Return the edit that empties the messages of an author in place. None if there are none.
+    """Return the edit that empties an author's messages in place. None if there are none.
 
-    Args:
-        head: The session's head.
-        log: Reads the session's log.
-        theirs: Returns whether a message must be redacted.
-        noted: A seq before which the author wrote nothing, if known. The log may no longer have all
-            of the author's messages.
+    `noted` is a seq before which the author wrote nothing, if known. The log may no longer have all
+    of the author's messages.
     """
     had = log(head.expired, head.end)
     seqs = [entry.seq for entry in had if theirs(entry.message)]

@@ -1,4 +1,4 @@
-"""Making receipts out, and holding them against the store as it is now."""
+"""Receipts of deletions and checkpoints, and their verification against the store."""
 
 from __future__ import annotations
 
@@ -27,58 +27,48 @@ BACKUPS = Part("backups", "not supported", "Copies made before are for whoever k
 
 
 class Outcome(NamedTuple):
-    """The outcome of a deletion.
-
-    Attributes:
-        parts: The result for each place.
-        unread: The damage that was found in the store; None if nothing looked for it.
-        has_registry: Whether the store may list blocks with databases of their own.
-    """
+    """The outcome of a deletion: the result for each place, and the damage found, if looked for."""
 
     parts: Sequence[Part]
     unread: Sequence[Damaged] | None = None
-    has_registry: bool = True
+    has_registry: bool = True  # the store may list blocks with databases of their own
 
 
 class Deleted:
-    """Which sessions and users were deleted: a tombstone each, without their id or any text.
-
-    Args:
-        store: The store that holds them.
-    """
+    """The deleted sessions and users: a tombstone each, without their id or any text."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
 
     def note(self, kind: str, names: Iterable[str], at: datetime) -> None:
-        """Note that sessions or users are deleted, as they were at a time."""
+        """Store that sessions or users are deleted, as of a time."""
         self._store.put_records(DELETED.name, tombstones(kind, names, at))
 
     def since(self, head: Head) -> datetime | None:
-        """When a session that had begun before was deleted, or its user; None: neither was."""
+        """Return when the session, or its user, was deleted after the session had begun."""
         stones = [self.at("session", head.session_id), self.at("user", head.user_id)]
         return max((at for at in stones if at and at >= head.created_at), default=None)
 
     def at(self, kind: str, name: str | None) -> datetime | None:
-        """Return when a session or a user was deleted last; None where neither was."""
+        """Return when a session or a user was last deleted. None for never."""
         if name is None:
             return None
         stones = self._store.records(DELETED.name, _tombstone(kind, name).owner)
         return max((stone.created_at for stone in stones), default=None)
 
     def lift(self, head: Head) -> None:
-        """A session is brought back after all."""
+        """Forget that a session was deleted."""
         self._store.delete_records(DELETED.name, owner=_tombstone("session", head.session_id).owner)
 
 
 class Receipts:
-    """Makes out receipts.
+    """Issues and verifies receipts.
 
     Args:
         store: The store.
-        namespace: The deployment's.
-        keys: Sign them; None: they are not signed.
-        outside: Places that no deletion reaches, besides backups.
+        namespace: The deployment's namespace.
+        keys: The keys that sign receipts; None for unsigned receipts.
+        outside: The places that no deletion reaches, besides backups.
         volatile: Whether the store ends with the process.
         reached: The names of the blocks whose own databases are open here.
     """
@@ -108,11 +98,7 @@ class Receipts:
         return self._signed(replace(made, parts=every))
 
     def checkpoint(self, head: Head, blocks: Iterable[str]) -> Receipt:
-        """Return a receipt for the durable part of a session; see `AgentMemory.checkpoint`.
-
-        Raises:
-            InvalidInput: It was deleted meanwhile.
-        """
+        """Return a receipt for the durable part of a session. See `AgentMemory.checkpoint`."""
         log = Part("log")
         if self._volatile:
             log = Part("log", "not supported", "This store ends with the process.")
@@ -127,24 +113,24 @@ class Receipts:
         return self._signed(made)
 
     def verify(self, receipt: Receipt) -> Receipt:
-        """Check a receipt against the store as it is now; see `operations.verify`."""
+        """Check a receipt against the current store. See `operations.verify`."""
         checks = {"session": self._session, "user": self._user, "checkpoint": self._checkpoint}
         with noted() as damaged:
             parts = [self._signature(receipt), *checks[receipt.kind](receipt)]
         parts += _unread(receipt, [*damaged, *self._unread_files()])
         if receipt.namespace != self._namespace:
-            told = f"It is of namespace {receipt.namespace!r}, this is {self._namespace!r}."
-            parts = [Part("namespace", "failed", told)]
+            text = f"It is of namespace {receipt.namespace!r}, this is {self._namespace!r}."
+            parts = [Part("namespace", "failed", text)]
         return replace(receipt, at=_now(), parts=merged(parts), signature=None)
 
     def _elsewhere(self) -> list[Part]:
-        """The blocks whose own databases are not open here."""
-        told = "It has a database of its own, which is not configured here."
+        """Return a part for each block whose own database is not open here."""
+        text = "It has a database of its own, which is not configured here."
         names = registered(self._store, "elsewhere") - self._reached
-        return [Part(f"block {name!r}", "not supported", told) for name in sorted(names)]
+        return [Part(f"block {name!r}", "not supported", text) for name in sorted(names)]
 
     def _unread_files(self) -> list[Damaged]:
-        """The files of the store that cannot be read: whatever lists sessions passes them over."""
+        """Return the unreadable files of the store, which lists of sessions leave out."""
         with noted() as damaged:
             self._store.sessions(limit=1)
         return [error for error in damaged if error.damage and error.damage.kind == "file"]
@@ -157,8 +143,8 @@ class Receipts:
 
     def _signature(self, receipt: Receipt) -> Part:
         if self._keys is None:
-            told = "It is signed, and no key is set here." if receipt.signature else "It has none."
-            return Part("signature", "not supported", told)
+            text = "It is signed, and no key is set here." if receipt.signature else "It has none."
+            return Part("signature", "not supported", text)
         if receipt.signature is None:
             return Part("signature", "failed", "It has none, and this deployment signs.")
         try:
@@ -185,16 +171,16 @@ class Receipts:
         return Part("log") if same else Part("log", "failed", "The message is another one.")
 
     def _session(self, receipt: Receipt) -> Iterator[Part]:
-        told = "It is there."
+        text = "It is there."
         try:
             head = self._store.head(receipt.id)
             there = head is not None or bool(self._store.read(receipt.id, limit=1))
         except Damaged as error:
-            head, there, told = None, True, f"It is there. {error}"
+            head, there, text = None, True, f"It is there. {error}"
         if head is not None and head.created_at > receipt.at:
             yield Part("log", "done", "A session of that id has begun since.")
             return
-        yield Part("log", "failed", told) if there else Part("log")
+        yield Part("log", "failed", text) if there else Part("log")
         yield from self._left(lambda record: record.session_id == receipt.id)
 
     def _user(self, receipt: Receipt) -> Iterator[Part]:
@@ -231,15 +217,14 @@ def _unread(receipt: Receipt, damaged: Sequence[Damaged]) -> Iterator[Part]:
     if not damaged:
         return
     found = {str(error): error.damage for error in damaged}
-    told = f"{len(found)} records can't be read: `agent-memory doctor` names them."
+    text = f"{len(found)} records can't be read: `agent-memory doctor` names them."
     about = [damage for damage in found.values() if _is_about(receipt, damage)]
-    its = bool(about)
-    # a file's name may tell the id of somebody else's session
+    # a file's name may contain the id of another user's session
     if files := sorted(
         one.path for one in found.values() if one and one.path and (one in about or not one.owners)
     ):
-        told = f"{told} Look into {', '.join(files)}."
-    yield Part("what is damaged", "failed" if its else "not supported", told)
+        text = f"{text} Look into {', '.join(files)}."
+    yield Part("what is damaged", "failed" if about else "not supported", text)
 
 
 def _is_about(receipt: Receipt, damage: Damage | None) -> bool:
@@ -256,12 +241,12 @@ def _is_about(receipt: Receipt, damage: Damage | None) -> bool:
 
 def _absorbed(head: Head, block: str) -> Part:
     lag = head.lag(block)
-    told = f"The newest {lag} messages wait; they are searched as said until then." if lag else ""
-    return Part(f"block {block!r}", "done", told)
+    text = f"The newest {lag} messages wait; they are searched as said until then." if lag else ""
+    return Part(f"block {block!r}", "done", text)
 
 
 def tombstones(kind: str, names: Iterable[str], at: datetime) -> list[Record]:
-    """Return the tombstones of sessions or users that are deleted, as they were at a time."""
+    """Return the tombstones of sessions or users that are deleted, as of a time."""
     return [replace(_tombstone(kind, name), created_at=at) for name in names]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,17 +34,11 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The result of a check of all records.
-
-    Attributes:
-        damaged: The unreadable records, without repetitions.
-        sessions: The number of sessions checked.
-        is_whole: Whether the check is complete. Otherwise time ran out.
-    """
+    """The result of a check of all records: the unreadable ones, and the number of sessions."""
 
     damaged: list[Damaged]
     sessions: int
-    is_whole: bool
+    is_whole: bool  # otherwise time ran out
 
 
 def look(store: Store, seconds: float = inf) -> Looked:
@@ -67,10 +62,14 @@ def _steps(store: Store, damaged: list[Damaged]) -> Iterator[None]:
     for head in [error.damage.head for error in damaged if error.damage and error.damage.head]:
         _tried(damaged, partial(_read, store, head))
         yield
-    _tried(damaged, lambda: _exhaust(store.all_records()))
+    _tried(damaged, lambda: deque(store.all_records(), maxlen=0))
     for block in store.vector_blocks():
         with suppress(UnsupportedOperation):  # encrypted ones
             _tried(damaged, partial(_read_vectors, store, block))
+
+
+def _read_vectors(store: Store, block: str) -> None:
+    deque(store.all_vectors(block), maxlen=0)
 
 
 def _tried(damaged: list[Damaged], read: Callable[[], object]) -> None:
@@ -78,15 +77,6 @@ def _tried(damaged: list[Damaged], read: Callable[[], object]) -> None:
         read()
     except Damaged as error:
         damaged.append(error)
-
-
-def _exhaust(values: Iterable[object]) -> None:
-    for _ in values:
-        pass
-
-
-def _read_vectors(store: Store, block: str) -> None:
-    _exhaust(store.all_vectors(block))
 
 
 def _read(store: Store, head: Head) -> None:
@@ -116,10 +106,7 @@ class Repair:
         self._windows = windows
 
     def plan(self, error: Damaged) -> str | None:
-        """Describe what `run` would do, in a sentence. None if nothing can be done here.
-
-        An example is a record of a block that is not configured here.
-        """
+        """Describe what `run` would do, in a sentence. None if nothing can be done here."""
         damage = error.damage
         if damage is None or damage.kind == "file" or isinstance(error, Undecryptable):
             return None
@@ -252,8 +239,7 @@ class Repair:
         return self._store.rewrite(head, first - 1, entries) if entries else head
 
     def _mended(self, head: Head) -> tuple[int, list[Entry]]:
-        """Return the seq of the first damaged message, and the log from there on with notes in
-        place of damaged messages."""
+        """Return the first damaged seq, and the log from there with notes for lost messages."""
         entries: list[Entry] = []
         at, first, missing = head.expired, 0, []
         before: Entry | None = None

@@ -1,167 +1,51 @@
-"""`Share`: a namespace for several agents, and the grants of read and write access."""
+"""`Share`: a namespace for several agents. `SharedMemory`: the calls of one agent on it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from weakref import WeakValueDictionary
 
+from agent_memory.core.idempotency import WriteKey, key_of_message
 from agent_memory.core.ids import (
     Access,
+    OwnId,
     check_id,
     check_share,
     marker,
     share_of,
     shared_session,
     shared_user,
+    visible_id,
 )
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.processes import fork_safe_lock
-from agent_memory.core.records import Head, Record
-from agent_memory.core.system_collections import GRANTS
-from agent_memory.engine.edit.edit import Editor
-from agent_memory.engine.edit.plans import Log, LogEdit, redacted
-from agent_memory.engine.paging import all_heads, head_now, page_of
-from agent_memory.engine.sharing.authorship import Authors, is_by
-from agent_memory.engine.sharing.shared import SharedMemory, visible_head
-from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.base import record_id
-from agent_memory.stores.base import RecordStore, SessionStore
+from agent_memory.core.records import Entry, Head, Recall, Span
+from agent_memory.engine.paging import page_of
+from agent_memory.engine.sharing.grants import signed
+from agent_memory.errors import AccessDenied, InvalidInput, ToolRefused
 
 if TYPE_CHECKING:
-    from agent_memory.core.records import Head
+    from datetime import date, datetime
+
+    from pydantic import BaseModel
+
+    from agent_memory.core.context import MemoryContext
+    from agent_memory.core.turns import Turn
+    from agent_memory.engine.loop.rounds import GivenTool
+    from agent_memory.engine.loop.turns import Turns
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.engine.recall.contexts import Pack
+    from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
-_PLACE, _SHARES = GRANTS.name, "shares"
-_NONE = "none"
-_ACCESS: dict[str | None, Access] = {"read": "read", "write": "write"}
+T = TypeVar("T")
 
-
-class Grants:
-    """Grants of access, indexed by namespace and agent, by agent, and by namespace.
-
-    A grant or a revocation by a call has priority over the configuration, regardless of their
-    order. They are separate records, so that neither overwrites the other.
-    """
-
-    def __init__(self, store: RecordStore) -> None:
-        self._store = store
-
-    def begin(self, shares: Mapping[str, Mapping[str, Access]]) -> None:
-        """Write the grants of a configuration for pairs without any record."""
-        new = []
-        for share, access_of in shares.items():
-            known = self._known(share)
-            for agent, access in access_of.items():
-                if agent not in known:
-                    new += _records(share, agent, access, is_initial=True)
-        if new:
-            self._store.put_records(_PLACE, new)
-
-    def overridden(self, shares: Mapping[str, Mapping[str, Access]]) -> list[str]:
-        """Return a message for each grant of a configuration that is not in force."""
-        return [
-            f"{agent} has {current or 'no'} access to {share}, and not {access} as in the "
-            "configuration: a later grant or revocation has priority. If that is not meant: "
-            f"`agent-memory shares grant {share} {agent} {access}`."
-            for share, access_of in shares.items()
-            for known in [self._known(share)]
-            for agent, access in access_of.items()
-            if (current := known.get(agent, access)) != access
-        ]
-
-    def put(self, share: str, agent: str, access: Access | None) -> None:
-        """Grant access, or revoke it with None. It is durable and in force everywhere on return."""
-        self._store.put_records(_PLACE, _records(share, agent, access))
-
-    def access(self, share: str, agent: str) -> Access | None:
-        """Return an agent's access, by one small indexed read."""
-        return _effective(self._store.records(_PLACE, _pair(share, agent)))
-
-    def allows(self, share: str, agent: str, access: Access) -> bool:
-        """Return whether an agent has this access."""
-        return self.access(share, agent) in ("write", access)
-
-    def agents(self, share: str) -> dict[str, Access]:
-        """Return the agents with access to a namespace, by name."""
-        return {agent: has for agent, has in self._known(share).items() if has is not None}
-
-    def shares(self) -> list[str]:
-        """Return the namespaces with past or current grants."""
-        return sorted(record.text for record in self._store.records(_PLACE, _SHARES))
-
-    def shares_of(self, agent: str) -> list[str]:
-        """Return the namespaces with past or current grants for an agent."""
-        found = self._store.records(_PLACE, _agent(agent))
-        return sorted({record.metadata["share"] for record in found})
-
-    def close(self, agent: str) -> None:
-        """Revoke all grants of an agent. The names of its namespaces stay stored."""
-        for share in self.shares_of(agent):
-            self.put(share, agent, None)
-
-    def drop_agent(self, agent: str) -> None:
-        """Delete an agent's grants, except those granted after `close`."""
-        for share in self.shares_of(agent):
-            if self.access(share, agent) is None:
-                self._drop(share, agent, found_by="agent")
-
-    def drop_share(self, share: str) -> None:
-        """Delete a namespace's grants."""
-        for agent in self._known(share):
-            self._drop(share, agent, found_by="share")
-        self._store.delete_records(_PLACE, record_id=_id("name", share, ""))
-
-    def _drop(self, share: str, agent: str, found_by: str) -> None:
-        # the record that finds the others goes last, so that an interrupted run can resume
-        for kind in sorted(("pair", "share", "agent"), key=lambda kind: kind == found_by):
-            for initial in (True, False):
-                self._store.delete_records(_PLACE, record_id=_id(kind, share, agent, initial))
-
-    def _known(self, share: str) -> dict[str, Access | None]:
-        """Return the access of all agents with past or current grants, by name."""
-        by_agent: dict[str, list[Record]] = {}
-        for record in self._store.records(_PLACE, _share(share)):
-            by_agent.setdefault(record.metadata["agent"], []).append(record)
-        return {agent: _effective(records) for agent, records in sorted(by_agent.items())}
-
-
-def _records(
-    share: str, agent: str, access: Access | None, *, is_initial: bool = False
-) -> list[Record]:
-    now, text = datetime.now(UTC), access or _NONE
-    metadata = {"share": share, "agent": agent, "initial": is_initial}
-    owners = {"pair": _pair(share, agent), "agent": _agent(agent), "share": _share(share)}
-    records = [
-        Record(_id(kind, share, agent, is_initial), owner, "", 0, 0, text, (), now, metadata)
-        for kind, owner in owners.items()
-    ]
-    return [*records, Record(_id("name", share, ""), _SHARES, "", 0, 0, share, (), now)]
-
-
-def _effective(records: Iterable[Record]) -> Access | None:
-    """Return the access of a pair: that of a call, else that of the configuration."""
-    by_source = {record.metadata["initial"]: record.text for record in records}
-    return _ACCESS.get(by_source.get(False, by_source.get(True)))
-
-
-def _id(kind: str, share: str, agent: str, initial: bool = False) -> str:
-    return record_id(kind, len(share), share, agent, initial)
-
-
-def _pair(share: str, agent: str) -> str:
-    return _id("of", share, agent)
-
-
-def _agent(agent: str) -> str:
-    return f"agent:{agent}"
-
-
-def _share(share: str) -> str:
-    return f"share:{share}"
+DENIED = (
+    "This agent has no such access here, or there is nothing of that name. The "
+    "application can grant it: memory.share(name).grant(agent_id, access)."
+)
 
 
 class Share:
@@ -194,11 +78,8 @@ class Share:
             StoreError: The store failed.
         """
         self._check(agent_id, access)
-        for user_id in (
-            agent_id,
-            shared_user(self.name),
-        ):  # or its unfinished deletion drops the grant
-            self._components.deletion.settle(user_id)
+        for user_id in (agent_id, shared_user(self.name)):
+            self._components.deletion.settle(user_id)  # or it would drop the grant later
         self._grants.put(self.name, agent_id, access)
 
     def revoke(self, agent_id: str) -> None:
@@ -241,7 +122,7 @@ class Share:
         first = marker(after)
         since = None if first is None else shared_session(self.name, first)
         page = page_of(store, user, limit=limit, after=since, shared=True)
-        return [visible_head(head) for head in page]
+        return [_visible_head(head) for head in page]
 
     def delete(self) -> None:
         """Delete the namespace: first its grants, then its sessions and all derived records.
@@ -267,11 +148,7 @@ class Shares:
         self._lock = fork_safe_lock()
 
     def of(self, memory: AgentMemory, name: str) -> Share:
-        """Return a memory's namespace of a name.
-
-        Raises:
-            InvalidId: The name is not valid.
-        """
+        """Return a memory's namespace of a name."""
         check_share(name)
         with self._lock:
             share = self._shares.get(name)
@@ -280,71 +157,279 @@ class Shares:
             return share
 
 
-_BUSY = "The deletion is finished later; call delete_user again."
+class SharedMemory:
+    """The calls of `AgentMemory` on one shared namespace, for one agent. Made by `Share.agent`.
+
+    Each call reads the agent's grant from the store. A call that reads checks it again before it
+    returns. An agent without access learns nothing: each call raises the same `AccessDenied`,
+    whether or not the namespace or session exists. Session ids are local to the namespace.
+
+    Args:
+        memory: The memory.
+        share: The namespace's name, checked.
+        agent_id: The agent's id, checked. Its messages have it as `metadata["agent"]`.
+    """
+
+    def __init__(self, memory: AgentMemory, share: str, agent_id: str) -> None:
+        self._memory = memory
+        self._components = memory.components
+        self._user = shared_user(share)
+        self.share = share
+        self.agent_id = agent_id
+
+    def __repr__(self) -> str:
+        return f"SharedMemory({self.share!r}, agent_id={self.agent_id!r})"
+
+    def update(
+        self,
+        session_id: str,
+        message: Any,
+        *,
+        key: str | None = None,
+        expected_end: int | None = None,
+    ) -> Head:
+        """Append messages with the agent's id. See `AgentMemory.update`. Needs write access.
+
+        Raises:
+            AccessDenied: The agent may not write. Nothing was stored.
+        """
+        self._require("write")
+        session = self._session(session_id)
+        values = message if isinstance(message, list | tuple) else [message]
+        messages = [signed(one, self.agent_id) for each in values for one in Message.all_of(each)]
+        authors = self._components.authors
+        known = authors.knows(self.agent_id, session)
+        # for a retry, the head before the first call is unknown
+        retries = key is not None or any(map(key_of_message, messages))
+        before = None if known or retries else self._components.store.head(session)
+        head = self._memory.update(
+            session, messages, user_id=self._user, key=key, expected_end=expected_end
+        )
+        if messages and head.end:
+            authors.wrote(self.agent_id, before, head)
+            if not self._allowed("write"):
+                self._components.deletion.settle(self.agent_id)  # the agent may be deleted
+                self._components.redaction.late(self.agent_id, session)
+        return _visible_head(head)
+
+    def get(
+        self,
+        session_id: str,
+        message: Any = None,
+        *,
+        max_tokens: int | None = None,
+        format: str | None = None,
+    ) -> MemoryContext:
+        """Return the context. See `AgentMemory.get`."""
+        options: Any = {"user_id": self._user, "max_tokens": max_tokens, "format": format}
+        return _visible_context(
+            self._reading(lambda: self._memory.get(self._session(session_id), message, **options))
+        )
+
+    def history(
+        self, session_id: str, *, after: int = 0, limit: int | None = None, last: int | None = None
+    ) -> list[Entry]:
+        """Return the log's entries. See `AgentMemory.history`."""
+        options: Any = {"user_id": self._user, "after": after, "limit": limit, "last": last}
+        log = self._reading(lambda: self._memory.history(self._session(session_id), **options))
+        return [_visible_entry(entry) for entry in log]
+
+    def search(self, query: str, *, session_id: str | None = None, limit: int = 10) -> list[Recall]:
+        """Search the namespace, or one of its sessions. See `AgentMemory.search`."""
+
+        def read() -> list[Recall]:
+            session = self._maybe(session_id)
+            return self._memory.search(query, user_id=self._user, session_id=session, limit=limit)
+
+        return [_visible_recall(recall) for recall in self._reading(read)]
+
+    def sessions(self, *, limit: int = 100, after: str | None = None) -> list[Head]:
+        """Return a page of the namespace's sessions after `after`, in order of their ids."""
+
+        def read() -> list[Head]:
+            first, store = self._maybe(marker(after)), self._components.store
+            return page_of(store, self._user, limit=limit, after=first, shared=True)
+
+        return [_visible_head(head) for head in self._reading(read)]
+
+    def pop(self, session_id: str, count: int = 1) -> list[Message]:
+        """Remove the newest messages of all authors. See `AgentMemory.pop`. Needs write access.
+
+        Raises:
+            AccessDenied: The agent may not write. Nothing was removed, unless access was revoked
+                during the call.
+        """
+        return self._reading(
+            lambda: self._memory.pop(self._session(session_id), count, user_id=self._user), "write"
+        )
+
+    def facts(
+        self,
+        *,
+        session_id: str | None = None,
+        as_of: datetime | date | None = None,
+        known_at: datetime | date | None = None,
+    ) -> list[Fact]:
+        """Return the namespace's facts. See `User.facts`."""
+
+        def read() -> list[Fact]:
+            user, session = self._memory.user(self._user), self._maybe(session_id)
+            return user.facts(session_id=session, as_of=as_of, known_at=known_at)
+
+        return [_visible_fact(fact) for fact in self._reading(read)]
+
+    def profile(
+        self, *, as_of: datetime | date | None = None, known_at: datetime | date | None = None
+    ) -> BaseModel:
+        """Return the namespace's profile. See `User.profile`."""
+        user = self._memory.user(self._user)
+        return self._reading(lambda: user.profile(as_of=as_of, known_at=known_at))
+
+    def before_turn(self, session_id: str, message: Any) -> Turn:
+        """Return the context for a turn. See `AgentMemory.before_turn`."""
+        return self._reading(lambda: self._turns.before(session_id, message, None))
+
+    def after_turn(
+        self,
+        turn: Turn,
+        answer: Any,
+        *,
+        key: str | None = None,
+        expected_end: int | None = None,
+    ) -> Head:
+        """Store a turn with its answer. See `AgentMemory.after_turn`. Needs write access."""
+        self._require("write")
+        return self._turns.after(turn, answer, key, expected_end)
+
+    def completion(
+        self,
+        session_id: str,
+        message: Any,
+        *,
+        model: str | None = None,
+        tools: Sequence[GivenTool] | None = None,
+        max_rounds: int = 8,
+        key: str | None = None,
+        expected_end: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Run a whole turn with a model. See `AgentMemory.completion`.
+
+        There is neither `stream` nor a tool of the memory. Needs write access, before the model is
+        called and when the turn is stored.
+        """
+        self._require("write")
+        if "stream" in options:
+            raise InvalidInput(
+                "A shared namespace has no streams: one could be read after access was revoked. "
+                "Leave `stream` out, or use before_turn and after_turn around a stream of your own."
+            )
+        arguments = {"model": model, "tools": tools, "max_rounds": max_rounds, **options}
+        arguments |= {"key": key, "expected_end": expected_end}
+        return self._turns.complete(session_id, message, user_id=None, **arguments)
+
+    @property
+    def _turns(self) -> Turns:
+        """The calls about a turn, which read and store through the checked calls."""
+
+        def begin(
+            session_id: str,
+            asked: Sequence[Message],
+            *,
+            user_id: str | None,
+            reads_turn: bool = False,
+        ) -> Pack:
+            session = self._session(session_id)
+            turns = self._memory.turns
+            pack = self._reading(lambda: turns.begin(session, asked, user_id=self._user))
+            return lambda more: _visible_context(pack(more))
+
+        def update(
+            session_id: str, message: Any, *, user_id: str | None = None, **terms: Any
+        ) -> Head:
+            return self.update(session_id, message, **terms)
+
+        def stored(
+            session_id: str, key: WriteKey, *, user_id: str | None = None
+        ) -> Sequence[Message] | None:
+            return self._reading(
+                lambda: self._memory._stored(self._session(session_id), key, user_id=self._user)
+            )
+
+        def notify(turn: Turn, messages: Sequence[Message] | None) -> None:
+            session = self._session(turn.session_id)
+            self._memory.turns.notify(
+                replace(turn, session_id=session, user_id=self._user), messages
+            )
+
+        return replace(
+            self._memory.turns,
+            notify=notify,
+            begin=begin,
+            update=update,
+            stored=stored,
+            replaced=_refuse_to_replace,
+            call_tool=_refuse_to_call,
+            toolbox=dict,
+        )
+
+    def _require(self, access: Access) -> None:
+        """Refuse a call without a grant."""
+        self._components.guard.check(None, None)
+        if not self._allowed(access):
+            raise AccessDenied(DENIED)
+
+    def _allowed(self, access: Access) -> bool:
+        return self._components.grants.allows(self.share, self.agent_id, access)
+
+    def _reading(self, read: Callable[[], T], access: Access = "read") -> T:
+        self._require(access)
+        found = read()
+        self._require(access)  # access may have been revoked during the read
+        return found
+
+    def _session(self, session_id: str) -> OwnId:
+        return shared_session(self.share, session_id)
+
+    def _maybe(self, session_id: str | None) -> OwnId | None:
+        return None if session_id is None else self._session(session_id)
 
 
-_PAGE = 500
+def _refuse_to_replace(turn: Turn, part: Span, said: Sequence[Message]) -> Head:
+    raise InvalidInput("This turn was not begun in a shared namespace. Nothing was stored.")
 
 
-class Redaction:
-    """Removes a deleted user, or a deleted namespace, from shared namespaces."""
+def _refuse_to_call(
+    session_id: str,
+    name: str,
+    arguments: Mapping[str, Any] | str | None = None,
+    *,
+    user_id: str | None = None,
+) -> str:
+    raise ToolRefused(f"{name} cannot be called in a shared namespace.")
 
-    def __init__(
-        self, store: SessionStore, editor: Editor, grants: Grants, authors: Authors
-    ) -> None:
-        self._store = store
-        self._editor = editor
-        self._grants = grants
-        self._authors = authors
 
-    def takes_part(self, user_id: str) -> bool:
-        """Return whether it is a namespace, or a user with past or current grants."""
-        return share_of(user_id) is not None or bool(self._grants.shares_of(user_id))
+def _visible_head(head: Head) -> Head:
+    """Return a head with the id that agents use, and the namespace in place of its user."""
+    session_id = visible_id(head.session_id)
+    return replace(head, session_id=session_id, user_id=share_of(head.session_id))
 
-    def close(self, user_id: str) -> None:
-        """Revoke the access of a user, or of all agents of a namespace, before the deletion."""
-        share = share_of(user_id)
-        if share is None:
-            self._grants.close(user_id)
-        else:
-            self._grants.drop_share(share)
 
-    def erase(self, user_id: str) -> None:
-        """Empty the messages that a user wrote as an agent, and delete its grants. Idempotent."""
-        if share_of(user_id) is not None:
-            return
-        for share in self._grants.shares_of(user_id):
-            for head in all_heads(self._store, shared_user(share)):
-                self._redact(head, user_id)
-        self._grants.drop_agent(user_id)
+def _visible_entry(entry: Entry) -> Entry:
+    return replace(entry, session_id=visible_id(entry.session_id))
 
-    def late(self, agent: str, session_id: str) -> None:
-        """Empty the messages of an agent that was deleted while it wrote to a session."""
-        head = self._store.head(session_id)
-        if head is not None and share_of(session_id) not in self._grants.shares_of(agent):
-            self._redact(head, agent)
 
-    def _redact(self, head: Head, agent: str) -> None:
-        if head.deleting or not self._took_part(head, agent):
-            return
-        self._editor.edit(head.session_id, partial(self._plan, agent), _BUSY)
-        left = head_now(self._store, head)
-        if left is not None and not left.deleting:
-            self._authors.drop(agent, head.session_id)
+def _visible_recall(recall: Recall) -> Recall:
+    sources = tuple((visible_id(session_id), seq) for session_id, seq in recall.sources)
+    return replace(recall, id=visible_id(recall.id), sources=sources)
 
-    def _took_part(self, head: Head, agent: str) -> bool:
-        noted = self._authors.first(agent, head.session_id) is not None
-        if noted or is_by(head.system, agent):
-            return True
-        after = head.expired
-        while page := self._store.read(head.session_id, after=after, limit=_PAGE):
-            if any(is_by(entry.message, agent) for entry in page):
-                return True
-            after = page[-1].seq
-        return False
 
-    def _plan(self, agent: str, head: Head, log: Log) -> LogEdit | None:
-        def theirs(message: Message | None) -> bool:
-            return is_by(message, agent)
+def _visible_fact(fact: Fact) -> Fact:
+    evidence = (replace(one, session_id=visible_id(one.session_id)) for one in fact.evidence)
+    return replace(fact, evidence=tuple(evidence))
 
-        return redacted(head, log, theirs, self._authors.first(agent, head.session_id))
+
+def _visible_context(context: MemoryContext) -> MemoryContext:
+    recalls = [_visible_recall(recall) for recall in context.recalls]
+    head = None if context.head is None else _visible_head(context.head)
+    return replace(context, recalls=recalls, head=head)

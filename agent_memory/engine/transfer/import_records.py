@@ -15,15 +15,8 @@ from agent_memory.core.records import DeadLetter, Head, Lease, Record, Scope
 from agent_memory.core.system_collections import VALUES
 from agent_memory.core.transcript import part_of
 from agent_memory.engine.processing.failures import DeadLetters
-from agent_memory.engine.transfer.snapshots.lines import refused
-from agent_memory.engine.transfer.snapshots.reading import (
-    Fact,
-    Forgotten,
-    Item,
-    Value,
-    Vector,
-    Vectors,
-)
+from agent_memory.engine.transfer.reading import Item, Stored
+from agent_memory.engine.transfer.snapshot import VectorsForm, refused
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, ModelError
 from agent_memory.ltm_blocks.base import Block, Resources, batch_id, message_id
 from agent_memory.ltm_blocks.change_log import begun_anew, new_version, version_of
@@ -34,11 +27,14 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
     from agent_memory.stores.base import VectorStore
 
+logger = logging.getLogger(__name__)
+
+_PAGE = 200
 _MOST = 1.01  # maximum length of a unit vector in half precision
 _HEAVIEST = 2.0  # maximum weight of a word. See `ranking.terms`
 
 
-def is_bound(block: str, record: Record) -> bool:
+def _is_bound(block: str, record: Record) -> bool:
     """Return whether a record's id derives from its owner and its place in a session's log.
 
     Such an id cannot belong to another session."""
@@ -47,13 +43,13 @@ def is_bound(block: str, record: Record) -> bool:
     return record.id in (message_id(*place, number), batch_id(*place, record.last))
 
 
-def is_keyed(block: str, record: Record) -> bool:
+def _is_keyed(block: str, record: Record) -> bool:
     """Return whether a record's id derives from its owner and a key in its metadata."""
     keys = (value for value in record.metadata.values() if isinstance(value, str))
     return any(record.id == keyed_id(block, record.owner, key) for key in keys)
 
 
-def validated(number: int, record: Record, block: Block | None) -> Record:
+def _validated(number: int, record: Record, block: Block | None) -> Record:
     """Return a record as its block stores it. Records of unknown blocks stay unchanged.
 
     Raises:
@@ -71,7 +67,7 @@ def validated(number: int, record: Record, block: Block | None) -> Record:
         raise refused(number, str(error).rstrip(".")) from None
 
 
-def features_in(lines: Sequence[tuple[int, Vector]], dimension: int) -> Features:
+def _features_in(lines: Sequence[tuple[int, Stored]], dimension: int) -> Features:
     """Return the features of vectors.
 
     Raises:
@@ -79,23 +75,23 @@ def features_in(lines: Sequence[tuple[int, Vector]], dimension: int) -> Features
     """
     from agent_memory.stores.feature_bytes import features_of
 
-    for number, one in lines:
-        if not _are_traits(one, dimension):
+    for number, vector in lines:
+        if not _are_traits(vector, dimension):
             raise refused(number, f"its `traits` are not those of {dimension} dimensions")
-    return features_of([one.traits for _, one in lines])
+    return features_of([vector.traits for _, vector in lines])
 
 
-def _are_traits(one: Vector, dimension: int) -> bool:
+def _are_traits(stored: Stored, dimension: int) -> bool:
     import numpy as np
 
     from agent_memory.stores.feature_bytes import blobs_of, features_of
 
     try:
-        features = features_of([one.traits])
+        features = features_of([stored.traits])
     except (ValueError, struct.error):
         return False
     # encoded again they must be the same, so that their lengths are as stated
-    if features.dimension != dimension or blobs_of([one.record], features) != [one.traits]:
+    if features.dimension != dimension or blobs_of([stored.record], features) != [stored.traits]:
         return False
     vector, terms = features.meaning[0], features.words[0]
     if not (np.isfinite(vector).all() and float(np.linalg.norm(vector)) <= _MOST):
@@ -103,11 +99,6 @@ def _are_traits(one: Vector, dimension: int) -> bool:
     if len(np.unique(terms.ids)) < len(terms.ids):
         return False
     return bool(((terms.weights >= 0) & (terms.weights <= _HEAVIEST)).all())
-
-
-logger = logging.getLogger(__name__)
-
-_PAGE = 200
 
 
 class RecordImport:
@@ -130,12 +121,11 @@ class RecordImport:
         self._facts: dict[tuple[str, str], list[tuple[int, Record]]] = defaultdict(list)
         self._keys: list[KeptKey] = []
         self._letters: list[DeadLetter] = []
-        self._forgotten: list[Forgotten] = []
-        self._values: list[Record] = []
-        self._brought: set[str] = set()
-        self._anew: set[str] = set()
-        self._place: tuple[Vectors, VectorStore] | None = None
-        self._vectors: list[tuple[int, Vector]] = []
+        self._others: dict[str, list[Record]] = defaultdict(list)
+        self._brought = set[str]()
+        self._anew = set[str]()
+        self._place: tuple[VectorsForm, VectorStore] | None = None
+        self._vectors: list[tuple[int, Stored]] = []
 
     def take(self, number: int, item: Item) -> None:
         """Take the item of a line.
@@ -145,23 +135,24 @@ class RecordImport:
         """
         if isinstance(item, KeptKey):
             self._keys.append(item)
-        elif isinstance(item, Fact):
-            record = validated(number, item.record, self._blocks.get(item.block))
-            self._facts[item.block, record.owner].append((number, record))
-        elif isinstance(item, Vectors):
-            self._put_vectors()
-            self._place = self._placed(item)
-        elif isinstance(item, Vector):
-            if item.block not in self._anew:
-                self._vectors.append((number, item))
-            if len(self._vectors) == _PAGE:
-                self._put_vectors()
         elif isinstance(item, DeadLetter):
             self._letters.append(item)
-        elif isinstance(item, Forgotten):
-            self._forgotten.append(item)
-        elif isinstance(item, Value):
-            self._values.append(item.record)
+        elif isinstance(item, VectorsForm):
+            self._put_vectors()
+            self._place = self._placed(item)
+        elif isinstance(item, Stored):
+            self._take_record(number, item)
+
+    def _take_record(self, number: int, item: Stored) -> None:
+        if item.kind == "fact":
+            record = _validated(number, item.record, self._blocks.get(item.block))
+            self._facts[item.block, record.owner].append((number, record))
+        elif item.kind != "vector":
+            self._others[item.block].append(item.record)
+        elif item.block not in self._anew:
+            self._vectors.append((number, item))
+            if len(self._vectors) == _PAGE:
+                self._put_vectors()
 
     def finish(self) -> dict[str, int]:
         """Store the remaining items, after the snapshot is known to be complete.
@@ -182,10 +173,10 @@ class RecordImport:
             if letter.block in cursors:
                 self._failures.keep(letter, self._lease)
         self._store.put_keys(self._head.session_id, self._keys, lease=self._lease)
-        tombstones = [one.record for one in self._forgotten]
-        self._store.put_records(FORGOTTEN, tombstones, lease=self._lease)
-        for at in range(0, len(self._values), _PAGE):
-            page = self._values[at : at + _PAGE]
+        self._store.put_records(FORGOTTEN, self._others[FORGOTTEN], lease=self._lease)
+        values = self._others[VALUES.name]
+        for at in range(0, len(values), _PAGE):
+            page = values[at : at + _PAGE]
             versions = map(new_version, {one.owner for one in page})
             self._store.put_records(VALUES.name, [*page, *versions], lease=self._lease)
         return cursors
@@ -214,7 +205,7 @@ class RecordImport:
             (block, record.id): number
             for (block, _), facts in self._facts.items()
             for number, record in facts
-            if not is_bound(block, record) and not is_keyed(block, record)
+            if not _is_bound(block, record) and not _is_keyed(block, record)
         }
         for block, there in self._store.all_records() if loose else ():
             number = loose.get((block, there.id))
@@ -247,9 +238,9 @@ class RecordImport:
             return True
         block = self._blocks.get(name)
         versioned = block is None or block.versioned
-        return versioned and not all(is_keyed(name, record) for record in records)
+        return versioned and not all(_is_keyed(name, record) for record in records)
 
-    def _placed(self, item: Vectors) -> tuple[Vectors, VectorStore] | None:
+    def _placed(self, item: VectorsForm) -> tuple[VectorsForm, VectorStore] | None:
         """Return the store for a block's vectors. None if they do not fit."""
         block, embedding = self._blocks.get(item.block), (item.dimension, item.model)
         vector_store = self._store if block is None else block.vectors
@@ -273,11 +264,11 @@ class RecordImport:
             return
         announced, vector_store = self._place
         block, session_id = announced.block, self._head.session_id
-        features = features_in(self._vectors, announced.dimension)
+        features = _features_in(self._vectors, announced.dimension)
         records = [one.record for _, one in self._vectors]
         self._vectors = []
         try:
-            if all(is_bound(block, record) for record in records):
+            if all(_is_bound(block, record) for record in records):
                 vector_store.put_vectors(block, records, features, lease=self._lease)
                 return
         except DimensionMismatch as error:  # the block is being rebuilt with another embedder

@@ -15,8 +15,8 @@ from agent_memory.engine.edit.delete import Deletion
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.transfer.import_records import RecordImport
-from agent_memory.engine.transfer.snapshots.lines import refused
-from agent_memory.engine.transfer.snapshots.reading import Item, Reading
+from agent_memory.engine.transfer.reading import Item, Reading
+from agent_memory.engine.transfer.snapshot import refused
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import InvalidInput, SessionExists, StoreError
 from agent_memory.ltm_blocks.base import Block, Resources

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
+import json
+import math
+from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from pydantic import ValidationError
 
 from agent_memory.core.forms import Form
 from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import DeadLetter, Entry, Head, Record, Scope, Summary
-from agent_memory.engine.transfer.snapshots.lines import (
+from agent_memory.core.system_collections import VALUES
+from agent_memory.engine.transfer.snapshot import (
+    FORMAT,
+    VERSION,
+    Digest,
     EndForm,
     EntryForm,
     FactForm,
@@ -24,62 +30,41 @@ from agent_memory.engine.transfer.snapshots.lines import (
     HeadForm,
     KeyForm,
     LetterForm,
+    MeaningForm,
     Opening,
     ValueForm,
     VectorForm,
     VectorsForm,
     refused,
-    value_of,
 )
-from agent_memory.engine.transfer.snapshots.lines import checked_lines as checked
+from agent_memory.engine.values.items import checked, id_of, own_root, owner_of
 from agent_memory.errors import InvalidInput, InvalidMessage, InvalidSnapshot
-from agent_memory.ltm_blocks.registry import Tombstone, record_of
+from agent_memory.ltm_blocks.keyed_records import plain_json
+from agent_memory.ltm_blocks.registry import FORGOTTEN, Tombstone, record_of
 
 F = TypeVar("F", bound=Form)
 
+_FLOAT = 4  # bytes
+
 
 @dataclass(frozen=True, slots=True)
-class Fact:
-    """A record for the fact store."""
+class Stored:
+    """A record for a store.
 
+    Attributes:
+        kind: The kind of its line.
+        block: The block or collection that it belongs to.
+        record: The record.
+        traits: The stored features of a vector.
+    """
+
+    kind: Literal["fact", "vector", "forgotten", "value"]
     block: str
     record: Record
+    traits: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Vectors:
-    """The dimension and model of the vectors of a block."""
-
-    block: str
-    dimension: int
-    model: str
-
-
-@dataclass(frozen=True, slots=True)
-class Vector:
-    """A record for a vector store, with its stored features."""
-
-    block: str
-    record: Record
-    traits: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Forgotten:
-    """A tombstone of a block: a fact that must stay forgotten."""
-
-    block: str
-    record: Record
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A record of a value of the session's own."""
-
-    record: Record
-
-
-Item = Entry | KeptKey | Fact | Vectors | Vector | DeadLetter | Forgotten | Value
+Item = Entry | KeptKey | Stored | VectorsForm | DeadLetter
 
 
 class Reading:
@@ -95,7 +80,8 @@ class Reading:
     """
 
     def __init__(self, lines: Iterable[bytes]) -> None:
-        self._lines = checked(lines)
+        self._lines = iter(lines)
+        self._digest = Digest()
         self._number = 0
         self._before = ""
         self._counts: Counter[str] = Counter()
@@ -123,41 +109,28 @@ class Reading:
                 yield self._number, self._entry(self._form(EntryForm, fields))
                 continue
             self._whole_log()
-            yield self._number, self._item(kind, fields)
-
-    def _item(self, kind: object, fields: dict[str, Any]) -> Item:
-        if kind == "key":
-            return self._key(self._form(KeyForm, fields))
-        if kind == "fact":
-            fact = self._form(FactForm, fields)
-            return Fact(fact.block, self._record(fact))
-        if kind == "vectors":
-            some = self._form(VectorsForm, fields)
-            if some.block in self._announced:
-                raise self._refused(f"the vectors of block {some.block!r} have begun before")
-            self._announced.add(some.block)
-            return Vectors(some.block, some.dimension, some.model)
-        if kind == "vector":
-            vector = self._form(VectorForm, fields)
-            if vector.block not in self._announced:
-                raise self._refused(
-                    f"no line says what the vectors of block {vector.block!r} are of"
-                )
-            return Vector(vector.block, self._record(vector), self._bytes(vector.traits))
-        if kind == "dead_letter":
-            return self._letter(self._form(LetterForm, fields))
-        if kind == "forgotten":
-            return self._forgotten(self._form(ForgottenForm, fields))
-        if kind == "value":
-            return self._value(self._form(ValueForm, fields))
-        raise self._refused("it is of a kind that does not belong here")
+            if not isinstance(kind, str) or kind not in _ITEMS:
+                raise self._refused("it is of a kind that does not belong here")
+            form, read = _ITEMS[kind]
+            yield self._number, read(self, self._form(form, fields))
 
     def _next(self) -> dict[str, Any]:
+        """Return the fields of the next line, which was not altered."""
         self._number += 1
         line = next(self._lines, None)
+        if line is None and self._number == 1:
+            raise InvalidSnapshot("line 1: the file is empty; a snapshot of a session has lines.")
         if line is None:
             raise self._refused("the file ends here, before its last line")
-        _, self._before, fields = line
+        self._before = self._digest.whole()
+        if self._number == 1:
+            _check_format(line)
+        if not line.endswith(b"\n"):
+            raise self._refused("the file is cut off in the middle of this line")
+        if not self._digest.holds(line):
+            raise self._refused("it is not as it was written, or a line before it is missing")
+        fields = _parsed(self._number, line)
+        fields.pop("sum")
         return fields
 
     def _form(self, form: type[F], fields: dict[str, Any]) -> F:
@@ -230,6 +203,20 @@ class Reading:
         self._keys.add(form.name)
         return KeptKey(**form.model_dump(exclude={"kind"}))
 
+    def _fact(self, form: FactForm) -> Stored:
+        return Stored("fact", form.block, self._record(form))
+
+    def _vectors(self, form: VectorsForm) -> VectorsForm:
+        if form.block in self._announced:
+            raise self._refused(f"the vectors of block {form.block!r} have begun before")
+        self._announced.add(form.block)
+        return form
+
+    def _vector(self, form: VectorForm) -> Stored:
+        if form.block not in self._announced:
+            raise self._refused(f"no line says what the vectors of block {form.block!r} are of")
+        return Stored("vector", form.block, self._record(form), form.traits)
+
     def _record(self, form: FactForm) -> Record:
         head = self.head
         self._within(form.first, form.last)
@@ -258,7 +245,7 @@ class Reading:
             raise self._refused(f"block {form.block!r} can't have given up these messages")
         return DeadLetter(session_id=self.head.session_id, **form.model_dump(exclude={"kind"}))
 
-    def _forgotten(self, form: ForgottenForm) -> Forgotten:
+    def _forgotten(self, form: ForgottenForm) -> Stored:
         if form.first > form.last:
             raise self._refused("its last message comes before its first")
         head, span = self.head, form.span
@@ -273,27 +260,21 @@ class Reading:
             spared=tuple(form.spared),
         )
         owner = Scope(head.user_id, head.session_id).owner
-        return Forgotten(form.block, record_of(tombstone, form.block, owner))
+        return Stored("forgotten", FORGOTTEN, record_of(tombstone, form.block, owner))
 
-    def _value(self, form: ValueForm) -> Value:
+    def _value(self, form: ValueForm) -> Stored:
         try:
-            record = value_of(form, self.head.session_id)
+            record = _value_of(form, self.head.session_id)
         except InvalidInput as error:
             raise self._refused(str(error).rstrip(".")) from None
         if record.id in self._values:
             raise self._refused("a line before has the value of the same key")
         self._values.add(record.id)
-        return Value(record)
+        return Stored("value", VALUES.name, record)
 
     def _within(self, first: int, last: int) -> None:
         if not first <= last <= self.head.end:
             raise self._refused("its messages are not in the log")
-
-    def _bytes(self, text: str) -> bytes:
-        try:
-            return base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
-            raise self._refused("its `traits` are not base64") from None
 
     def _whole_log(self) -> None:
         wrong = self._log.unfinished()
@@ -313,6 +294,18 @@ class Reading:
 
     def _refused(self, why: str) -> InvalidSnapshot:
         return refused(self._number, why)
+
+
+_ITEMS: Mapping[str, tuple[type[Form], Callable[[Reading, Any], Item]]] = {
+    "key": (KeyForm, Reading._key),
+    "fact": (FactForm, Reading._fact),
+    "vectors": (VectorsForm, Reading._vectors),
+    "vector": (VectorForm, Reading._vector),
+    "dead_letter": (LetterForm, Reading._letter),
+    "forgotten": (ForgottenForm, Reading._forgotten),
+    "value": (ValueForm, Reading._value),
+}
+"""The form of a line after the log, and the function that checks it, by kind."""
 
 
 class _Log:
@@ -370,3 +363,79 @@ def _wrong(head: Head) -> str | None:
     if summary and not (summary.redo_after or 0) <= summary.upto <= head.end:
         return "the summary covers other messages than there are"
     return None
+
+
+def _check_format(line: bytes) -> None:
+    """Refuse a file of another kind or of a later version, before its sums are checked."""
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        fields = None
+    version = fields.get("version") if isinstance(fields, dict) else None
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+        raise refused(1, "this is not the beginning of a session's snapshot")
+    if type(version) is int and version > VERSION:
+        raise InvalidSnapshot(
+            f"line 1: the snapshot has version {version} of the format, and this release reads up "
+            f"to {VERSION}. Nothing was imported; install a newer agent-memory."
+        )
+
+
+def _parsed(number: int, line: bytes) -> dict[str, Any]:
+    """Return the fields of a line, which is plain JSON."""
+    try:
+        fields = json.loads(line, parse_constant=_no_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise refused(number, f"it is not plain JSON ({error})") from None
+    if not isinstance(fields, dict):
+        raise refused(number, "it is not a JSON object")
+    return fields
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _no_constant(digits)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _value_of(form: ValueForm, session_id: str) -> Record:
+    """Return the record of a value that belongs to a session.
+
+    Raises:
+        InvalidInput: `KeyValues` would not store it like this.
+    """
+    namespace, key = checked(form.namespace), text_of("key", form.key)
+    if (form.ttl is None) != (form.until is None):
+        raise InvalidInput("its `ttl` and its `until` do not say the same.")
+    metadata: dict[str, Any] = {
+        "ns": list(namespace),
+        "value": plain_json(_read(form.value), "The value"),
+        "begun": form.begun.isoformat(),
+    }
+    if form.until is not None:
+        metadata |= {"ttl": form.ttl, "until": form.until.isoformat()}
+    if form.meaning is not None:
+        metadata["vectors"] = _vectors(form.meaning)
+    owner = owner_of(own_root(session_id), namespace)
+    return Record(id_of(owner, key), owner, session_id, 0, 0, key, (), form.at, metadata)
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidInput("its `value` is no JSON.") from None
+
+
+def _vectors(form: MeaningForm) -> list[Any]:
+    import numpy as np
+
+    raw = form.vectors
+    if not raw or len(raw) % (_FLOAT * form.count):
+        raise InvalidInput("its `vectors` are not as many as they say.")
+    if not np.isfinite(np.frombuffer(raw, np.float32)).all():
+        raise InvalidInput("its `vectors` are not numbers.")
+    return [form.embedder, b64encode(raw).decode(), form.count]

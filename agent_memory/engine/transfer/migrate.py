@@ -14,15 +14,15 @@ from agent_memory.core.system_collections import NOTES
 from agent_memory.engine.leases import Locks
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.system_records import Kind, SystemRecords
-from agent_memory.engine.transfer.migration.records import (
+from agent_memory.engine.transfer.mirror import (
     FactRecords,
     RecordSet,
+    Sessions,
     Sums,
     VectorRecords,
     mirror,
     summed,
 )
-from agent_memory.engine.transfer.migration.sessions import Sessions
 from agent_memory.errors import InvalidInput, StoreError
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Store
@@ -67,178 +67,6 @@ class MigrationStep:
 
 _EVERY = 200
 _SHOWN = 5
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Part:
-    """A set of records in the source and in the target, and the checksums of the sent records."""
-
-    what: Literal["facts", "vectors"]
-    source: RecordSet
-    target: RecordSet
-    sent: Sums = field(default_factory=Sums)
-
-
-class _Differences:
-    """The differences between both stores, and whether changes in the source caused them."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.shown: list[str] = []
-        self.changed = False
-
-    def add(self, description: str, changed: bool) -> None:
-        self.count += 1
-        self.changed = self.changed or changed
-        if len(self.shown) < _SHOWN:
-            self.shown.append(description)
-
-    def __str__(self) -> str:
-        more = f" and {self.count - _SHOWN} more" if self.count > _SHOWN else ""
-        why = (
-            "The source was changed during the migration: stop the processes that use it. Then the"
-            if self.changed
-            else "The"
-        )
-        return (
-            f"The target is not the same as the source: {', '.join(self.shown)}{more}. {why} same "
-            "call again copies the missing data."
-        )
-
-
-def move(
-    source: Store, target: Store, removing: Callable[[], None], *, resumed: bool
-) -> Iterator[MigrationStep]:
-    """Make the target equal to the source.
-
-    Records are copied before the sessions they derive from, so that no session in the target lacks
-    its records. Records that are already there are not written again.
-
-    Args:
-        source: The source. It is only read.
-        target: The target.
-        removing: Called before something is removed from the target.
-        resumed: Whether the target may already hold data.
-
-    Raises:
-        StoreError: The stores differ at the end.
-    """
-    parts = list(_parts(source, target, removing))
-    for part in parts:
-        mirrored = mirror(part.source, part.target, part.sent, removing)
-        for done in _some(mirrored):
-            yield MigrationStep(part.what, done, None)
-    sessions = Sessions(source, target, removing)
-    if resumed:
-        sessions.drop_others()
-    total = source.counts().sessions
-    for done, _ in enumerate(sessions.bring(), 1):
-        yield MigrationStep("sessions", done, max(done, total))
-    yield from _verified(source, target, sessions, parts)
-
-
-def compare(source: Store, target: Store) -> Generator[MigrationStep, None, Migrated | None]:
-    """Return the moved data if both stores are equal, else None. Both are only read."""
-    total = source.counts().sessions
-    blocks = source.vector_blocks()
-    if total != target.counts().sessions or blocks != target.vector_blocks():
-        return None
-    messages = 0
-    for done, (head, is_same) in enumerate(Sessions(source, target, lambda: None).look(), 1):
-        if not is_same:
-            return None
-        messages += head.end - head.expired
-        yield MigrationStep("verifying", done, None)
-    held = {"facts": 0, "vectors": 0}
-    for part in (_facts(source, target), *_vectors(source, target, blocks)):
-        there = Sums()
-        for one, sums in ((part.source, part.sent), (part.target, there)):
-            for some in _some(summed(one, sums)):
-                yield MigrationStep("verifying", some, None)
-        if part.sent.differing(there):
-            return None
-        held[part.what] += there.counts.total()
-    return Migrated(total, messages, held["facts"], held["vectors"])
-
-
-def _parts(source: Store, target: Store, removing: Callable[[], None]) -> Iterator[_Part]:
-    yield _facts(source, target)
-    announced = source.vector_blocks()
-    for block, there in target.vector_blocks().items():
-        if announced.get(block) != there:
-            removing()
-            target.clear_vectors(block)
-    for block, (dimension, model) in announced.items():
-        target.open_vectors(block, dimension, model)
-    yield from _vectors(source, target, announced)
-
-
-def _facts(source: Store, target: Store) -> _Part:
-    leaving = _leaving(source)
-    return _Part("facts", FactRecords(source, leaving), FactRecords(target, leaving))
-
-
-def _vectors(source: Store, target: Store, blocks: Iterable[str]) -> Iterator[_Part]:
-    leaving = _leaving(source)
-    for block in blocks:
-        ours, theirs = (VectorRecords(store, block, leaving) for store in (source, target))
-        yield _Part("vectors", ours, theirs)
-
-
-def _leaving(source: Store) -> set[str]:
-    """Return the sessions with an unfinished deletion, whose records are not moved."""
-    return {head.session_id for head in all_heads(source) if head.deleting}
-
-
-def _verified(
-    source: Store, target: Store, sessions: Sessions, parts: Iterable[_Part]
-) -> Iterator[MigrationStep]:
-    differences, seen = _Differences(), Sums()
-    records = [part.sent.counts.total() for part in parts]
-    total = source.counts().sessions + 2 * sum(records)
-    done = messages = 0
-    for done, (head, difference) in enumerate(sessions.compare(seen), 1):
-        messages += head.end - head.expired
-        if difference is not None:
-            differences.add(f"session {head.session_id!r} ({difference})", difference != "differs")
-        yield MigrationStep("verifying", done, max(done, total))
-    count = done
-    if target.counts().sessions != count:
-        differences.add("sessions that only the target has", changed=False)
-    # after the sessions: changes during their comparison show in the records
-    for part in parts:
-        here, there = Sums(), Sums()
-        for one, sums in ((part.source, here), (part.target, there)):
-            for some in _some(summed(one, sums)):
-                yield MigrationStep("verifying", done + some, max(done + some, total))
-            done += sums.counts.total()
-        for block in here.differing(there):
-            changed = block in here.differing(part.sent)
-            differences.add(f"{part.what} of {block!r}", changed)
-    if seen.differing(sessions.summed()):
-        differences.add("sessions that have changed since", changed=True)
-    if source.vector_blocks() != target.vector_blocks():
-        differences.add("the blocks with vectors", changed=True)
-    if differences.count:
-        raise StoreError(str(differences))
-    held = {"facts": 0, "vectors": 0}
-    for part, number in zip(parts, records, strict=True):
-        held[part.what] += number
-    found = Migrated(count, messages, held["facts"], held["vectors"])
-    yield MigrationStep("verifying", done, done, found)
-
-
-def _some(items: Iterable[T]) -> Iterator[int]:
-    """Yield the number of items so far, at intervals and at the end."""
-    count = 0
-    for count, _ in enumerate(items, 1):
-        if not count % _EVERY:
-            yield count
-    yield count
-
-
 _SQLITE = "sqlite:///"
 
 UNFINISHED = (
@@ -246,6 +74,8 @@ UNFINISHED = (
     "`agent-memory migrate FROM_URL TO_URL`, run again, is finished."
 )
 """The message for a store that `is_unfinished`."""
+
+T = TypeVar("T")
 
 
 def migrate(
@@ -312,11 +142,8 @@ def migrate_stores(source: Store, target: Store, origin: str) -> Generator[Migra
         records = SystemRecords(target)
         noted = records.read(Kind.MIGRATION)
         held = [] if noted else _held(target)
-        if held and not is_unfinished(source):
-            moved = yield from compare(source, target)
-            if moved is not None:  # an earlier run stopped just before it recorded its end
-                yield MigrationStep("verifying", moved.sessions, moved.sessions, moved)
-                return
+        if held and not is_unfinished(source) and (yield from compare(source, target)):
+            return  # an earlier run stopped just before it recorded its end
         _check(source, held, origin, noted)
         removed = noted.get(origin, {}).get("removed", False)
         records.write(Kind.MIGRATION, origin, removed=removed)
@@ -389,3 +216,146 @@ def _held(store: Store) -> list[str]:
     found += [] if kept is None else [f"facts of {kept!r}"]
     blocks = sorted(store.vector_blocks())
     return found + [f"vectors of {name!r}" for name in blocks if any(store.all_vectors(name))]
+
+
+def move(
+    source: Store, target: Store, removing: Callable[[], None], *, resumed: bool
+) -> Iterator[MigrationStep]:
+    """Make the target equal to the source.
+
+    Records are copied before the sessions they derive from, so that no session in the target lacks
+    its records. Records that are already there are not written again.
+
+    Args:
+        source: The source. It is only read.
+        target: The target.
+        removing: Called before something is removed from the target.
+        resumed: Whether the target may already hold data.
+
+    Raises:
+        StoreError: The stores differ at the end.
+    """
+    blocks = source.vector_blocks()
+    for block, there in target.vector_blocks().items():
+        if blocks.get(block) != there:
+            removing()
+            target.clear_vectors(block)
+    for block, (dimension, model) in blocks.items():
+        target.open_vectors(block, dimension, model)
+    parts = _parts(source, target, blocks)
+    for part in parts:
+        mirrored = mirror(part.source, part.target, part.sent, removing)
+        for done in _some(mirrored):
+            yield MigrationStep(part.what, done, None)
+    sessions = Sessions(source, target, removing)
+    if resumed:
+        sessions.drop_others()
+    total = source.counts().sessions
+    for done, _ in enumerate(sessions.bring(), 1):
+        yield MigrationStep("sessions", done, max(done, total))
+    differences = yield from _verified(source, target, sessions, parts, copies=True)
+    if differences:
+        raise StoreError(str(differences))
+
+
+def compare(source: Store, target: Store) -> Generator[MigrationStep, None, bool]:
+    """Return whether both stores are equal. Both are only read."""
+    blocks = source.vector_blocks()
+    if source.counts().sessions != target.counts().sessions or blocks != target.vector_blocks():
+        return False
+    sessions, parts = Sessions(source, target, lambda: None), _parts(source, target, blocks)
+    return not (yield from _verified(source, target, sessions, parts, copies=False))
+
+
+@dataclass(slots=True)
+class _Part:
+    """A set of records in the source and in the target, and the checksums of the sent records."""
+
+    what: Literal["facts", "vectors"]
+    source: RecordSet
+    target: RecordSet
+    sent: Sums = field(default_factory=Sums)
+
+
+def _parts(source: Store, target: Store, blocks: Iterable[str]) -> list[_Part]:
+    # the records of sessions with an unfinished deletion are not moved
+    leaving = {head.session_id for head in all_heads(source) if head.deleting}
+    facts = _Part("facts", FactRecords(source, leaving), FactRecords(target, leaving))
+    sides = (
+        [VectorRecords(store, block, leaving) for store in (source, target)] for block in blocks
+    )
+    return [facts, *(_Part("vectors", ours, theirs) for ours, theirs in sides)]
+
+
+class _Differences:
+    """The differences between both stores, and whether changes in the source caused them."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[str, bool]] = []
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, description: str, changed: bool) -> None:
+        self._all.append((description, changed))
+
+    def __str__(self) -> str:
+        shown = ", ".join(description for description, _ in self._all[:_SHOWN])
+        more = f" and {len(self) - _SHOWN} more" if len(self) > _SHOWN else ""
+        why = (
+            "The source was changed during the migration: stop the processes that use it. Then the"
+            if any(changed for _, changed in self._all)
+            else "The"
+        )
+        return (
+            f"The target is not the same as the source: {shown}{more}. {why} same call again "
+            "copies the missing data."
+        )
+
+
+def _verified(
+    source: Store, target: Store, sessions: Sessions, parts: Sequence[_Part], *, copies: bool
+) -> Generator[MigrationStep, None, _Differences]:
+    """Compare both stores. With `copies`, sessions that differ are copied again first.
+
+    The last step has the verified data if there are no differences.
+    """
+    differences, seen = _Differences(), Sums()
+    total = source.counts().sessions + 2 * sum(part.sent.counts.total() for part in parts)
+    done = messages = 0
+    for done, (head, difference) in enumerate(sessions.compare(seen, copies=copies), 1):
+        messages += head.end - head.expired
+        if difference is not None:
+            differences.add(f"session {head.session_id!r} ({difference})", difference != "differs")
+        yield MigrationStep("verifying", done, max(done, total))
+    count = done
+    if target.counts().sessions != count:
+        differences.add("sessions that only the target has", changed=False)
+    held = {"facts": 0, "vectors": 0}
+    # after the sessions: changes during their comparison show in the records
+    for part in parts:
+        here, there = Sums(), Sums()
+        for one, sums in ((part.source, here), (part.target, there)):
+            for some in _some(summed(one, sums)):
+                yield MigrationStep("verifying", done + some, max(done + some, total))
+            done += sums.counts.total()
+        held[part.what] += here.counts.total()
+        for block in here.differing(there):
+            changed = block in here.differing(part.sent)
+            differences.add(f"{part.what} of {block!r}", changed)
+    if seen.differing(sessions.summed()):
+        differences.add("sessions that have changed since", changed=True)
+    if source.vector_blocks() != target.vector_blocks():
+        differences.add("the blocks with vectors", changed=True)
+    if not differences:
+        yield MigrationStep("verifying", done, done, Migrated(count, messages, **held))
+    return differences
+
+
+def _some(items: Iterable[T]) -> Iterator[int]:
+    """Yield the number of items so far, at intervals and at the end."""
+    count = 0
+    for count, _ in enumerate(items, 1):
+        if not count % _EVERY:
+            yield count
+    yield count

@@ -1,28 +1,27 @@
-"""`VectorIndex`: vectors by id, found by cosine similarity only."""
+"""`VectorIndex` and `WordIndex`: items by id, found by cosine similarity, or by words, only."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.core.limits import quoted
+from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.records import Hit, Record
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, install_command
 from agent_memory.models.embedders import open_embedder
-from agent_memory.models.embedders.base import Embedder
-from agent_memory.standalone.item_index import Item, ItemIndex, Match, check_search
+from agent_memory.models.embedders.base import Embedder, NoEmbedder
+from agent_memory.retrieval.bm25 import TURN_LENGTH
+from agent_memory.standalone.item_index import Item, ItemIndex, Match, check_search, match_of
 from agent_memory.stores.base import Store, VectorStore
 
 if TYPE_CHECKING:
     import numpy as np
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
+    from agent_memory.retrieval.features import Features
+
 _GIVEN = "given"
-_EVERYBODYS = "everybody"
+_WORDS = "words"
 _LEAST_DEPTH = 50
 
 
@@ -67,42 +66,6 @@ class VectorIndex(ItemIndex):
 
     def __repr__(self) -> str:
         return f"VectorIndex(name={self._name!r}, dimension={self.dimension})"
-
-    def store(
-        self,
-        items: Item | Mapping[str, Any] | Iterable[Item | Mapping[str, Any]],
-        *,
-        user_id: str | None = None,
-    ) -> None:
-        """Store items. Each replaces the item with the same id.
-
-        All or none are stored. Qdrant has no transactions and may store a part if it fails.
-
-        Args:
-            items: One item or several, as `Item` or as a dict of its fields. For several with the
-                same id the last one is stored.
-            user_id: The owner; None for shared items.
-
-        Raises:
-            InvalidInput: An item is invalid. Nothing was stored.
-            DimensionMismatch: A vector has another dimension. Nothing was stored.
-            ModelError: The embedder failed. Nothing was stored.
-            StoreError: The store failed.
-        """
-        import numpy as np
-
-        from agent_memory.retrieval.features import Features
-        from agent_memory.retrieval.texts import lifted
-
-        owner = self._owner(user_id)
-        given = [items] if isinstance(items, Item | Mapping) else items
-        kept = {item.id: item for item in map(Item.of, given)}
-        if not kept:
-            return
-        vectors = self._vectors_of(list(kept.values()))
-        records = [self._record(owner, item, vectors[item.id]) for item in kept.values()]
-        features = Features.of_vectors(np.stack([lifted(vectors[name]) for name in kept]))
-        self._vectors.put_vectors(self._block, records, features)
 
     def search(
         self,
@@ -158,15 +121,25 @@ class VectorIndex(ItemIndex):
                 )
         return vectors
 
-    def _record(self, owner: str, item: Item, vector: np.ndarray) -> Record:
-        from agent_memory.retrieval.texts import packed
+    def _indexed(self, items: Sequence[Item]) -> tuple[Features, list[dict[str, Any]]]:
+        import numpy as np
 
-        key = self._key(owner, item.id)
-        own = deepcopy(item.metadata)
-        kept: dict[str, Any] = {"id": item.id, "vector": packed(vector), "metadata": own}
-        if item.text is None:
-            kept["bare"] = True  # a record always has a text
-        return Record(key, owner, key, 1, 1, item.text or "", (), datetime.now(UTC), kept)
+        from agent_memory.retrieval.features import Features
+        from agent_memory.retrieval.texts import lifted, packed
+
+        vectors = self._vectors_of(items)
+        features = Features.of_vectors(np.stack([lifted(vectors[item.id]) for item in items]))
+        bare: dict[str, Any] = {"bare": True}
+        return features, [
+            {"vector": packed(vectors[item.id])} | (bare if item.text is None else {})
+            for item in items
+        ]
+
+    def _item(self, record: Record) -> Item:
+        from agent_memory.retrieval.texts import unpacked
+
+        vector = unpacked(record.metadata["vector"], self.dimension)
+        return replace(super()._item(record), vector=vector)
 
     def _best(self, owner: str, wanted: np.ndarray, top_k: int, threshold: float) -> list[Match]:
         from agent_memory.retrieval.query import Query
@@ -175,30 +148,18 @@ class VectorIndex(ItemIndex):
         question, depth = Query(lifted(wanted)), max(_LEAST_DEPTH, 2 * top_k)
         while top_k:
             hits = self._vectors.search_vectors(self._block, owner, question, depth)
-            found = self._matches(hits, wanted)
-            best = [
-                replace(one, metadata=deepcopy(one.metadata))  # stores cache records
-                for one in found[:top_k]
-                if one.score > threshold
-            ]
+            found = self._scored(hits, wanted)
+            best = [match_of(record, score) for record, score in found[:top_k] if score > threshold]
             if len(hits) < depth:
                 return best
             # due to single precision, an item as good as the last one may be missing
             unseen = most_unseen(min(hit.cosine for hit in hits))
-            if unseen < max(found[top_k - 1].score, threshold):
+            if unseen < max(found[top_k - 1][1], threshold):
                 return best
             depth *= 4
         return []
 
-    def _item(self, record: Record) -> Item:
-        from agent_memory.retrieval.texts import unpacked
-
-        kept = record.metadata
-        vector = unpacked(kept["vector"], self.dimension)
-        text = None if "bare" in kept else record.text
-        return Item(kept["id"], text, vector, deepcopy(kept["metadata"]))
-
-    def _matches(self, hits: Sequence[Hit], wanted: np.ndarray) -> list[Match]:
+    def _scored(self, hits: Sequence[Hit], wanted: np.ndarray) -> list[tuple[Record, float]]:
         """Score hits by their original vectors, best first."""
         import numpy as np
 
@@ -206,13 +167,10 @@ class VectorIndex(ItemIndex):
 
         if not hits:
             return []
-        kept = [hit.record.metadata for hit in hits]
-        rows = np.stack([unpacked(one["vector"], self.dimension) for one in kept])
-        found = [
-            Match(one["id"], score, None if "bare" in one else hit.record.text, one["metadata"])
-            for hit, one, score in zip(hits, kept, cosines(rows, wanted), strict=True)
-        ]
-        return sorted(found, key=lambda match: (-match.score, match.id))
+        records = [hit.record for hit in hits]
+        rows = np.stack([unpacked(one.metadata["vector"], self.dimension) for one in records])
+        scored = zip(records, cosines(rows, wanted), strict=True)
+        return sorted(scored, key=lambda one: (-one[1], one[0].metadata["id"]))
 
 
 def _embedder(given: str | Embedder | None, dimension: int | None) -> Embedder | None:
@@ -242,3 +200,80 @@ def _asked(query: str | Sequence[float] | np.ndarray) -> Item:
     if isinstance(query, str):
         return Item("query", query)
     return Item("query", vector=query)
+
+
+class WordIndex(ItemIndex):
+    """Texts by id, ranked with Okapi BM25, with stems of some twenty languages and without stop
+    words. Needs no embedder and no model.
+
+    In a text too short to detect its language, a word counts once for each of its possible stems.
+
+    Only searches for a user find that user's items, and the frequency of words is counted among
+    them. `delete_user` of an `AgentMemory` over the same store and namespace erases them.
+    Thread-safe. Use it as a context manager, or call `close`.
+
+    Args:
+        store: As for `VectorIndex`.
+        name: As for `VectorIndex`. A vector index must not have the same name.
+        namespace: As for `VectorIndex`.
+
+    Raises:
+        ConfigError: The name is invalid, or the kind of store is unknown.
+        DimensionMismatch: A vector index has the name.
+        StoreError: The store cannot be opened.
+    """
+
+    def __init__(
+        self,
+        store: str | Store | VectorStore = "memory://",
+        *,
+        name: str = "words",
+        namespace: str = "default",
+    ) -> None:
+        super().__init__(store, name, namespace, (0, _WORDS))
+
+    def __repr__(self) -> str:
+        return f"WordIndex(name={self._name!r})"
+
+    def search(
+        self,
+        query: str,
+        *,
+        top_k: int = 10,
+        threshold: float | None = None,
+        user_id: str | None = None,
+    ) -> list[Match]:
+        """Return the texts that share words with a query, best first. Ties are ordered by id.
+
+        Args:
+            query: The query text.
+            top_k: The maximum number of results.
+            threshold: Only texts with a score above it; None for all.
+            user_id: The owner; None for shared items.
+
+        Raises:
+            InvalidInput: The query, `top_k` or `threshold` is invalid.
+            StoreError: The store failed.
+        """
+        from agent_memory.retrieval.query import Query
+
+        owner, least = self._owner(user_id), check_search(top_k, threshold)
+        question = Query.asked(text_of("query", query), NoEmbedder())
+        if not top_k or not question.words:
+            return []
+        hits = self._vectors.search_vectors(self._block, owner, question, top_k)
+        found = [match_of(hit.record, hit.words) for hit in hits if hit.words > max(least, 0.0)]
+        return sorted(found, key=lambda match: (-match.score, match.id))[:top_k]
+
+    def _indexed(self, items: Sequence[Item]) -> tuple[Features, list[dict[str, Any]]]:
+        from agent_memory.retrieval.features import Features
+        from agent_memory.retrieval.postings import weighted, written
+
+        for item in items:
+            if item.text is None or item.vector is not None:
+                raise InvalidInput(
+                    f"Item {item.id!r} must have a `text` and no `vector`. For vectors, use a "
+                    "VectorIndex."
+                )
+        words = [weighted(written(item.text or ""), TURN_LENGTH) for item in items]
+        return Features.of_words(words), [{} for _ in items]

@@ -1,0 +1,269 @@
+"""Access to shared namespaces, the authors in them, and the redaction of a deleted author."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+
+from agent_memory.core.cache import Cache
+from agent_memory.core.ids import Access, share_of, shared_user
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Head, Record
+from agent_memory.core.redaction import EMPTY_SYSTEM
+from agent_memory.core.system_collections import AUTHORS, GRANTS
+from agent_memory.engine.edit.edit import Editor
+from agent_memory.engine.edit.plans import Log, LogEdit, redacted
+from agent_memory.engine.paging import all_heads, head_now
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.stores.base import RecordStore, SessionStore
+
+_AUTHORS, _GRANTS, _SHARES = AUTHORS.name, GRANTS.name, "shares"
+_NONE = "none"
+_ACCESS: dict[str | None, Access] = {"read": "read", "write": "write"}
+_MOST_CACHED = 10_000
+_PAGE = 500
+_BUSY = "The deletion is finished later; call delete_user again."
+
+
+class Grants:
+    """Grants of access, indexed by namespace and agent, by agent, and by namespace.
+
+    A grant or revocation by a call has priority over the configuration's, in any order: they are
+    separate records.
+    """
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+
+    def begin(self, shares: Mapping[str, Mapping[str, Access]]) -> None:
+        """Write the grants of a configuration for pairs without any record."""
+        new = []
+        for share, access_of in shares.items():
+            known = self._known(share)
+            for agent, access in access_of.items():
+                if agent not in known:
+                    new += _records(share, agent, access, is_initial=True)
+        if new:
+            self._store.put_records(_GRANTS, new)
+
+    def overridden(self, shares: Mapping[str, Mapping[str, Access]]) -> list[str]:
+        """Return a message for each grant of a configuration that is not in force."""
+        return [
+            f"{agent} has {current or 'no'} access to {share}, and not {access} as in the "
+            "configuration: a later grant or revocation has priority. If that is not meant: "
+            f"`agent-memory shares grant {share} {agent} {access}`."
+            for share, access_of in shares.items()
+            for known in [self._known(share)]
+            for agent, access in access_of.items()
+            if (current := known.get(agent, access)) != access
+        ]
+
+    def put(self, share: str, agent: str, access: Access | None) -> None:
+        """Grant access, or revoke it with None. It is durable and in force everywhere on return."""
+        self._store.put_records(_GRANTS, _records(share, agent, access))
+
+    def access(self, share: str, agent: str) -> Access | None:
+        """Return an agent's access, by one small indexed read."""
+        return _effective(self._store.records(_GRANTS, _pair(share, agent)))
+
+    def allows(self, share: str, agent: str, access: Access) -> bool:
+        """Return whether an agent has this access."""
+        return self.access(share, agent) in ("write", access)
+
+    def agents(self, share: str) -> dict[str, Access]:
+        """Return the agents with access to a namespace, by name."""
+        return {agent: has for agent, has in self._known(share).items() if has is not None}
+
+    def shares(self) -> list[str]:
+        """Return the namespaces with past or current grants."""
+        return sorted(record.text for record in self._store.records(_GRANTS, _SHARES))
+
+    def shares_of(self, agent: str) -> list[str]:
+        """Return the namespaces with past or current grants for an agent."""
+        found = self._store.records(_GRANTS, _agent(agent))
+        return sorted({record.metadata["share"] for record in found})
+
+    def close(self, agent: str) -> None:
+        """Revoke all grants of an agent. The names of its namespaces stay stored."""
+        for share in self.shares_of(agent):
+            self.put(share, agent, None)
+
+    def drop_agent(self, agent: str) -> None:
+        """Delete an agent's grants, except those granted after `close`."""
+        for share in self.shares_of(agent):
+            if self.access(share, agent) is None:
+                self._drop(share, agent, found_by="agent")
+
+    def drop_share(self, share: str) -> None:
+        """Delete a namespace's grants."""
+        for agent in self._known(share):
+            self._drop(share, agent, found_by="share")
+        self._store.delete_records(_GRANTS, record_id=_id("name", share, ""))
+
+    def _drop(self, share: str, agent: str, found_by: str) -> None:
+        # the record that finds the others goes last, so that an interrupted run can resume
+        for kind in sorted(("pair", "share", "agent"), key=lambda kind: kind == found_by):
+            for initial in (True, False):
+                self._store.delete_records(_GRANTS, record_id=_id(kind, share, agent, initial))
+
+    def _known(self, share: str) -> dict[str, Access | None]:
+        """Return the access of all agents with past or current grants, by name."""
+        by_agent: dict[str, list[Record]] = {}
+        for record in self._store.records(_GRANTS, _share(share)):
+            by_agent.setdefault(record.metadata["agent"], []).append(record)
+        return {agent: _effective(records) for agent, records in sorted(by_agent.items())}
+
+
+def _records(
+    share: str, agent: str, access: Access | None, *, is_initial: bool = False
+) -> list[Record]:
+    now, text = datetime.now(UTC), access or _NONE
+    metadata = {"share": share, "agent": agent, "initial": is_initial}
+    owners = {"pair": _pair(share, agent), "agent": _agent(agent), "share": _share(share)}
+    records = [
+        Record(_id(kind, share, agent, is_initial), owner, "", 0, 0, text, (), now, metadata)
+        for kind, owner in owners.items()
+    ]
+    return [*records, Record(_id("name", share, ""), _SHARES, "", 0, 0, share, (), now)]
+
+
+def _effective(records: Iterable[Record]) -> Access | None:
+    """Return the access of a pair: that of a call, else that of the configuration."""
+    by_source = {record.metadata["initial"]: record.text for record in records}
+    return _ACCESS.get(by_source.get(False, by_source.get(True)))
+
+
+def _id(kind: str, share: str, agent: str, initial: bool = False) -> str:
+    return record_id(kind, len(share), share, agent, initial)
+
+
+def _pair(share: str, agent: str) -> str:
+    return _id("of", share, agent)
+
+
+def _agent(agent: str) -> str:
+    return f"agent:{agent}"
+
+
+def _share(share: str) -> str:
+    return f"share:{share}"
+
+
+def signed(message: Message, agent: str) -> Message:
+    """Return a message with its author, which replaces an author in its metadata."""
+    return message.model_copy(update={"metadata": {**message.metadata, "agent": agent}})
+
+
+def is_by(message: Message | None, agent: str) -> bool:
+    """Return whether an agent wrote a message of a shared namespace, even if partly redacted."""
+    if message is None:
+        return False
+    unsigned = message.is_system and message.to_dict() == EMPTY_SYSTEM.to_dict()
+    return unsigned or message.metadata.get("agent") == agent
+
+
+class Authors:
+    """Stores where in a session an agent began to write. The log may remove the messages."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self._known: Cache[tuple[str, str], datetime] = Cache(_MOST_CACHED)
+
+    def knows(self, agent: str, session_id: str) -> bool:
+        """Return whether this process has stored it already."""
+        return (agent, session_id) in self._known
+
+    def wrote(self, agent: str, before: Head | None, after: Head) -> None:
+        """Store that an agent wrote to a session, if that is new."""
+        key = (agent, after.session_id)
+        if self._known.get(key) == after.created_at:
+            return
+        same = before is not None and before.created_at == after.created_at
+        first = before.end + 1 if before is not None and same else 1
+        if self.first(agent, after.session_id) is None:
+            self._note(agent, after.session_id, first)
+        self._known.put(key, after.created_at)
+
+    def first(self, agent: str, session_id: str) -> int | None:
+        """Return a seq before which the agent wrote nothing in the session. None if never."""
+        found = self._store.records(_AUTHORS, _author(agent, session_id))
+        return min((record.first for record in found), default=None)
+
+    def drop(self, agent: str, session_id: str) -> None:
+        """Delete the record after all of the agent's messages in the session were emptied."""
+        self._store.delete_records(_AUTHORS, owner=_author(agent, session_id))
+        self._known.drop((agent, session_id))
+
+    def _note(self, agent: str, session_id: str, first: int) -> None:
+        owner = _author(agent, session_id)
+        record = Record(owner, owner, session_id, first, first, "", (), datetime.now(UTC))
+        self._store.put_records(_AUTHORS, [record])
+
+
+def _author(agent: str, session_id: str) -> str:
+    return record_id(len(agent), agent, session_id)
+
+
+class Redaction:
+    """Removes a deleted user, or a deleted namespace, from shared namespaces."""
+
+    def __init__(
+        self, store: SessionStore, editor: Editor, grants: Grants, authors: Authors
+    ) -> None:
+        self._store = store
+        self._editor = editor
+        self._grants = grants
+        self._authors = authors
+
+    def takes_part(self, user_id: str) -> bool:
+        """Return whether it is a namespace, or a user with past or current grants."""
+        return share_of(user_id) is not None or bool(self._grants.shares_of(user_id))
+
+    def close(self, user_id: str) -> None:
+        """Revoke the access of a user, or of all agents of a namespace, before the deletion."""
+        share = share_of(user_id)
+        if share is None:
+            self._grants.close(user_id)
+        else:
+            self._grants.drop_share(share)
+
+    def erase(self, user_id: str) -> None:
+        """Empty the messages that a user wrote as an agent, and delete its grants. Idempotent."""
+        if share_of(user_id) is not None:
+            return
+        for share in self._grants.shares_of(user_id):
+            for head in all_heads(self._store, shared_user(share)):
+                self._redact(head, user_id)
+        self._grants.drop_agent(user_id)
+
+    def late(self, agent: str, session_id: str) -> None:
+        """Empty the messages of an agent that was deleted while it wrote to a session."""
+        head = self._store.head(session_id)
+        if head is not None and share_of(session_id) not in self._grants.shares_of(agent):
+            self._redact(head, agent)
+
+    def _redact(self, head: Head, agent: str) -> None:
+        if head.deleting or not self._took_part(head, agent):
+            return
+        self._editor.edit(head.session_id, partial(self._plan, agent), _BUSY)
+        left = head_now(self._store, head)
+        if left is not None and not left.deleting:
+            self._authors.drop(agent, head.session_id)
+
+    def _took_part(self, head: Head, agent: str) -> bool:
+        noted = self._authors.first(agent, head.session_id) is not None
+        if noted or is_by(head.system, agent):
+            return True
+        after = head.expired
+        while page := self._store.read(head.session_id, after=after, limit=_PAGE):
+            if any(is_by(entry.message, agent) for entry in page):
+                return True
+            after = page[-1].seq
+        return False
+
+    def _plan(self, agent: str, head: Head, log: Log) -> LogEdit | None:
+        def theirs(message: Message | None) -> bool:
+            return is_by(message, agent)
+
+        return redacted(head, log, theirs, self._authors.first(agent, head.session_id))

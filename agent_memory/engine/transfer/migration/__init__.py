@@ -1,1 +1,0 @@
-"""Moving what one store holds to another."""

@@ -1,0 +1,385 @@
+"""The two sides of a migration: their sessions and records, copied, and compared by checksums."""
+
+from __future__ import annotations
+
+import json
+import os
+from array import array
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from hashlib import blake2b, sha256
+from itertools import chain, islice
+from typing import Any, Protocol
+
+from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Head, Record
+from agent_memory.engine.leases import Leases
+from agent_memory.engine.paging import HEADS, LogChanged, all_heads, head_pages, keys_of, log_pages
+from agent_memory.engine.system_records import stays_behind
+from agent_memory.engine.transfer.importer import import_transaction
+from agent_memory.errors import StoreError
+from agent_memory.stores.base import RecordStore, SessionStore, VectorStore
+from agent_memory.stores.damage import whole
+from agent_memory.stores.kernel.coding import to_micros
+
+_MODULUS = 2**256
+_PAGE = 200
+_STATES = "sessions"
+_ENTRIES = 50
+"""Entries per read. It is small because entries may contain images."""
+
+
+def _plain(value: Any) -> object:
+    """Return a record, a message or a time as JSON."""
+    if isinstance(value, Message):
+        return value.to_dict(), value.created_at
+    if isinstance(value, datetime):
+        return to_micros(value)
+    return {one.name: getattr(value, one.name) for one in fields(value)}
+
+
+# ASCII, so that lone surrogates can be encoded
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_plain).encode
+
+
+def _digest(value: object) -> bytes:
+    return sha256(_canonical(value).encode()).digest()
+
+
+def head_digest(head: Head) -> bytes:
+    """Return a digest of a head without its version, which counts changes within one store."""
+    return _digest(replace(head, version=0, updated_at=None, metadata={}))
+
+
+def session_digest(head: Head, entries: Iterable[Entry], keys: Iterable[KeptKey] = ()) -> bytes:
+    """Return a digest of a head, its log, and its keys in order."""
+    both = sha256(head_digest(head))
+    for one in chain(entries, keys):
+        both.update(_digest(one))
+    return both.digest()
+
+
+def record_digest(block: str, record: Record, blob: bytes = b"") -> bytes:
+    """Return a digest of a block's record, and of its features as bytes, if it has any."""
+    return sha256(_digest([block, record]) + blob).digest()
+
+
+@dataclass(slots=True)
+class Sums:
+    """The number of records of each kind, and the sum of their checksums, which ignores the order.
+
+    Attributes:
+        counts: By kind.
+        sums: By kind, modulo 2 ** 256.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    sums: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kind: str, digest: bytes) -> None:
+        """Add the checksum of a record."""
+        self.counts[kind] += 1
+        self.sums[kind] = (self.sums[kind] + int.from_bytes(digest)) % _MODULUS
+
+    def differing(self, other: Sums) -> list[str]:
+        """Return the kinds whose records differ, in order."""
+        kinds = self.counts.keys() | other.counts.keys()
+        return sorted(kind for kind in kinds if self._of(kind) != other._of(kind))
+
+    def _of(self, kind: str) -> tuple[int, int]:
+        return self.counts[kind], self.sums[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A block's record with its checksum, and its features as bytes. A fact has none."""
+
+    block: str
+    record: Record
+    digest: bytes
+    blob: bytes = b""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The key of the record in its set."""
+        return self.block, self.record.id
+
+
+class RecordSet(Protocol):
+    """A part of a store's records, read in any order. `remove` may remove more than the keys."""
+
+    def read(self) -> Iterator[StoredRecord]: ...
+    def put(self, records: Sequence[StoredRecord]) -> None: ...
+    def remove(self, keys: Collection[tuple[str, str]]) -> None: ...
+
+
+class FactRecords:
+    """All facts of a store, except its records about itself and those of the sessions `leaving`."""
+
+    def __init__(self, store: RecordStore, leaving: Collection[str]) -> None:
+        self._store = store
+        self._leaving = leaving
+
+    def read(self) -> Iterator[StoredRecord]:
+        for block, record in whole(self._store.all_records()):
+            if not stays_behind(block, record) and record.session_id not in self._leaving:
+                yield StoredRecord(block, record, record_digest(block, record))
+
+    def put(self, records: Sequence[StoredRecord]) -> None:
+        by_block: dict[str, list[Record]] = {}
+        for stored in records:
+            by_block.setdefault(stored.block, []).append(stored.record)
+        for block, some in by_block.items():
+            self._store.put_records(block, some)
+
+    def remove(self, keys: Collection[tuple[str, str]]) -> None:
+        for block, record_id in keys:
+            self._store.delete_records(block, record_id=record_id)
+
+
+class VectorRecords:
+    """The vectors of one block, except those of the sessions `leaving`."""
+
+    def __init__(self, store: VectorStore, block: str, leaving: Collection[str]) -> None:
+        self._store = store
+        self._block = block
+        self._leaving = leaving
+
+    def read(self) -> Iterator[StoredRecord]:
+        from agent_memory.retrieval.segments import rounded
+        from agent_memory.stores.feature_bytes import blobs_of
+
+        for records, features in whole(self._store.all_vectors(self._block)):
+            blobs, alike = blobs_of(records, features), blobs_of(records, rounded(features))
+            for record, blob, same in zip(records, blobs, alike, strict=True):
+                if record.session_id not in self._leaving:
+                    digest = record_digest(self._block, record, same)
+                    yield StoredRecord(self._block, record, digest, blob)
+
+    def put(self, records: Sequence[StoredRecord]) -> None:
+        from agent_memory.stores.feature_bytes import features_of
+
+        if records:
+            features = features_of([stored.blob for stored in records])
+            self._store.put_vectors(self._block, [stored.record for stored in records], features)
+
+    def remove(self, keys: Collection[tuple[str, str]]) -> None:
+        """Remove records, with all others of the same owner and session."""
+        found = (stored.record for stored in self.read() if stored.key in keys)
+        for owner, session_id in {(record.owner, record.session_id) for record in found}:
+            self._store.delete_vectors(self._block, owner=owner, session_id=session_id)
+
+
+def mirror(
+    source: RecordSet, target: RecordSet, sums: Sums, removing: Callable[[], None]
+) -> Iterator[StoredRecord]:
+    """Remove records that only the target has, write those that it lacks, and yield the source's.
+
+    Existing records are not written again, so that an interrupted run resumes. Each other record
+    takes eight bytes of memory.
+    """
+    there = _Marks(target.read(), lambda stored: stored.digest)
+    if len(there) and _cleared(source, target, removing):  # others may have been removed too
+        there = _Marks(target.read(), lambda stored: stored.digest)
+    for page in _pages(source.read()):
+        target.put(there.lacking(page))
+        for stored in page:
+            sums.add(stored.block, stored.digest)
+            yield stored
+
+
+def summed(records: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
+    """Add the checksums of a set of records, by block, and yield each record."""
+    for stored in records.read():
+        sums.add(stored.block, stored.digest)
+        yield stored
+
+
+def _cleared(source: RecordSet, target: RecordSet, removing: Callable[[], None]) -> bool:
+    """Remove records that only the target has. Return whether there were any."""
+    here, found = _Marks(source.read(), _name), False
+    for page in _pages(target.read()):
+        if extra := here.lacking(page):
+            found = True
+            removing()
+            target.remove([stored.key for stored in extra])
+    return found
+
+
+class _Marks:
+    """A set of records, each stored as a number of eight bytes.
+
+    The numbers are salted per run. Two records with the same number, one case in billions, have
+    different numbers in the next run.
+    """
+
+    def __init__(
+        self, records: Iterable[StoredRecord], key_of: Callable[[StoredRecord], bytes]
+    ) -> None:
+        import numpy as np
+
+        self._salt = os.urandom(16)
+        self._key_of = key_of
+        marks = array("Q", map(self._mark, records))
+        self._sorted = np.sort(np.frombuffer(marks, np.uint64))
+
+    def __len__(self) -> int:
+        return len(self._sorted)
+
+    def lacking(self, page: Sequence[StoredRecord]) -> list[StoredRecord]:
+        """Return the records of a page that are not in the set."""
+        import numpy as np
+
+        marks = np.fromiter(map(self._mark, page), np.uint64, len(page))
+        first, after = (np.searchsorted(self._sorted, marks, side) for side in ("left", "right"))
+        return [stored for stored, is_new in zip(page, first == after, strict=True) if is_new]
+
+    def _mark(self, stored: StoredRecord) -> int:
+        digest = blake2b(self._key_of(stored), digest_size=8, key=self._salt)
+        return int.from_bytes(digest.digest())
+
+
+def _name(stored: StoredRecord) -> bytes:
+    return "\0".join(stored.key).encode("utf-8", "surrogatepass")
+
+
+def _pages(records: Iterator[StoredRecord]) -> Iterator[list[StoredRecord]]:
+    while page := list(islice(records, _PAGE)):
+        yield page
+
+
+class Sessions:
+    """The sessions of two stores.
+
+    A session with an unfinished deletion is copied without messages, in the same state. Its
+    deletion is then finished in the target too, since blocks may hold records elsewhere.
+    """
+
+    def __init__(
+        self, source: SessionStore, target: SessionStore, removing: Callable[[], None]
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._leases = Leases(target)
+        self._removing = removing
+
+    def bring(self) -> Iterator[Head]:
+        """Copy the sessions that the target lacks, and yield each head. `compare` verifies them."""
+        for head, there in self._pairs():
+            if there is None:
+                self._bring(head)
+            yield head
+
+    def drop_others(self) -> None:
+        """Remove the sessions from the target that the source does not have."""
+        for heads in head_pages(self._target):
+            names = [head.session_id for head in heads]
+            for name in set(names) - self._source.existing(names):
+                if self._source.head(name) is None:  # otherwise its deletion is unfinished
+                    self._removing()
+                    self._target.delete(name)
+
+    def compare(self, sums: Sums, *, copies: bool) -> Iterator[tuple[Head, str | None]]:
+        """Yield the head of each session, and the difference, if any, after copying it again."""
+        for head, there in self._pairs():
+            compared, difference = self._compared(head, there or self._there(head), copies)
+            sums.add(_STATES, _state(compared))
+            yield compared, difference
+
+    def summed(self) -> Sums:
+        """Return the checksums of the source's current sessions."""
+        sums = Sums()
+        for head in whole(all_heads(self._source)):
+            sums.add(_STATES, _state(_carried(head)))
+        return sums
+
+    def _compared(self, head: Head, there: Head | None, copies: bool) -> tuple[Head, str | None]:
+        sent = self._digest(self._source, head)
+        if sent is not None and sent == self._digest(self._target, there):
+            return head, None
+        if not copies:
+            return head, "differs"
+        now = self._source.head(head.session_id)
+        if now is None:
+            return head, "deleted"
+        now = _carried(now)
+        self._bring(now)
+        again = self._digest(self._source, now)
+        if again is not None and again == self._digest(self._target, self._there(head)):
+            return now, None
+        return head, "differs" if again == sent else "changed"
+
+    def _pairs(self) -> Iterator[tuple[Head, Head | None]]:
+        """Yield each session of the source in its target form, with the target's, if on the same
+        page."""
+        after = None
+        for heads in whole(head_pages(self._source)):
+            page = self._target.sessions(limit=HEADS, after=after)
+            there = {head.session_id: head for head in page}
+            for head in heads:
+                yield _carried(head), there.get(head.session_id)
+            after = heads[-1].session_id
+
+    def _there(self, head: Head) -> Head | None:
+        return self._target.head(head.session_id)
+
+    def _digest(self, store: SessionStore, head: Head | None) -> bytes | None:
+        """Return the digest of a session. None if it is missing or changing."""
+        if head is None:
+            return None
+        try:
+            pages = log_pages(store, head, _ENTRIES)
+            entries = (entry for page in pages for entry in page)
+            return session_digest(head, entries, keys_of(store, head))
+        except LogChanged:
+            return None
+
+    def _bring(self, head: Head) -> None:
+        try:
+            if self._arrived(head):
+                return
+            self._removing()  # an earlier or partial copy
+            self._target.delete(head.session_id)
+            if self._arrived(head):
+                return
+        except LogChanged:  # the comparison finds the difference
+            return
+        raise StoreError(
+            f"Session {head.session_id!r} was created in the target by another process during the "
+            "migration. Stop the processes that use the target, then repeat the call."
+        )
+
+    def _arrived(self, head: Head) -> bool:
+        """Copy a session. Return False if the target has one already."""
+        log = log_pages(self._source, head, _ENTRIES)
+        first = next(log, [])
+        if not first or first[-1].seq == head.end:
+            if self._target.rewrite(replace(head, version=0), head.expired, first) is None:
+                return False
+            self._target.put_keys(head.session_id, keys_of(self._source, head))
+            return True
+        with import_transaction(self._target, self._leases, head, first) as transaction:
+            if transaction is None:
+                return False
+            for page in log:
+                transaction.add(page)
+            keys = keys_of(self._source, head)
+            self._target.put_keys(head.session_id, keys, lease=transaction.lease)
+            transaction.show(head)
+            return True
+
+
+def _carried(head: Head) -> Head:
+    """Return the form of a session in the target."""
+    if not head.deleting:
+        return head
+    marked = Head(head.session_id, head.user_id, created_at=head.created_at)
+    return replace(marked, cursors=head.cursors, deleting=True)
+
+
+def _state(head: Head) -> bytes:
+    """Return a digest of a head with its version, which changes with every write."""
+    return sha256(head_digest(head) + str(head.version).encode()).digest()

@@ -1,0 +1,360 @@
+"""The snapshot of a session: a strict form for each line, a running digest, and its writer."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from agent_memory.core.forms import Count, Form, Name, Plain, Seq, kept_by_all
+from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.ids import MAX_ID
+from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.records import DeadLetter, Entry, Head, Record, Scope
+from agent_memory.errors import InvalidSnapshot
+
+FORMAT = "agent-memory.session"
+VERSION = 1
+
+_DIGITS = 32
+_FLOAT = 4  # bytes
+_SUM = ',"sum":"%s"}\n'
+_SUMMED = re.compile(rb',"sum":"([0-9a-f]{32})"}\n\Z')
+
+
+def _moment(value: object) -> datetime:
+    if isinstance(value, str):
+        moment = datetime.fromisoformat(value)
+        if moment.utcoffset() == timedelta():
+            return moment.astimezone(UTC)
+    raise ValueError("not a time in ISO 8601 with the offset +00:00")
+
+
+def _bytes(value: object) -> bytes:
+    if isinstance(value, str):
+        return b64decode(value, validate=True)
+    raise ValueError("not base64")
+
+
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+Base64 = Annotated[bytes, BeforeValidator(_bytes)]
+BlockName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
+
+
+class Opening(Form):
+    """The first line: the format, the release that wrote it, the session and its user."""
+
+    format: Literal["agent-memory.session"]
+    version: Literal[1]
+    library: str
+    at: Moment
+    session: str
+    user: str | None
+
+
+class SummaryForm(Form):
+    text: str
+    tokens: Count
+    upto: Count
+    by: str
+    redo_after: Count | None
+    redo_text: str | None
+
+
+class HeadForm(Form):
+    """The second line."""
+
+    kind: Literal["head"]
+    end: Count
+    total: Count
+    expired: Count
+    start: Count
+    start_total: Count
+    pinned: list[Seq]
+    pinned_tokens: Count
+    system_at: Moment | None
+    system_tokens: Count
+    summary: SummaryForm | None
+    cursors: dict[BlockName, Count]
+    begun: Moment
+    system: Plain | None
+
+
+class EntryForm(Form):
+    kind: Literal["entry"]
+    seq: Seq
+    tokens: Count
+    total: Count
+    encoding: Annotated[str, Field(max_length=MAX_ID), AfterValidator(kept_by_all)]
+    at: Moment
+    message: Plain
+
+
+class KeyForm(Form):
+    kind: Literal["key"]
+    name: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    seq: Seq
+    end: Seq
+    total: Count
+    at: Moment
+
+
+class FactForm(Form):
+    """A block's record. `of` is the kind of its owner."""
+
+    kind: Literal["fact"]
+    block: BlockName
+    id: Name
+    of: Literal["user", "session"]
+    first: Count
+    last: Count
+    text: str
+    sources: list[Seq]
+    at: Moment
+    metadata: Plain
+
+
+class VectorsForm(Form):
+    """The line before the first vector of a block."""
+
+    kind: Literal["vectors"]
+    block: BlockName
+    dimension: Count
+    model: Name
+
+
+class VectorForm(FactForm):
+    """A record with its features."""
+
+    kind: Literal["vector"]  # type: ignore[assignment]
+    traits: Base64
+
+
+class LetterForm(Form):
+    kind: Literal["dead_letter"]
+    block: BlockName
+    first: Seq
+    last: Seq
+    attempts: Seq
+    error: str
+    since: Moment
+
+
+class ForgottenForm(Form):
+    """A tombstone: a fact that must stay forgotten."""
+
+    kind: Literal["forgotten"]
+    first: Seq
+    last: Seq
+    at: Moment
+    block: BlockName
+    fact: Name | None
+    span: Annotated[list[Count], Field(min_length=2, max_length=2)] | None
+    why: str
+    spared: list[Name]
+
+
+class MeaningForm(Form):
+    """The vectors of a value's texts, of one embedder."""
+
+    embedder: Name
+    count: Seq
+    vectors: Base64
+
+
+class ValueForm(Form):
+    """A value of the session's own, as JSON."""
+
+    kind: Literal["value"]
+    namespace: list[str]
+    key: Annotated[str, Field(min_length=1)]
+    value: str
+    begun: Moment
+    at: Moment
+    ttl: Annotated[int | float, Field(gt=0)] | None
+    until: Moment | None
+    meaning: MeaningForm | None
+
+
+class EndForm(Form):
+    """The last line: the number of lines of each kind, and the SHA-256 of all lines before it."""
+
+    kind: Literal["end"]
+    counts: dict[str, Count]
+    sha256: str
+
+
+_FORMS: Mapping[str, type[Form]] = {
+    "head": HeadForm,
+    "entry": EntryForm,
+    "key": KeyForm,
+    "fact": FactForm,
+    "vectors": VectorsForm,
+    "vector": VectorForm,
+    "dead_letter": LetterForm,
+    "forgotten": ForgottenForm,
+    "value": ValueForm,
+    "end": EndForm,
+}
+
+
+class Digest:
+    """The digest of the lines so far."""
+
+    def __init__(self) -> None:
+        self._sha = hashlib.sha256()
+
+    def whole(self) -> str:
+        """Return the digest of all lines so far."""
+        return self._sha.hexdigest()
+
+    def summed(self, body: str) -> str:
+        """Return the next line: a JSON object with its sum."""
+        begun = body[:-1]
+        self._sha.update(begun.encode())
+        end = _SUM % self._sha.hexdigest()[:_DIGITS]
+        self._sha.update(end.encode())
+        return begun + end
+
+    def holds(self, line: bytes) -> bool:
+        """Add the next line, and return whether its sum is correct."""
+        found = _SUMMED.search(line)
+        if found is None:
+            return False
+        self._sha.update(line[: found.start()])
+        right = self._sha.hexdigest()[:_DIGITS].encode() == found[1]
+        self._sha.update(line[found.start() :])
+        return right
+
+
+def refused(number: int, why: str) -> InvalidSnapshot:
+    """Return the error for a line of a snapshot, with the reason."""
+    return InvalidSnapshot(
+        f"line {number}: {why}. Nothing was imported. Use an intact copy of the file."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The result of an export.
+
+    Attributes:
+        session_id: The session.
+        entries: The number of messages.
+        records: The number of records of blocks: facts, vectors, dead letters and tombstones.
+        left_out: Names of the blocks whose records this store cannot export. They absorb the
+            imported session from the beginning.
+    """
+
+    session_id: str
+    entries: int
+    records: int
+    left_out: tuple[str, ...] = ()
+
+
+class Writing:
+    """Makes the lines of a snapshot. They must be written in the order of the calls."""
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self._digest = Digest()
+        self.counts: Counter[str] = Counter()
+
+    def opening(self, library: str) -> str:
+        """Return the first line."""
+        head = self._head
+        fields = {
+            "format": FORMAT,
+            "version": VERSION,
+            "library": library,
+            "at": datetime.now(UTC).isoformat(),
+            "session": head.session_id,
+            "user": head.user_id,
+        }
+        return self._digest.summed(compact_json(fields))
+
+    def head(self) -> str:
+        """Return the second line."""
+        head = self._head
+        summary = None if head.summary is None else asdict(head.summary)
+        system_at = None if head.system is None else head.system.created_at
+        return self._line("head", head, summary=summary, system_at=system_at, begun=head.created_at)
+
+    def entry(self, entry: Entry) -> str:
+        """Return the line of a message of the log, as it is stored."""
+        return self._line("entry", entry, at=entry.created_at)
+
+    def key(self, key: KeptKey) -> str:
+        """Return the line of an idempotency key of messages of the log."""
+        return self._line("key", key)
+
+    def fact(self, block: str, record: Record) -> str:
+        """Return the line of a record of the fact store."""
+        return self._record("fact", block, record)
+
+    def vectors(self, block: str, dimension: int, model: str) -> str:
+        """Return the line before a block's vectors."""
+        return self._line("vectors", block=block, dimension=dimension, model=model)
+
+    def vector(self, block: str, record: Record, traits: bytes) -> str:
+        """Return the line of a record of a vector store, with its stored features."""
+        return self._record("vector", block, record, traits=b64encode(traits).decode("ascii"))
+
+    def dead_letter(self, letter: DeadLetter) -> str:
+        """Return the line of a dead letter."""
+        return self._line("dead_letter", letter)
+
+    def forgotten(self, record: Record) -> str:
+        """Return the line of a tombstone."""
+        return self._line("forgotten", record, at=record.created_at, **record.metadata)
+
+    def value(self, record: Record) -> str:
+        """Return the line of a value of the session, such as its metadata."""
+        metadata = record.metadata
+        name, vectors, count = metadata.get("vectors") or (None, None, None)
+        return self._line(
+            "value",
+            namespace=metadata["ns"],
+            key=record.text,
+            value=metadata["value"],
+            begun=metadata["begun"],
+            at=record.created_at,
+            ttl=metadata.get("ttl"),
+            until=metadata.get("until"),
+            meaning=name and {"embedder": name, "count": count, "vectors": vectors},
+        )
+
+    def end(self) -> str:
+        """Return the last line."""
+        return self._line("end", counts=dict(self.counts), sha256=self._digest.whole())
+
+    def _record(self, kind: str, block: str, record: Record, **more: str) -> str:
+        own = record.owner == Scope(None, self._head.session_id).owner
+        owner = "session" if own else "user"
+        return self._line(kind, record, block=block, of=owner, at=record.created_at, **more)
+
+    def _line(self, kind: str, source: object = None, **own: Any) -> str:
+        """Return a line of a form's fields, with the object's values where none is given."""
+        fields: dict[str, Any] = {"kind": kind}
+        message = ""
+        for name in [name for name in _FORMS[kind].model_fields if name != "kind"]:
+            value = own[name] if name in own else getattr(source, name)
+            if isinstance(value, Message):  # the last field: its JSON is written as it is stored
+                message = f',"{name}":{value.to_json()}'
+            else:
+                fields[name] = value.isoformat() if isinstance(value, datetime) else value
+        self.counts[kind] += kind != "end"
+        return self._digest.summed(f"{compact_json(fields)[:-1]}{message}}}")
+
+
+def owners_of(head: Head) -> Sequence[str]:
+    """Return the owners of a session's records: its user, and the session itself."""
+    return tuple(dict.fromkeys(Scope(user, head.session_id).owner for user in (head.user_id, None)))
