@@ -39,7 +39,7 @@ _ASSISTANT = re.compile(
     re.IGNORECASE,
 )
 _ALL = re.compile(
-    r"\b(?:everything|how (?:many|often)|every|what all|in total|altogether|so far)\b"
+    r"\b(?:everything|how (?:many|often)|every|what all|in total|all ?together|so far)\b"
     r"|\b(?:all|each|list|any) (?:\w+ )?(?:of |the |my |our )|\bwhat (?:all )?have (?:i|we)\b"
     r"|\b(?:which|what) (?:\w+ ){0,2}\w+[^\Wus]s (?:did|do|have|has|had|are|were|am|can)\b"
     r"|\b(?:alles|alle|allen|wie (?:viele|oft)|welche|tout ce|tous|toutes|combien|todo lo|todos"

@@ -43,7 +43,7 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 """A tag question: what stands before it is a statement."""
-_SAME = 0.8  # minimum share of a question's words in a repetition of it
+_SAME = 0.6  # minimum share of a question's words in a repetition of it
 
 
 @lru_cache(_MOST_KNOWN)
@@ -85,7 +85,7 @@ def tells_nothing(
 
 @lru_cache(_MOST_KNOWN)
 def repeats(asked: frozenset[str], languages: frozenset[str], text: str) -> bool:
-    """Return whether a sentence of a text repeats the question, and the others say little about it.
+    """Return whether a clause of a text repeats the question, and the others say little about it.
 
     Args:
         asked: The question's words, in its own languages.
@@ -95,14 +95,15 @@ def repeats(asked: frozenset[str], languages: frozenset[str], text: str) -> bool
     if not asked:
         return False
     told = sentences(text)
+    clauses = [clause for one in told for clause in one.rsplit(", ", 1)]
     same = [
         one
-        for one in told
+        for one in clauses
         if asks(one) and len(said_in(one, languages) & asked) >= _SAME * len(asked)
     ]
     if not same:  # most often, and before the words of the others are looked at
         return False
-    others = frozenset().union(*(said_in(one, languages) for one in told if one not in same))
+    others = frozenset().union(*(said_in(one, languages) for one in clauses if one not in same))
     return 2 * len(others & asked) < len(asked)
 
 
