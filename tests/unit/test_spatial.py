@@ -18,6 +18,8 @@ from agent_memory import InvalidInput, SpatialMemory
 from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks.spatial import Observation
 from agent_memory.ltm_blocks.spatial.observation import (
+    Fading,
+    Moment,
     SpatialMatch,
     ago,
     confidence_of,
@@ -27,15 +29,11 @@ from agent_memory.ltm_blocks.spatial.observation import (
     rendered,
 )
 from agent_memory.ltm_blocks.spatial.search import (
-    Fading,
     Found,
-    Moment,
     PlaceIndex,
     distances,
-    joined,
     left,
     proximity,
-    ranked,
     scored,
 )
 
@@ -259,13 +257,13 @@ def test_the_best_come_first() -> None:
     others than the best."""
     apart = [0, 0, 5, 5, 5]
     found = found_at(apart, [0, 0.3, 0, 0, 0], ages=[1, 9, 7, 5, 5])
-    best = ranked(found, 10)
+    best = found.ranked(10)
     assert [one.observation.id for one in best] == ["001", "000", "003", "004", "002"]
-    assert [one.observation.id for one in ranked(found, 3)] == ["001", "000", "003"]
+    assert [one.observation.id for one in found.ranked(3)] == ["001", "000", "003"]
     assert [one.distance for one in best] == [0, 0, 5, 5, 5]
     assert (best[0].confidence, best[0].score, best[0].relevance) == (0.3, 0.3, None)
-    assert ranked(found, 0) == []
-    nowhere = ranked(found._replace(distances=None), 1, np.array([0, 0, 0, 0, 1.0]))
+    assert found.ranked(0) == []
+    nowhere = found._replace(distances=None).ranked(1, np.array([0, 0, 0, 0, 1.0]))
     assert [(one.observation.id, one.distance) for one in nowhere] == [("004", None)]
     assert nowhere[0].relevance == 1
 
@@ -282,14 +280,14 @@ def test_order_does_not_hang_on_the_order_of_what_was_found(
     found = found_at(*zip(*rows, strict=True))  # type: ignore[arg-type]
     mixed = list(range(len(rows)))
     random.shuffle(mixed)
-    assert ranked(found.rows(mixed), count) == ranked(found, count)
-    assert ranked(found, len(rows))[:count] == ranked(found, count)
+    assert found.rows(mixed).ranked(count) == found.ranked(count)
+    assert found.ranked(len(rows))[:count] == found.ranked(count)
 
 
 def test_joined_holds_each_once() -> None:
     """Fails if what is near and new is recalled twice."""
     found = found_at([1, 2, 3], [1, 0.5, 0.25])
-    both = joined(found.rows([2, 0]), found)
+    both = found.rows([2, 0]).joined(found)
     assert [one.id for one in both.observations] == ["002", "000", "001"]
     assert both.distances is not None
     assert both.distances.tolist() == [3, 1, 2]
@@ -457,7 +455,7 @@ def test_what_is_read_may_be_changed() -> None:
     index = PlaceIndex(2, NEVER, [one, seen("b")])
 
     def given_out() -> list[Observation | None]:
-        found = ranked(index.newest(9, AT), 9)
+        found = index.newest(9, AT).ranked(9)
         return [index.get("a"), index.get("b"), *index.all(), *(one.observation for one in found)]
 
     for read in given_out():

@@ -19,12 +19,13 @@ from agent_memory.ltm_blocks.base import Resources, by_owner
 from agent_memory.ltm_blocks.change_log import Following, erase_owner
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock
 from agent_memory.ltm_blocks.spatial.handle import SpatialHandle, observation_of, outdate
-from agent_memory.ltm_blocks.spatial.observation import MOST, SpatialMatch, rendered
-from agent_memory.ltm_blocks.spatial.search import Fading, Found, PlaceIndex
+from agent_memory.ltm_blocks.spatial.observation import MOST, Fading, SpatialMatch, rendered
 from agent_memory.models.embedders.best_effort import BestEffort
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from agent_memory.ltm_blocks.spatial.search import Found, PlaceIndex
 
 _MOST = 50
 _MOST_INDEXED = 200_000  # observations of all owners
@@ -225,6 +226,8 @@ class SpatialMemory(CollectionBlock):
         return index.relevance(self._embedder.query(question))
 
     def _index_of(self, records: Sequence[Record]) -> PlaceIndex:
+        from agent_memory.ltm_blocks.spatial.search import PlaceIndex
+
         observations = [observation_of(record) for record in records]
         for one in observations:
             if len(one.position) != self.dimensions:

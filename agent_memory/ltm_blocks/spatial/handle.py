@@ -29,6 +29,7 @@ from agent_memory.ltm_blocks.keyed_records import (
 )
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.spatial.observation import (
+    Moment,
     Observation,
     Position,
     SpatialMatch,
@@ -39,11 +40,11 @@ from agent_memory.ltm_blocks.spatial.observation import (
     position_of,
     radius_of,
 )
-from agent_memory.ltm_blocks.spatial.search import Found, Moment, PlaceIndex, joined, ranked
 from agent_memory.stores.base import RecordStore
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.spatial.block import SpatialMemory
+    from agent_memory.ltm_blocks.spatial.search import Found, PlaceIndex
 
 _COMPARED = 200
 """Number of nearest observations that are compared with each other, or with a query."""
@@ -238,13 +239,13 @@ class SpatialHandle(Collection[Any]):
         if not question:
             return self._ranked(index.newest(limit, moment) if near is None else near, limit)
         newest = index.newest(_NEWEST, moment, here)
-        found = newest if near is None else joined(near, newest)
+        found = newest if near is None else near.joined(newest)
         relevance = self._limits.relevance(question, found)
         meant = relevance >= self._limits.resources.min_relevance
         if near is not None:
             meant[: len(near.observations)] = True  # near ones are always relevant
         found, relevance = found.rows(meant.nonzero()[0]), relevance[meant]
-        return self._shown(ranked(found, limit, relevance))
+        return self._shown(found.ranked(limit, relevance))
 
     def _index(self) -> PlaceIndex:
         keyed, name = self._keyed, self._limits.name
@@ -295,7 +296,7 @@ class SpatialHandle(Collection[Any]):
     def _ranked(self, found: Found, count: int, query: str | None = None) -> list[SpatialMatch]:
         question = "" if query is None else text_of("query", query).strip()
         relevance = self._limits.relevance(question, found) if question else None
-        return self._shown(ranked(found, count, relevance))
+        return self._shown(found.ranked(count, relevance))
 
     def _shown(self, found: list[SpatialMatch]) -> list[SpatialMatch]:
         """Drop observations of sessions whose deletion has begun."""

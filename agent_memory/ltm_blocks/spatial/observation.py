@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from math import inf, nan
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
@@ -19,6 +19,28 @@ MOST = 1e12
 """Maximum absolute coordinate: distances then stay precise."""
 
 _UNITS = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timedelta(minutes=1)}
+
+
+class Fading(NamedTuple):
+    """Parameters of the decay of confidence.
+
+    Attributes:
+        half_life: In seconds; None for no decay.
+    """
+
+    half_life: float | None
+    least: float
+
+
+class Moment(NamedTuple):
+    """The time of a search.
+
+    Attributes:
+        past: Whether later observations are unknown.
+    """
+
+    seconds: float
+    past: bool
 
 
 @dataclass(frozen=True, slots=True)

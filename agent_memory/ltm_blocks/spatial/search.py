@@ -11,33 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from agent_memory.ltm_blocks.spatial.observation import (
+    Fading,
+    Moment,
     Observation,
     Position,
     SpatialMatch,
     detached,
 )
-
-
-class Fading(NamedTuple):
-    """Parameters of the decay of confidence.
-
-    Attributes:
-        half_life: In seconds; None for no decay.
-    """
-
-    half_life: float | None
-    least: float
-
-
-class Moment(NamedTuple):
-    """The time of a search.
-
-    Attributes:
-        past: Whether later observations are unknown.
-    """
-
-    seconds: float
-    past: bool
 
 
 class Found(NamedTuple):
@@ -71,6 +51,36 @@ class Found(NamedTuple):
         ids = [self.observations[row].id for row in rows]
         keys = list(zip(*values, ids, strict=True))
         return [int(rows[at]) for at in sorted(range(len(keys)), key=keys.__getitem__)[:count]]
+
+    def ranked(self, count: int, relevance: np.ndarray | None = None) -> list[SpatialMatch]:
+        """Return the best results. Ties go to the nearest, then to the newest."""
+        scores = scored(self, relevance)
+        apart = np.zeros(len(scores)) if self.distances is None else self.distances
+        return [
+            SpatialMatch(
+                observation=detached(self.observations[row]),
+                distance=None if self.distances is None else float(apart[row]),
+                confidence=float(self.confidences[row]),
+                relevance=None if relevance is None else float(relevance[row]),
+                score=float(scores[row]),
+            )
+            for row in self.first(count, -scores, apart)
+        ]
+
+    def joined(self, others: Found) -> Found:
+        """Return both results of searches from one position, each observation once."""
+        assert self.distances is not None
+        known = {one.id for one in self.observations}
+        more = others.rows(
+            [row for row, one in enumerate(others.observations) if one.id not in known]
+        )
+        assert more.distances is not None
+        return Found(
+            [*self.observations, *more.observations],
+            np.concatenate([self.distances, more.distances]),
+            np.concatenate([self.confidences, more.confidences]),
+            np.concatenate([self.ages, more.ages]),
+        )
 
 
 class PlaceIndex:
@@ -204,33 +214,3 @@ def scored(found: Found, relevance: np.ndarray | None = None) -> np.ndarray:
     near = 1.0 if found.distances is None else proximity(found.distances)
     sure = near * found.confidences
     return np.asarray(sure if relevance is None else (sure + relevance) / 2)
-
-
-def ranked(found: Found, count: int, relevance: np.ndarray | None = None) -> list[SpatialMatch]:
-    """Return the best results. Ties go to the nearest, then to the newest."""
-    scores = scored(found, relevance)
-    apart = np.zeros(len(scores)) if found.distances is None else found.distances
-    return [
-        SpatialMatch(
-            observation=detached(found.observations[row]),
-            distance=None if found.distances is None else float(apart[row]),
-            confidence=float(found.confidences[row]),
-            relevance=None if relevance is None else float(relevance[row]),
-            score=float(scores[row]),
-        )
-        for row in found.first(count, -scores, apart)
-    ]
-
-
-def joined(found: Found, others: Found) -> Found:
-    """Merge two results from one position, each observation once."""
-    assert found.distances is not None
-    known = {one.id for one in found.observations}
-    more = others.rows([row for row, one in enumerate(others.observations) if one.id not in known])
-    assert more.distances is not None
-    return Found(
-        [*found.observations, *more.observations],
-        np.concatenate([found.distances, more.distances]),
-        np.concatenate([found.confidences, more.confidences]),
-        np.concatenate([found.ages, more.ages]),
-    )
