@@ -1,8 +1,4 @@
-"""Operation: what those who run an application do, rather than the application.
-
-Dead letters, sessions brought in from snapshots, blocks rebuilt under new settings, stores moved,
-what is damaged put right.
-"""
+"""Calls for the operation of a deployment: dead letters, damage, imports, moves, and rebuilds."""
 
 from __future__ import annotations
 
@@ -48,7 +44,7 @@ _TRIES = 5
 
 
 def dead_letters(memory: AgentMemory, block: str | None = None) -> list[DeadLetter]:
-    """The messages that blocks gave up absorbing: those of one block, or of all.
+    """Return the messages that one block, or any, gave up absorbing.
 
     Raises:
         ConfigError: No absorbing block has that name.
@@ -62,10 +58,10 @@ def dead_letters(memory: AgentMemory, block: str | None = None) -> list[DeadLett
 
 
 def retry(memory: AgentMemory, block: str | None = None) -> list[Absorbed]:
-    """Have blocks absorb their dead letters, now: those of one block, or of all.
+    """Absorb the dead letters of one block, or of all, now.
 
     Returns:
-        The outcome of each. One that failed again stays a dead letter.
+        The outcome of each. A dead letter that fails again stays one.
 
     Raises:
         ConfigError: No absorbing block has that name.
@@ -75,48 +71,43 @@ def retry(memory: AgentMemory, block: str | None = None) -> list[Absorbed]:
 
 
 def damaged(memory: AgentMemory) -> list[Damaged]:
-    """All that the store holds and cannot be read: reads everything, which takes its time.
-
-    Returns:
-        An error for each, which names it; its `damage` says more.
-    """
+    """Return an error for each unreadable record. Reads the whole store, which may take long."""
     memory.components.guard.check(None, None)
     return look(memory.components.store).damaged
 
 
 def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str | None:
-    """Put something right that is damaged in the store, as far as the log allows it.
+    """Repair a damaged record, as far as the log allows it.
 
-    Parts of a session's head are made anew from its log; facts and vectors are absorbed again;
-    what nothing can give back is deleted, and a lost message replaced by a note that it is lost.
+    A session's head is restored from its log. Facts and vectors are absorbed again. A lost message
+    is replaced by a note. Other records that cannot be derived again are deleted.
 
     Args:
         memory: The memory with the damaged store.
         error: The damage, as `damaged` returned it.
-        dry_run: Only say what would be done.
+        dry_run: Whether to only describe the repair.
 
     Returns:
-        A sentence that says what was done, or would be. None if nothing can be done here, as for
-        text that cannot be decrypted.
+        A sentence that describes the repair. None if nothing can be done here, as for text that
+        cannot be decrypted.
     """
     memory.components.guard.check(None, None)
     if not isinstance(error, Damaged):
         raise InvalidInput(f"{quoted(error)} is nothing damaged. Give one of damaged(memory).")
-    mending = memory.components.repair
-    plan = mending.plan(error)
+    repairs = memory.components.repair
+    plan = repairs.plan(error)
     if plan is not None and not dry_run:
-        mending.run(error)
+        repairs.run(error)
     return plan
 
 
 def shares(memory: AgentMemory, *, agent_id: str | None = None, prefix: str = "") -> list[str]:
-    """The names of the shared namespaces in which anything is granted, or was, in order: the
-    registry of them. `AgentMemory.share` gives one by its name, and begins it if need be.
+    """Return the names of the shared namespaces with past or current grants, in order.
 
     Args:
-        memory: Over the store.
+        memory: A memory over the store.
         agent_id: Only those in which this agent has access now.
-        prefix: Only those whose names begin so.
+        prefix: Only those whose names have this prefix.
     """
     memory.components.guard.check(None, agent_id)
     grants = memory.components.grants
@@ -129,30 +120,32 @@ def shares(memory: AgentMemory, *, agent_id: str | None = None, prefix: str = ""
 
 
 def users(memory: AgentMemory) -> list[UserSize]:
-    """All users that have a session, by id; it reads the heads of all sessions."""
+    """Return all users that have a session, by id. Reads the heads of all sessions."""
     memory.components.guard.check(None, None)
     return users_of(all_heads(memory.components.store))
 
 
 def verify(memory: AgentMemory, receipt: Receipt | str) -> Receipt:
-    """Hold a receipt against the store as it is now: is what was deleted gone, is what was durable
-    there, is it signed by this deployment. It looks through all records of the store.
+    """Check a receipt against the current store: its deletions, its checkpoint, its signature.
+
+    Reads all records of the store.
 
     Args:
-        memory: Over the store.
+        memory: A memory over the store.
         receipt: The receipt of `delete`, `delete_user` or `checkpoint`, or its JSON.
 
     Returns:
-        The receipt with what holds now of each place.
+        The receipt with the current state of each place.
 
     Raises:
         InvalidInput: It is not a receipt.
     """
     memory.components.guard.check(None, None)
-    given = Receipt.from_json(receipt) if isinstance(receipt, str) else receipt
-    if not isinstance(given, Receipt):
-        raise InvalidInput(f"{quoted(given)} is not a receipt. Give a receipt or its JSON.")
-    return memory.components.receipts.verify(given)
+    if isinstance(receipt, str):
+        receipt = Receipt.from_json(receipt)
+    if not isinstance(receipt, Receipt):
+        raise InvalidInput(f"{quoted(receipt)} is not a receipt. Give a receipt or its JSON.")
+    return memory.components.receipts.verify(receipt)
 
 
 def import_session(
@@ -161,27 +154,25 @@ def import_session(
     *,
     deleted: bool = False,
 ) -> Head:
-    """Bring a session in from its snapshot, as a whole or not at all. `Session.export` writes one.
+    """Import a session from a snapshot, which `Session.export` writes, completely or not at all.
 
-    Nobody sees any of it before the last line was read and all of it is found to be as it was
-    written. A block absorbs the log anew where its records can't be taken over, such as vectors of
-    another embedding model.
+    The session is visible once the last line was read and the snapshot is verified. A block absorbs
+    the log again if its records cannot be imported, such as vectors of another embedding model.
 
     Args:
-        memory: The memory that gets it.
-        source: A path, a text file, or lines; read once, from the beginning to the end.
-        deleted: Bring it back even if it, or its user, was deleted here since it was written.
+        memory: The memory to import into.
+        source: A path, a text file, or lines, which are read once.
+        deleted: Whether to import it even if it, or its user, was deleted here since the export.
 
     Returns:
         The session's head.
 
     Raises:
-        InvalidInput: The source is none of these.
-        InvalidSnapshot: It is damaged, cut short, or none; the sentence names the line.
-        InvalidId: It names a session or a user that nobody can have.
-        SessionExists: There is a session of its id already.
-        InvalidInput: It was deleted here, and `deleted` does not say that it is wanted back.
-        StoreError: The store failed. A worker erases the part that had arrived.
+        InvalidInput: The source is none of these, or the session was deleted here.
+        InvalidSnapshot: The snapshot is damaged or incomplete. The error names the line.
+        InvalidId: The id of the session or of its user is invalid.
+        SessionExists: A session with this id exists.
+        StoreError: The store failed. A worker erases the partial session.
     """
     from agent_memory.engine.transfer.importer import lines_of
     from agent_memory.engine.transfer.reading import Reading
@@ -204,35 +195,33 @@ def import_session(
 
 
 def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
-    """Rebuild a block from the log under its new settings, such as another embedding model.
+    """Rebuild a block from the log with new settings, such as another embedding model.
 
-    As `AgentMemory.replay`, but where the stored vectors are of another model they are dropped
-    first. An interrupted rebuild goes on where it stopped. Until it is done the block recalls only
-    from the sessions done so far; processes that still run with the old settings recall nothing
-    from it, and warn.
+    Like `AgentMemory.replay`, but stored vectors of another model are deleted first. An interrupted
+    rebuild resumes. Until its end, the block recalls only from the sessions done so far. Processes
+    with the old settings recall nothing from it, and warn.
 
-    In Qdrant nothing is dropped before all is absorbed: until then processes with the old settings
-    recall as before, and absorb nothing. If a session could not be absorbed, this lasts until
-    another call comes to an end.
+    In Qdrant the old vectors are deleted at the end. Until then, processes with the old settings
+    recall from them, and absorb nothing. If a session cannot be absorbed, a later call ends this.
 
     Args:
         config: The new settings.
         block: Name of the block.
 
     Yields:
-        Progress after each session.
+        The progress after each session.
 
     Raises:
         ConfigError: No absorbing block has that name.
     """
     known = [one.name for one in config.all_blocks if one.absorbs]
     check_block(block, known)
-    components, beside = _opened(config, block)
+    components, keeps_old = _opened(config, block)
     with closing(components):
         step = Progress(block, "", 0, 0, None)
         for step in components.replay.run(block):
             yield step
-        failed = _left(components, block, config.absorb_attempts) if beside else None
+        failed = _left(components, block, config.absorb_attempts) if keeps_old else None
         if failed is not None:
             session_id, error = failed
             yield replace(step, session_id=session_id, error=error)
@@ -241,9 +230,9 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
 
 
 def _opened(config: AgentMemoryConfig, name: str) -> tuple[Components, bool]:
-    """The parts with this block alone: others may have to be rebuilt too, each in its turn.
+    """Return the components with this block only, and whether its old records stay in force.
 
-    And whether what it had is in force until it is rebuilt.
+    Other blocks may have to be rebuilt too, each in its turn.
     """
     for _ in range(_TRIES):
         try:
@@ -267,16 +256,16 @@ def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
     with closing(services):
         for block in config.all_blocks:
             if block.name == name:
-                # noted first: whoever replays after a crash must not leave sessions out
+                # stored first: a replay after a crash must not leave sessions out
                 SystemRecords(resources.store).write(Kind.REPLAYS, name, after=None, done=0)
                 block.clear(resources)
 
 
 def _left(components: Components, block: str, attempts: int) -> tuple[str, str] | None:
-    """Have the block absorb what the replay could not; tells of a session that still waits.
+    """Absorb what the replay could not. Return a session that still fails, with its error.
 
-    Not by what this replay met: it may have gone on where another stopped. Messages that the block
-    can't absorb are given up after so many attempts, and hold nothing up.
+    All sessions are checked, since the replay may have resumed another one. Messages that the block
+    cannot absorb are given up after some attempts.
     """
     for head in all_heads(components.store):
         session_id = head.session_id

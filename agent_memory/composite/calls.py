@@ -1,11 +1,11 @@
-"""Calls on several members: recalls in parallel, writes, and tools under unique names."""
+"""Calls on several members: recalls in parallel, writes, tools under unique names; a session."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_memory.composite.members import Asked, Members
 from agent_memory.core.messages import Message
@@ -13,9 +13,12 @@ from agent_memory.core.records import Absorbed, Recall, Scope
 from agent_memory.core.tools import READ_MESSAGE, Tool
 from agent_memory.core.tracing import operation, tell_search
 from agent_memory.engine.memory import AgentMemory
-from agent_memory.engine.recall.contexts import existing
-from agent_memory.engine.recall.fan_out import FanOut, ask_block, concerns
+from agent_memory.engine.recall.fan_out import FanOut, concerns
+from agent_memory.engine.session import BoundSession, Session
 from agent_memory.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from agent_memory.composite.memory import CompositeMemory
 
 T = TypeVar("T")
 
@@ -23,8 +26,7 @@ T = TypeVar("T")
 def all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
     """Make all calls, one after the other, and return their results by name.
 
-    Raises:
-        StoreError: Some calls failed. The error names their members.
+    If some fail, the error names their members.
     """
     done: dict[str, T] = {}
     failed: dict[str, Exception] = {}
@@ -34,9 +36,9 @@ def all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
         except Exception as error:  # noqa: BLE001 - raised after the other calls
             failed[name] = error
     if failed:
-        told = "; ".join(f"{name!r}: {type(e).__name__}: {e}" for name, e in failed.items())
+        errors = "; ".join(f"{name!r}: {type(e).__name__}: {e}" for name, e in failed.items())
         raise StoreError(
-            f"{what}() failed in {told}. The other members succeeded. Call it again."
+            f"{what}() failed in {errors}. The other members succeeded. Call it again."
         ) from next(iter(failed.values()))
     return done
 
@@ -46,46 +48,10 @@ def named(name: str, absorbed: Iterable[Absorbed]) -> list[Absorbed]:
     return [replace(one, block=f"{name}.{one.block}") for one in absorbed]
 
 
-Found = tuple[dict[str, list[Recall]], list[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question to all members.
-
-    Attributes:
-        message: The message to recall for; None if there is none.
-        limit: The maximum number of recalls of each block.
-        scope: The user, and the session if there is one.
-        home: The memory that has the session. In other memories the same id is another session.
-    """
-
-    message: Message | None
-    limit: int
-    scope: Scope
-    home: str | None
-
-    def is_in(self, name: str) -> bool:
-        """Whether the session exists for a block: a block of its home, or a member block."""
-        member, _, block = name.partition(".")
-        return not block or member == self.home
-
-    def scope_in(self, name: str) -> Scope:
-        """Return the scope for a block: the session's, or the user's without the session."""
-        return self.scope if self.is_in(name) else Scope(self.scope.user_id, floor=self.scope.floor)
-
-
 class Asking:
-    """Asks the blocks of all members, each within the time limit of its member.
-
-    Args:
-        members: The members.
-        timeout: The default time limit in seconds.
-        timeouts: Other time limits in seconds, by the member's name.
-    """
+    """Asks the blocks of all members, each within the time limit of its member in seconds."""
 
     def __init__(self, members: Members, timeout: float, timeouts: Mapping[str, float]) -> None:
-        self._members = members
         limits = {
             asked.name: timeouts[asked.member]
             for asked in (*members.recalled, *members.searched)
@@ -93,68 +59,35 @@ class Asking:
         }
         self._fan_out = FanOut(timeout, limits)
 
-    def recall(self, question: Question) -> Found:
+    def recall(
+        self,
+        blocks: list[Asked],
+        home: str | None,
+        scope: Scope,
+        message: Message | None,
+        limit: int,
+    ) -> tuple[dict[str, list[Recall]], list[str]]:
         """Return each block's recalls, and a warning for each block that failed or timed out."""
-        return self._ask(self._members.recalled, question)
-
-    def search(self, question: Question) -> Found:
-        """Return each block's results, and warnings. With a session, other sessions' records are
-        left out.
-        """
-        found, warnings = self._ask(self._members.searched, question)
-        session_id = question.scope.session_id
-        if session_id is not None:
-            found = {
-                name: [one for one in recalls if _comes(one, session_id, question.is_in(name))]
-                for name, recalls in found.items()
-            }
-        return found, warnings
-
-    def shown(self, question: Question) -> set[str]:
-        """Return the blocks with recalls that the session's window may already show."""
-        return {asked.name for asked in self._members.recalled if question.is_in(asked.name)}
-
-    def _ask(self, all_asked: list[Asked], question: Question) -> Found:
         calls: dict[str, Callable[[], list[Recall]]] = {}
-        for asked in all_asked:
-            scope = question.scope_in(asked.name)
-            if concerns(asked.block, scope):
-                if question.message is not None:
+        for asked in blocks:
+            own_scope = asked.scope(scope, home)
+            if concerns(asked.block, own_scope):
+                if message is not None:
                     self._fan_out.load(asked.name, asked.block)
-                calls[asked.name] = partial(_recalled, asked, scope, question)
-        with operation("search_memory", None, question.scope.session_id) as span:
+                calls[asked.name] = partial(asked.recall, own_scope, message, limit)
+        with operation("search_memory", None, scope.session_id) as span:
             found, warnings = self._fan_out.ask(calls)
-            recalls = [one for each in found.values() for one in each]
-            tell_search(span, question.message, recalls)
+            tell_search(span, message, [recall for recalls in found.values() for recall in recalls])
         return found, warnings
-
-
-def _recalled(asked: Asked, scope: Scope, question: Question) -> list[Recall]:
-    parts = asked.memory.components if asked.memory is not None else None
-    if parts is not None:
-        parts.guard.check(None, None)
-    recalls = ask_block(asked.block, asked.name, scope, question.message, question.limit)
-    if parts is None:
-        return recalls
-    return existing(parts.store, {asked.name: recalls})[asked.name]
-
-
-def _comes(recall: Recall, session_id: str, here: bool) -> bool:
-    return not recall.sources or (here and any(name == session_id for name, _ in recall.sources))
 
 
 _LONGEST = 64  # the limit of chat APIs
 
 
 def tools_of(members: Members, home: str, user_id: str | None) -> dict[str, Tool]:
-    """Return the tools of all members, by name.
+    """Return the tools of all members, by name. See `CompositeMemory.tools`.
 
-    Tools of the session's home and of member blocks keep their names. Tools of another memory are
-    prefixed with its name, such as "company_memory_read". They work on the user's memory there:
-    they need a user, and tools that need a session are left out.
-
-    Raises:
-        ConfigError: Two tools have the same name, or a name is too long.
+    Tools of another memory work on the user's memory there. Those that need a session are left out.
     """
     found = {**members.memories[home]._toolbox.tools()}
     for tool in _others(members, home, user_id):
@@ -196,5 +129,34 @@ def _of(member: str, tool: Tool) -> Tool:
     def run(scope: Scope, asked: Any) -> str:
         return tool.run(Scope(scope.user_id, key=scope.key), asked)  # the session is not in it
 
-    told = f"In the memory {member!r}: {tool.description}"
-    return replace(tool, name=f"{member}_{tool.name}", description=told, run=run)
+    description = f"In the memory {member!r}: {tool.description}"
+    return replace(tool, name=f"{member}_{tool.name}", description=description, run=run)
+
+
+class CompositeSession(BoundSession):
+    """A session of a user, from `CompositeMemory.session`."""
+
+    def __init__(self, memory: CompositeMemory, session_id: str, user_id: str | None) -> None:
+        super().__init__(memory, session_id, user_id)
+        self._composite = memory
+
+    def tools(self, format: str = "openai.chat") -> list[dict[str, Any]]:
+        """Return the schemas of all members' tools. See `CompositeMemory.tools`."""
+        return self._composite.tools(self.session_id, user_id=self.user_id, format=format)
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        key: str | None = None,
+    ) -> str:
+        """Call a tool of a member. See `CompositeMemory.call_tool`."""
+        whose = {"user_id": self.user_id, "key": key}
+        return self._composite.call_tool(self.session_id, name, arguments, **whose)
+
+    @property
+    def home(self) -> Session:
+        """The session in its home, for its scratchpad and its owner's memory."""
+        home = self._composite.home(self.session_id, self.user_id)
+        return home.session(self.session_id, self.user_id)

@@ -8,8 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from agent_memory.core.context import BlockInfo
-from agent_memory.core.records import Head
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Head, Recall, Scope
 from agent_memory.engine.memory import AgentMemory
+from agent_memory.engine.recall.contexts import existing
+from agent_memory.engine.recall.fan_out import ask_block
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import Block, ManualBlock, Resources
 
@@ -18,31 +21,34 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A block that is asked for recalls.
-
-    Attributes:
-        name: Its name in contexts: "<member>.<block>", or "<member>" for a member block.
-        member: The member's name.
-        block: The bound block.
-        memory: The memory that it belongs to; None for a member block.
-    """
+    """A bound block that is asked for recalls. In contexts it is "<member>.<block>"."""
 
     name: str
     member: str
     block: Block
-    memory: AgentMemory | None
+    memory: AgentMemory | None  # None for a member block, which is named like the member
+
+    def is_in(self, home: str | None) -> bool:
+        """Return whether sessions of a home are the block's too. Otherwise only the user is."""
+        return self.memory is None or self.member == home
+
+    def scope(self, scope: Scope, home: str | None) -> Scope:
+        """Return the scope to ask for: without the session if that is in another memory."""
+        return scope if self.is_in(home) else Scope(scope.user_id, floor=scope.floor)
+
+    def recall(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        """Return the block's recalls, without those from deleted sessions of its memory."""
+        if self.memory is None:
+            return ask_block(self.block, self.name, scope, message, limit)
+        components = self.memory.components
+        components.guard.check(None, None)
+        recalls = ask_block(self.block, self.name, scope, message, limit)
+        return existing(components.store, {self.name: recalls})[self.name]
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The members of a composite, in order.
-
-    Attributes:
-        memories: The member memories.
-        blocks: The member blocks, bound to the resources of the first memory.
-        recalled: The blocks that `get` asks.
-        searched: The blocks that `search` asks.
-    """
+    """The members of a composite in order, and the blocks that `get` and `search` ask."""
 
     memories: dict[str, AgentMemory]
     blocks: dict[str, Block]
@@ -53,11 +59,7 @@ class Members:
     def of(
         cls, given: Mapping[str, AgentMemory | Block], memories: dict[str, AgentMemory]
     ) -> Members:
-        """Bind the member blocks to the first memory, and list the blocks to ask.
-
-        Raises:
-            ConfigError: A block cannot be bound to it. No block stays open.
-        """
+        """Bind the member blocks to the first memory, and list the blocks to ask."""
         blocks = {name: _named(name, one) for name, one in given.items() if isinstance(one, Block)}
         first, home = next(iter(memories.items()))
         _check_names(blocks, first, {*home.blocks, home.components.default_notes.name})
@@ -95,11 +97,7 @@ class Members:
 
 
 def memories_in(given: Mapping[str, AgentMemory | Block]) -> dict[str, AgentMemory]:
-    """Validate all members, and return the memories.
-
-    Raises:
-        ConfigError: A member is invalid, or none is a memory.
-    """
+    """Validate all members, and return the memories."""
     for name, one in given.items():
         _check(name, one)
     memories = {name: one for name, one in given.items() if isinstance(one, AgentMemory)}
@@ -156,15 +154,7 @@ Rule = Callable[[str, str | None], str]
 
 
 class Routing:
-    """Finds the home of a session: the memory that stores it.
-
-    Args:
-        memories: All memories, by name.
-        rule: A rule, or the name of the memory for all sessions.
-
-    Raises:
-        ConfigError: There is no memory of the given name.
-    """
+    """Finds the home of a session, the memory that stores it, by a rule or a constant name."""
 
     def __init__(self, memories: Mapping[str, AgentMemory], rule: str | Rule) -> None:
         self._memories = memories
@@ -176,11 +166,6 @@ class Routing:
 
         Without a `user_id`, the rule is called with the user that owns the session, so that a rule
         by users finds it again.
-
-        Raises:
-            ConfigError: The rule returned a name that is not a memory's.
-            InvalidInput: An id is invalid, or sessions of several users have that id.
-            StoreError: No user is given, and a memory could not be asked for the session.
         """
         next(iter(self._memories.values())).components.guard.check(session_id, user_id)
         if self._same is not None:

@@ -8,11 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from agent_memory.composite.calls import Asking, Question, all_done, named, tools_of
+from agent_memory.composite.calls import (
+    Asking,
+    CompositeSession,
+    all_done,
+    named,
+    tools_of,
+)
 from agent_memory.composite.members import Members, Routing, Rule, memories_in
-from agent_memory.composite.session import CompositeSession
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.fusion import merge
 from agent_memory.core.ids import marker
@@ -26,7 +31,6 @@ from agent_memory.engine.guard import scope_of
 from agent_memory.engine.loop.turns import Turns
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.recall.contexts import (
-    Contexts,
     Pack,
     View,
     checked_budget,
@@ -39,8 +43,6 @@ from agent_memory.engine.stats import Stats
 from agent_memory.engine.tool_calls import run_tool
 from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -147,10 +149,10 @@ class CompositeMemory:
         query = query_of(message)
         asked = to_add(query)
         view = self._view(session_id, asked, user_id, query, max_tokens, once=True)
-        return self._contexts(session_id, user_id).sending(session_id, view)(asked)
+        return self._pack(session_id, user_id, view)(asked)
 
-    def _contexts(self, session_id: str, user_id: str | None) -> Contexts:
-        return self.memories[self._route.home(session_id, user_id)].components.contexts
+    def _pack(self, session_id: str, user_id: str | None, view: View) -> Pack:
+        return self.home(session_id, user_id).components.contexts.sending(session_id, view)
 
     def _view(
         self,
@@ -168,14 +170,14 @@ class CompositeMemory:
         packer = replace(contexts.packer.lowered(checked_budget(max_tokens)), blocks=self._infos)
         seen = contexts.see(session_id, asked, user_id, packer=packer, query=query, once=once)
         scope, head = seen.scope, seen.head
-        question = Question(seen.query, packer.candidates, scope, name)
-        found, warnings = self._asking.recall(question)
+        blocks = self._members.recalled
+        found, warnings = self._asking.recall(blocks, name, scope, seen.query, packer.candidates)
         for other, memory in self.memories.items():
             troubles = memory.components.contexts.troubles(head if memory is home else None)
             if memory is home:
                 troubles += contexts.waiting(scope, head)
             warnings += [f"{other}: {trouble}" for trouble in troubles]
-        return View(seen, found, warnings, self._asking.shown(question))
+        return View(seen, found, warnings, {one.name for one in blocks if one.is_in(name)})
 
     def search(
         self,
@@ -201,10 +203,16 @@ class CompositeMemory:
             floor=SEARCHED,
         )
         asked = Message(role="user", content=query)
-        question = Question(asked, most_of(limit, scope, len(self.memories)), scope, name)
-        found, warnings = self._asking.search(question)
+        blocks, most = self._members.searched, most_of(limit, scope, len(self.memories))
+        found, warnings = self._asking.recall(blocks, name, scope, asked, most)
         for warning in warnings:
             logger.warning("search: %s", warning)
+        if session_id is not None:  # a block of another memory was asked without the session
+            here = {block.name for block in blocks if block.is_in(name)}
+            found = {
+                block: [one for one in recalls if _comes_from(one, session_id, block in here)]
+                for block, recalls in found.items()
+            }
         return home.search.priced(merge(found)[:limit])
 
     def history(
@@ -414,7 +422,7 @@ class CompositeMemory:
             reads_turn: bool = False,
         ) -> Pack:
             view = self._view(session_id, asked, user_id)
-            return self._contexts(session_id, user_id).sending(session_id, view)
+            return self._pack(session_id, user_id, view)
 
         def toolbox() -> dict[str, Tool]:
             return self._tools(session_id, user_id)
@@ -435,3 +443,7 @@ class CompositeMemory:
             self._first.components.store.secure_erase()
 
         return {name: partial(forget, block) for name, block in self._members.manual_blocks.items()}
+
+
+def _comes_from(recall: Recall, session_id: str, here: bool) -> bool:
+    return not recall.sources or (here and any(name == session_id for name, _ in recall.sources))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from os import PathLike
@@ -43,11 +43,7 @@ class Sourced(SettingsModel):
 
     @classmethod
     def alone(cls, **fields: Any) -> Self:
-        """Create from these fields only, without a file or the environment.
-
-        Raises:
-            InvalidSetting: A field is unknown or its value is invalid.
-        """
+        """Create from these fields only, without a file or the environment."""
         made = cls.__new__(cls)
         SettingsModel.__init__(made, **fields)
         return made
@@ -63,18 +59,10 @@ def settings(table: dict[str, Any]) -> Iterator[None]:
         _file.reset(token)
 
 
-def from_environment(
-    model: type[BaseModel], prefix: str = PREFIX, without: Collection[str] = ()
-) -> dict[str, Any]:
+def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, Any]:
     """Return the fields that are set in the environment, by the rules of pydantic-settings.
 
-    Args:
-        model: The model.
-        prefix: The prefix of the variables, in capitals.
-        without: Fields to ignore.
-
-    Raises:
-        InvalidSetting: The variable of a list or table is not JSON.
+    `prefix` is the prefix of the variables, in capitals.
     """
     if not any(name.upper().startswith(prefix) for name in os.environ):
         return {}
@@ -86,10 +74,6 @@ def from_environment(
         env_prefix=prefix,
         env_nested_delimiter=NESTED,
     )
-    passed = tuple(f"{prefix}{name}".lower() for name in without)
-    source.env_vars = {
-        name: value for name, value in source.env_vars.items() if not name.startswith(passed)
-    }
     try:
         return source()
     except SettingsError as error:
@@ -106,35 +90,23 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_text(path: Path, what: str) -> str:
-    """Read a text file that people write.
-
-    Args:
-        path: The file.
-        what: Its name in errors.
-
-    Raises:
-        ConfigError: It cannot be read, is not UTF-8 text, or is larger than 16 MiB.
-    """
+    """Read a text file of at most 16 MiB that people write. `what` is its name in errors."""
     try:
         with path.open("rb") as file:  # a device may have no end
             raw = file.read(_MOST + 1)
         if len(raw) <= _MOST:
             return raw.decode()
     except UnicodeDecodeError:
-        told = "it is not UTF-8 text"
+        reason = "it is not UTF-8 text"
     except (OSError, ValueError) as error:  # ValueError: the path is invalid
-        told = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
     else:
-        told = f"it has more than {_MOST // 2**20} MiB"
-    raise ConfigError(f"Cannot read {what} {path}: {told}.") from None
+        reason = f"it has more than {_MOST // 2**20} MiB"
+    raise ConfigError(f"Cannot read {what} {path}: {reason}.") from None
 
 
 def read_settings(given: str | Path) -> dict[str, Any]:
-    """Read a file of settings.
-
-    Raises:
-        ConfigError: The file cannot be read, or is not TOML, YAML or JSON.
-    """
+    """Read a TOML, YAML or JSON file of settings."""
     if not isinstance(given, str | PathLike):
         raise ConfigError(f"Settings cannot be read from {quoted(given)}. Pass the path of a file.")
     path = Path(given)

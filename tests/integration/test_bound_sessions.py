@@ -22,8 +22,8 @@ from agent_memory import (
     VectorMemory,
     WorkingMemory,
 )
-from agent_memory.aio.handles import AsyncSession
-from agent_memory.composite.session import CompositeSession
+from agent_memory.aio.memory import AsyncSession
+from agent_memory.composite.calls import CompositeSession
 from agent_memory.core.turns import Turn
 from agent_memory.engine.sharing.shares import SharedMemory
 from agent_memory.errors import AccessDenied, InvalidInput

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -80,26 +80,17 @@ class Edited(NamedTuple):
     taken: Sequence[Entry]
 
 
+@dataclass(eq=False, repr=False)
 class Editor:
     """Edits logs."""
 
-    def __init__(
-        self,
-        store: Store,
-        leases: Leases,
-        absorber: Absorber,
-        dead_letters: DeadLetters,
-        tombstones: Tombstones,
-        windows: Windows,
-        sent: SentContexts,
-    ) -> None:
-        self._store = store
-        self._leases = leases
-        self._absorber = absorber
-        self._dead_letters = dead_letters
-        self._tombstones = tombstones
-        self._windows = windows
-        self._sent = sent
+    _store: Store
+    _leases: Leases
+    _absorber: Absorber
+    _dead_letters: DeadLetters
+    _tombstones: Tombstones
+    _windows: Windows
+    _sent: SentContexts
 
     def pop(self, session_id: str, count: int, user_id: str | None = None) -> list[Message]:
         """Remove the newest messages. See `AgentMemory.pop`."""
@@ -292,13 +283,13 @@ class Editor:
 _PAGE = 64
 
 
+@dataclass(eq=False, repr=False)
 class Regeneration:
     """Reads sessions as if their newest question had just been asked."""
 
-    def __init__(self, store: SessionStore, windows: Windows, editor: Editor) -> None:
-        self._store = store
-        self._windows = windows
-        self._editor = editor
+    _store: SessionStore
+    _windows: Windows
+    _editor: Editor
 
     def question(self, head: Head) -> Entry | None:
         """Return the newest user message. None if the log has none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -61,46 +61,29 @@ class Deleted:
         self._store.delete_records(DELETED.name, owner=_tombstone("session", head.session_id).owner)
 
 
+@dataclass(eq=False, repr=False)
 class Receipts:
-    """Issues and verifies receipts.
+    """Issues and verifies receipts."""
 
-    Args:
-        store: The store.
-        namespace: The deployment's namespace.
-        keys: The keys that sign receipts; None for unsigned receipts.
-        outside: The places that no deletion reaches, besides backups.
-        volatile: Whether the store ends with the process.
-        reached: The names of the blocks whose own databases are open here.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        namespace: str,
-        keys: Keys | None,
-        outside: Sequence[Part],
-        volatile: bool,
-        reached: Collection[str],
-    ) -> None:
-        self._store = store
-        self._namespace = namespace
-        self._keys = keys
-        self._outside = (*outside, BACKUPS)
-        self._volatile = volatile
-        self._reached = frozenset(reached)
+    _store: Store
+    _namespace: str
+    _keys: Keys | None  # None: receipts are not signed
+    _outside: Sequence[Part]  # the places that no deletion reaches, besides backups
+    _is_volatile: bool  # the store ends with the process
+    _reached: Collection[str]  # the blocks whose own databases are open here
 
     def of_deletion(self, kind: Literal["session", "user"], name: str, outcome: Outcome) -> Receipt:
         """Return the receipt for the deletion of a session or a user."""
         made = Receipt(kind, name, self._namespace, _now(), ())
         damaged = self._unread_files() if outcome.unread is None else outcome.unread
         elsewhere = self._elsewhere() if outcome.has_registry else []
-        every = merged([*outcome.parts, *elsewhere, *_unread(made, damaged), *self._outside])
-        return self._signed(replace(made, parts=every))
+        parts = [*outcome.parts, *elsewhere, *_unread(made, damaged)]
+        return self._signed(replace(made, parts=merged([*parts, *self._outside, BACKUPS])))
 
     def checkpoint(self, head: Head, blocks: Iterable[str]) -> Receipt:
         """Return a receipt for the durable part of a session. See `AgentMemory.checkpoint`."""
         log = Part("log")
-        if self._volatile:
+        if self._is_volatile:
             log = Part("log", "not supported", "This store ends with the process.")
         parts = [log, *(_absorbed(head, name) for name in blocks)]
         self._store.sync()
@@ -126,7 +109,7 @@ class Receipts:
     def _elsewhere(self) -> list[Part]:
         """Return a part for each block whose own database is not open here."""
         text = "It has a database of its own, which is not configured here."
-        names = registered(self._store, "elsewhere") - self._reached
+        names = registered(self._store, "elsewhere").difference(self._reached)
         return [Part(f"block {name!r}", "not supported", text) for name in sorted(names)]
 
     def _unread_files(self) -> list[Damaged]:

@@ -88,22 +88,15 @@ def _read(store: Store, head: Head) -> None:
         at = reached
 
 
+@dataclass(eq=False, repr=False)
 class Repair:
     """Repairs damaged records."""
 
-    def __init__(
-        self,
-        store: Store,
-        leases: Leases,
-        absorber: Absorber,
-        deletion: Deletion,
-        windows: Windows,
-    ) -> None:
-        self._store = store
-        self._leases = leases
-        self._absorber = absorber
-        self._deletion = deletion
-        self._windows = windows
+    _store: Store
+    _leases: Leases
+    _absorber: Absorber
+    _deletion: Deletion
+    _windows: Windows
 
     def plan(self, error: Damaged) -> str | None:
         """Describe what `run` would do, in a sentence. None if nothing can be done here."""

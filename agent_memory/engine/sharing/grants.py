@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -205,16 +206,14 @@ def _author(agent: str, session_id: str) -> str:
     return record_id(len(agent), agent, session_id)
 
 
+@dataclass(eq=False, repr=False)
 class Redaction:
     """Removes a deleted user, or a deleted namespace, from shared namespaces."""
 
-    def __init__(
-        self, store: SessionStore, editor: Editor, grants: Grants, authors: Authors
-    ) -> None:
-        self._store = store
-        self._editor = editor
-        self._grants = grants
-        self._authors = authors
+    _store: SessionStore
+    _editor: Editor
+    _grants: Grants
+    _authors: Authors
 
     def takes_part(self, user_id: str) -> bool:
         """Return whether it is a namespace, or a user with past or current grants."""

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -29,25 +30,19 @@ _PAGE = 200
 _RECORDS = ("fact", "vector", "dead_letter", "forgotten")
 
 
+@dataclass(eq=False, repr=False)
 class Exporter:
     """Exports sessions."""
 
-    def __init__(
-        self, store: Store, leases: Leases, failures: DeadLetters, blocks: Mapping[str, Block]
-    ) -> None:
-        self._store = store
-        self._leases = leases
-        self._failures = failures
-        self._blocks = blocks
+    _store: Store
+    _leases: Leases
+    _failures: DeadLetters
+    _blocks: Mapping[str, Block]
 
     def run(
         self, session_id: str, write: Callable[[str], object], user_id: str | None = None
     ) -> Exported:
-        """Export a consistent snapshot of a session. See `Session.export`.
-
-        Raises:
-            SessionOfAnotherUser: It belongs to another user.
-        """
+        """Export a consistent snapshot of a session. See `Session.export`."""
         with self._leases.take(session_id, waiting=True) as lease:
             # a session that exists again began after the call, and its lease is not held
             head = None if lease is Unheld.GONE else self._store.head(session_id)
@@ -132,10 +127,7 @@ class Exporter:
                     yield writing.vector(name, record, blob)
 
     def _reach(self, name: str, head: Head) -> float:
-        """Return the last seq that a block has absorbed completely.
-
-        Records of a dead worker past it are not exported.
-        """
+        """Return the last seq that a block has absorbed. A dead worker may have left later ones."""
         block = self._blocks.get(name)
         if name in head.cursors or (block is not None and block.absorbs):
             return max(head.cursors.get(name, 0), head.expired)
@@ -162,9 +154,6 @@ def written(to: str | Path | TextIO) -> Iterator[TextIO]:
     """Yield a file to write to. At a path, it replaces an existing file when it is complete.
 
     A pipe or a device is written to directly.
-
-    Raises:
-        InvalidInput: The path cannot be written to, or the value is not a text file.
     """
     if not isinstance(to, str | Path):
         if not hasattr(to, "write"):

@@ -35,9 +35,7 @@ _HEAVIEST = 2.0  # maximum weight of a word. See `ranking.terms`
 
 
 def _is_bound(block: str, record: Record) -> bool:
-    """Return whether a record's id derives from its owner and its place in a session's log.
-
-    Such an id cannot belong to another session."""
+    """Return whether a record's id derives from its owner and its place in a session's log."""
     place = (block, record.owner, record.session_id, record.first)
     number = part_of(record.metadata).number
     return record.id in (message_id(*place, number), batch_id(*place, record.last))
@@ -50,11 +48,7 @@ def _is_keyed(block: str, record: Record) -> bool:
 
 
 def _validated(number: int, record: Record, block: Block | None) -> Record:
-    """Return a record as its block stores it. Records of unknown blocks stay unchanged.
-
-    Raises:
-        InvalidSnapshot: The block cannot read it.
-    """
+    """Return a record as its block stores it. Records of unknown blocks stay unchanged."""
     if block is None:
         return record
     try:
@@ -68,11 +62,7 @@ def _validated(number: int, record: Record, block: Block | None) -> Record:
 
 
 def _features_in(lines: Sequence[tuple[int, Stored]], dimension: int) -> Features:
-    """Return the features of vectors.
-
-    Raises:
-        InvalidSnapshot: The features of a vector are not valid.
-    """
+    """Return the features of vectors, which are checked."""
     from agent_memory.stores.feature_bytes import features_of
 
     for number, vector in lines:
@@ -128,11 +118,7 @@ class RecordImport:
         self._vectors: list[tuple[int, Stored]] = []
 
     def take(self, number: int, item: Item) -> None:
-        """Take the item of a line.
-
-        Raises:
-            InvalidSnapshot: Its block cannot read it.
-        """
+        """Take the item of a line, which its block must be able to read."""
         if isinstance(item, KeptKey):
             self._keys.append(item)
         elif isinstance(item, DeadLetter):
@@ -159,9 +145,6 @@ class RecordImport:
 
         Returns:
             The cursors of the blocks with imported records. The others absorb from the beginning.
-
-        Raises:
-            InvalidSnapshot: A record would replace one of another session.
         """
         self._put_vectors()
         self._check_ids()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
@@ -30,25 +30,16 @@ _LONGEST_FIRST = 2**16
 _LONGEST = 2**28  # a line has one message, and JSON takes at most three times its bytes
 
 
+@dataclass(eq=False, repr=False)
 class Importer:
     """Imports sessions."""
 
-    def __init__(
-        self,
-        resources: Resources,
-        leases: Leases,
-        deletion: Deletion,
-        failures: DeadLetters,
-        windows: Windows,
-        blocks: Mapping[str, Block],
-    ) -> None:
-        self._resources = resources
-        self._store = resources.store
-        self._leases = leases
-        self._deletion = deletion
-        self._failures = failures
-        self._windows = windows
-        self._blocks = blocks
+    _resources: Resources
+    _leases: Leases
+    _deletion: Deletion
+    _failures: DeadLetters
+    _windows: Windows
+    _blocks: Mapping[str, Block]
 
     def run(self, reading: Reading) -> Head:
         """Import a session. See `operations.import_session`."""
@@ -58,7 +49,7 @@ class Importer:
         page, item = self._page(items)
         begun = True
         try:
-            with import_transaction(self._store, self._leases, head, page) as transaction:
+            with import_transaction(self._resources.store, self._leases, head, page) as transaction:
                 begun = transaction is not None
                 if transaction is None:
                     raise _exists(session_id)
@@ -81,15 +72,11 @@ class Importer:
         return shown
 
     def _make_way(self, session_id: str) -> None:
-        """Finish an interrupted deletion of the session.
-
-        Raises:
-            SessionExists: The session exists.
-        """
-        head = self._store.head(session_id)
+        """Finish an interrupted deletion of the session, which must not exist."""
+        head = self._resources.store.head(session_id)
         if head is not None and head.deleting:
             self._deletion.finish(session_id)
-            head = self._store.head(session_id)
+            head = self._resources.store.head(session_id)
         if head is not None:
             raise _exists(session_id)
 
@@ -131,15 +118,9 @@ def _exists(session_id: str) -> SessionExists:
 
 
 def lines_of(source: str | Path | TextIO | Iterable[str], most: int = 0) -> Iterator[bytes]:
-    """Yield the lines of a source in one pass.
+    """Yield the lines of a path, a text file, or a list in one pass.
 
-    Args:
-        source: A path, a text file, or lines.
-        most: The maximum number of characters in a line of a file, if above the default.
-
-    Raises:
-        InvalidInput: It is none of these.
-        InvalidSnapshot: A line is not text in UTF-8, or is too long.
+    `most` is the maximum number of characters in a line of a file, if above the default.
     """
     if isinstance(source, str | Path):
         with open(source, "rb") as file:
@@ -184,6 +165,7 @@ def _in_utf8(number: int) -> Iterator[None]:
         raise refused(number, "it is not text in UTF-8") from None
 
 
+@dataclass(eq=False, repr=False)
 class ImportTransaction:
     """A session during its import.
 
@@ -191,10 +173,9 @@ class ImportTransaction:
     the import stops, a worker erases it.
     """
 
-    def __init__(self, store: SessionStore, head: Head, lease: Lease) -> None:
-        self._store = store
-        self._head = head
-        self.lease = lease
+    _store: SessionStore
+    _head: Head
+    lease: Lease
 
     def begin(self, entries: Sequence[Entry]) -> None:
         """Write the first entries of the log, in place of existing ones."""
@@ -228,15 +209,9 @@ class ImportTransaction:
 def import_transaction(
     store: SessionStore, leases: Leases, head: Head, first: Sequence[Entry]
 ) -> Iterator[ImportTransaction | None]:
-    """Begin the import of a session.
+    """Begin the import of a session with the first entries of its log, if there are any.
 
     Call `show` after all entries are added. Otherwise the session is left for erasure.
-
-    Args:
-        store: The target store.
-        leases: The leases of this store, which keep workers away.
-        head: The head in the source.
-        first: The first entries of the log. Empty only if the log is empty.
 
     Yields:
         The transaction. None if a session with this id exists or its deletion is unfinished.

@@ -131,13 +131,7 @@ def migrate(
 
 
 def migrate_stores(source: Store, target: Store, origin: str) -> Generator[MigrationStep]:
-    """Migrate between open stores, as `migrate`.
-
-    Args:
-        source: The source. It is only read.
-        target: The target.
-        origin: Identifies the source, so that an interrupted migration is recognized.
-    """
+    """Migrate between open stores. `origin` identifies the source of an interrupted migration."""
     with Locks(target).held(Kind.MIGRATION.value):
         records = SystemRecords(target)
         noted = records.read(Kind.MIGRATION)
@@ -179,11 +173,7 @@ def origin_of(url: str) -> str:
 
 
 def _check(source: Store, held: Sequence[str], origin: str, noted: Collection[str]) -> None:
-    """Refuse to mix two deployments.
-
-    Raises:
-        InvalidInput: The source is empty, or the target holds other data.
-    """
+    """Refuse to mix two deployments, or to move nothing."""
     if is_unfinished(source):
         raise InvalidInput(
             "The source is itself the target of a migration that is not finished: finish "
@@ -221,19 +211,11 @@ def _held(store: Store) -> list[str]:
 def move(
     source: Store, target: Store, removing: Callable[[], None], *, resumed: bool
 ) -> Iterator[MigrationStep]:
-    """Make the target equal to the source.
+    """Make the target equal to the source, which is only read.
 
     Records are copied before the sessions they derive from, so that no session in the target lacks
-    its records. Records that are already there are not written again.
-
-    Args:
-        source: The source. It is only read.
-        target: The target.
-        removing: Called before something is removed from the target.
-        resumed: Whether the target may already hold data.
-
-    Raises:
-        StoreError: The stores differ at the end.
+    its records. Records that are already there are not written again. `removing` is called before
+    something is removed from the target.
     """
     blocks = source.vector_blocks()
     for block, there in target.vector_blocks().items():

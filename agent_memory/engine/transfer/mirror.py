@@ -69,12 +69,7 @@ def record_digest(block: str, record: Record, blob: bytes = b"") -> bytes:
 
 @dataclass(slots=True)
 class Sums:
-    """The number of records of each kind, and the sum of their checksums, which ignores the order.
-
-    Attributes:
-        counts: By kind.
-        sums: By kind, modulo 2 ** 256.
-    """
+    """The number of records of each kind, and the sum of their checksums in any order."""
 
     counts: Counter[str] = field(default_factory=Counter)
     sums: Counter[str] = field(default_factory=Counter)
@@ -116,12 +111,12 @@ class RecordSet(Protocol):
     def remove(self, keys: Collection[tuple[str, str]]) -> None: ...
 
 
+@dataclass(eq=False, repr=False)
 class FactRecords:
     """All facts of a store, except its records about itself and those of the sessions `leaving`."""
 
-    def __init__(self, store: RecordStore, leaving: Collection[str]) -> None:
-        self._store = store
-        self._leaving = leaving
+    _store: RecordStore
+    _leaving: Collection[str]
 
     def read(self) -> Iterator[StoredRecord]:
         for block, record in whole(self._store.all_records()):
@@ -140,13 +135,13 @@ class FactRecords:
             self._store.delete_records(block, record_id=record_id)
 
 
+@dataclass(eq=False, repr=False)
 class VectorRecords:
     """The vectors of one block, except those of the sessions `leaving`."""
 
-    def __init__(self, store: VectorStore, block: str, leaving: Collection[str]) -> None:
-        self._store = store
-        self._block = block
-        self._leaving = leaving
+    _store: VectorStore
+    _block: str
+    _leaving: Collection[str]
 
     def read(self) -> Iterator[StoredRecord]:
         from agent_memory.retrieval.segments import rounded

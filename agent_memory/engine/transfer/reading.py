@@ -49,14 +49,7 @@ _FLOAT = 4  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record for a store.
-
-    Attributes:
-        kind: The kind of its line.
-        block: The block or collection that it belongs to.
-        record: The record.
-        traits: The stored features of a vector.
-    """
+    """A record of a block or a collection, and the stored features of a vector."""
 
     kind: Literal["fact", "vector", "forgotten", "value"]
     block: str
@@ -70,13 +63,7 @@ Item = Entry | KeptKey | Stored | VectorsForm | DeadLetter
 class Reading:
     """Reads a snapshot: the first two lines immediately, the rest on demand.
 
-    All items belong to the session and the user of the first line.
-
-    Attributes:
-        head: The session's head, with version 0.
-
-    Raises:
-        InvalidSnapshot: The first two lines are not those of a snapshot.
+    All items belong to the session and the user of the first line. `head` has version 0.
     """
 
     def __init__(self, lines: Iterable[bytes]) -> None:
@@ -96,9 +83,6 @@ class Reading:
         """Yield the items after the head, each with the number of its line; the log comes first.
 
         The end is reached only if the snapshot is complete.
-
-        Raises:
-            InvalidSnapshot: It is not complete.
         """
         while True:
             fields = self._next()

@@ -1,4 +1,4 @@
-"""The record of a value. Pure."""
+"""The records of values."""
 
 from __future__ import annotations
 
@@ -159,11 +159,7 @@ def refreshed(record: Record, now: datetime) -> Record:
 
 
 def checked(namespace: Sequence[str], *, what: str = "namespace") -> Namespace:
-    """Return labels as a tuple.
-
-    Raises:
-        InvalidInput: It is not a sequence of texts, or one of them is empty or not storable.
-    """
+    """Return valid labels as a tuple."""
     if not _is_list(namespace) or not all(
         isinstance(label, str) and label and is_storable(label) for label in namespace
     ):
@@ -175,11 +171,7 @@ def checked(namespace: Sequence[str], *, what: str = "namespace") -> Namespace:
 
 
 def checked_put(value: object) -> Put:
-    """Return a checked value to store, with its labels and texts in their stored form.
-
-    Raises:
-        InvalidInput: A part of it is not valid.
-    """
+    """Return a checked value to store, with its labels and texts in their stored form."""
     if not isinstance(value, Put):
         raise InvalidInput(f"{quoted(value)} is not a value to store. Give a Put.")
     namespace, key = checked(value.namespace), text_of("key", value.key)
@@ -196,11 +188,7 @@ def _is_list(value: object) -> bool:
 
 
 def owner_of(root: str, namespace: Namespace) -> str:
-    """Return the owner of the records of a namespace.
-
-    Raises:
-        InvalidInput: It is too long for the stores.
-    """
+    """Return the owner of the records of a namespace."""
     owner = root + _END + "".join(f"{_written(label)}{_END}" for label in namespace)
     if len(owner) > _LONGEST:
         raise InvalidInput(
