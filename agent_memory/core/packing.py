@@ -394,7 +394,12 @@ class Packer:
 
 
 def _newest_first(recalls: Sequence[Recall]) -> list[Recall]:
-    """Put a newer one of the sure recalls before an older one, which it may correct."""
+    """Put a newer one of the sure recalls before an older one, which it may correct.
+
+    A question about a time keeps the order: recalls of that time stand first.
+    """
+    if any("dated" in recall.views for recall in recalls):
+        return list(recalls)
     sure = [at for at, one in enumerate(recalls) if (one.relevance or 0.0) >= _SURE]
     ordered = list(recalls)
     newest = sorted((recalls[at] for at in sure), key=_time_of, reverse=True)
