@@ -136,7 +136,7 @@ class PostgresDriver(Driver):
         return raw.pgconn.transaction_status == TransactionStatus.IDLE
 
     def change(self, raw: _Connection, text: str, values: Sequence[Any]) -> int:
-        return raw.execute(text.encode(), values).rowcount
+        return raw.execute(text.encode(), values or None).rowcount
 
     def change_each(self, raw: _Connection, text: str, rows: Sequence[Sequence[Any]]) -> None:
         if len(rows) == 1:  # the driver streams many rows, at the cost of another round trip
