@@ -23,6 +23,7 @@ from agent_memory.engine.sharing.shares import Share
 from agent_memory.errors import AccessDenied
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores import MemoryStore
+from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.keeping import opened
@@ -413,7 +414,8 @@ def test_system_messages_in_a_store_of_their_own(tmp_path: Path) -> None:
             ann.update("t", {"role": "system", "content": "By anncanary."})
         cut = False
         try:
-            with AgentMemory(store=url, system_store=watched(system, cut_at(step))) as memory:
+            broken = KernelStore(watched(system.kernel, cut_at(step)))
+            with AgentMemory(store=url, system_store=broken) as memory:
                 memory.delete_user("ann")
         except Cut:
             cut = True
