@@ -30,7 +30,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route, Router
+from starlette.routing import BaseRoute, Route, Router
 
 from agent_memory.client.calls import EXACT
 from agent_memory.core.tracing import Span, arriving, is_on, span
@@ -153,18 +153,19 @@ class Application:
         self._document = encoded(document(table, __version__))
         self._ready = (False, -_READY_SECONDS)
         self.figures = MemoryFigures(memory)
-        self._router = Router(
+        calls: dict[tuple[str, int], list[Route]] = {}
+        for route in self._routes_of(table):
+            calls.setdefault(_shape(route.path), []).append(route)
+        self._routers = {shape: _router(routes) for shape, routes in calls.items()}
+        self._router = _router(
             [
-                *self._routes_of(table),
                 Route(OPENAPI, self._described),
                 Route(f"{_HEALTH}/live", self._live),
                 Route(f"{_HEALTH}/ready", self._is_ready),
                 *([] if metrics is None else [Route("/metrics", self._figures)]),
                 *([] if mcp is None else [Route(MCP, _Endpoint(partial(self._answer_mcp, mcp)))]),
                 *page_routes(),
-            ],
-            redirect_slashes=False,
-            default=_no_such_call,
+            ]
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -187,8 +188,9 @@ class Application:
             try:
                 # ids may have slashes: paths are matched before they are decoded
                 raw = scope.get("raw_path") or quote(scope["path"]).encode()
-                given = {"path": raw.decode("latin-1"), "app": self, _SEEN: seen}
-                await self._router({**scope, **given}, receive, sending)
+                path = raw.decode("latin-1")
+                router = self._routers.get(_shape(path), self._router)
+                await router({**scope, "path": path, "app": self, _SEEN: seen}, receive, sending)
             except ClientDisconnect:
                 seen.status = seen.status or _GONE
             except Exception as error:  # noqa: BLE001 - the response has its kind, the log its place
@@ -454,6 +456,16 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._answer(scope, receive, send)
+
+
+def _router(routes: Sequence[BaseRoute]) -> Router:
+    return Router(routes, redirect_slashes=False, default=_no_such_call)
+
+
+def _shape(path: str) -> tuple[str, int]:
+    """Return a path's first part after the version and its length: routers try few routes then."""
+    parts = path.split("/")
+    return "/".join(parts[:3]), len(parts)
 
 
 def _named(request: Request, response: Response) -> Response:

@@ -23,8 +23,8 @@ from agent_memory.engine.sharing.shares import Share
 from agent_memory.errors import AccessDenied
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores import MemoryStore
-from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.base import Store
+from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.keeping import opened
 from tests.kit import every_nth, user
