@@ -11,13 +11,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Recall
-
 if TYPE_CHECKING:
     from opentelemetry import trace
     from opentelemetry.context import Context
 
+    from agent_memory.core.messages import Message
+    from agent_memory.core.records import Recall
 
 Kind = Literal["internal", "client", "server"]
 Attributes = Mapping[str, Any]
@@ -292,6 +291,8 @@ def of_messages(arguments: Arguments, result: Any) -> Attributes:
     count = {"gen_ai.memory.record.count": len(messages)}
     if not records_content():
         return count
+    from agent_memory.core.messages import Message
+
     passed = [message for value in messages for message in Message.all_of(value)]
     return {**count, **_records({"content": message.to_dict()} for message in passed)}
 

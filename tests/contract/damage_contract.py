@@ -31,7 +31,7 @@ _SPOILT = {
 def spoil_sql(store: Store, what: What) -> None:
     """Write into the rows of session "s", its second message, or the records "a"."""
     assert isinstance(store, SQLStore)
-    text = f"UPDATE agent_memory_{_SPOILT[what]} AND namespace = '{store._namespace}'"
+    text = f"UPDATE agent_memory_{_SPOILT[what]} AND namespace = '{store.kernel._namespace}'"
     store._database.write(lambda it: it.define(text))
 
 

@@ -83,7 +83,7 @@ _KINDS = (
 def kept_in_sql(store: Store) -> int:
     """How many rows an SQL store has of vectors."""
     assert isinstance(store, SQLStore)
-    where = f"WHERE namespace = '{store._namespace}' AND {_KINDS}"
+    where = f"WHERE namespace = '{store.kernel._namespace}' AND {_KINDS}"
     count = f"SELECT count(*) FROM agent_memory_documents {where}"
     return int(store._database.read(lambda it: it.value(count)))
 
@@ -92,7 +92,7 @@ def held_in_sql(store: Store, change: str = "") -> bytes:
     """The segments of an SQL store, changed if that is wanted."""
     assert isinstance(store, SQLStore)
     table = "agent_memory_documents"
-    where = f"WHERE namespace = '{store._namespace}' AND collection LIKE 'segment:%'"
+    where = f"WHERE namespace = '{store.kernel._namespace}' AND collection LIKE 'segment:%'"
     if change:
         store._database.write(lambda it: it.define(f"UPDATE {table} SET data = {change} {where}"))
     count = store._database.read(lambda it: it.value(f"SELECT count(*) FROM {table} {where}"))
