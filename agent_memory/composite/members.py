@@ -21,15 +21,22 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A bound block that is asked for recalls. In contexts it is "<member>.<block>"."""
+    """A bound block that is asked for recalls.
+
+    In contexts, a block of a member memory is named "<member>.<block>". A member block is named
+    like the member.
+    """
 
     name: str
     member: str
     block: Block
-    memory: AgentMemory | None  # None for a member block, which is named like the member
+    memory: AgentMemory | None  # None for a member block
 
     def is_in(self, home: str | None) -> bool:
-        """Return whether sessions of a home are the block's too. Otherwise only the user is."""
+        """Return whether the block is asked with the sessions of a home.
+
+        Member blocks and the home's own blocks are. Other blocks are asked with the user only.
+        """
         return self.memory is None or self.member == home
 
     def scope(self, scope: Scope, home: str | None) -> Scope:
@@ -124,7 +131,10 @@ def _check(name: str, member: object) -> None:
 
 
 def _named(name: str, block: Block) -> Block:
-    """Give the block the member's name, so that the records of two blocks stay apart."""
+    """Name the block like the member, unless it has a name of its own.
+
+    Two blocks of one kind then store their records separately.
+    """
     return block.model_copy(update={"name": name}) if block.name == block.kind else block
 
 
@@ -205,7 +215,7 @@ class Routing:
     def _checked(self, name: str) -> str:
         if not isinstance(name, str) or name not in self._memories:
             raise ConfigError(
-                f"`route` returned {name!r}. It must return the name of a memory: "
-                f"{', '.join(self._memories)}. Nothing was stored."
+                f"`route` names {name!r}, which is not a memory of this composite. Use one of "
+                f"these names: {', '.join(self._memories)}. Nothing was stored."
             )
         return name

@@ -39,7 +39,8 @@ class Clearing:
     Attributes:
         keep_tokens: Tokens of the newest results and their calls that stay whole; None for a fifth
             of the limit.
-        at_least: Tokens below which nothing is cleared; None for a tenth of the limit.
+        at_least: The fewest tokens that clearing must free. Results stay whole if it would free
+            fewer. None for a tenth of the limit.
     """
 
     keep_tokens: int | None = None

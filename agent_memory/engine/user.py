@@ -71,8 +71,8 @@ class User:
 
         Args:
             session_id: Only facts from this session.
-            as_of: The facts that held at that time (UTC for a date). None for the current ones:
-                those not superseded, including past and future ones.
+            as_of: The facts that held at that time (UTC for a date). None for all facts that are
+                not superseded, whether their time is past, present or future.
             known_at: The facts as known at that time. None for now.
             superseded: Include superseded facts: the whole history, regardless of `as_of`.
 
@@ -152,7 +152,7 @@ class User:
         Args:
             fact_id: The fact.
             source: In place of a fact: a session's id, or `(session_id, first_seq, last_seq)`.
-                Later messages of the session count again.
+                Facts from later messages of the session are stored as usual.
             why: The reason, for the audit.
 
         Returns:
@@ -194,7 +194,7 @@ class User:
 
         Args:
             older_than: The age from which records are reported as old. With None, only facts are,
-                according to the settings of their block.
+                by the settings of their block.
             messages: Whether to include the messages of all of the user's logs.
         """
         scope, parts = self._scope(), self._memory.components
@@ -258,7 +258,7 @@ class User:
     def pin(self, id: str) -> None:
         """Recall a note or a fact first for every question, within the budget. Idempotent.
 
-        Other records are put first whenever they are recalled.
+        A record of another kind is put first only when a question recalls it.
         """
         self._memory.components.pins.pin(self._scope(), id)
 
@@ -269,7 +269,7 @@ class User:
     def notes(self) -> Notes:
         """Return the notes of people and models.
 
-        They need no block. `get` recalls them if a `NoteMemory` is configured.
+        They need no block. `search` finds them, and `get` recalls them if any block is configured.
         """
         return cast("Notes", self.open("notes"))
 
@@ -282,7 +282,7 @@ class User:
         return cast("Files", self.open("files"))
 
     def skills(self) -> Skills:
-        """Return procedures as Markdown files: those of everyone and the user's own.
+        """Return procedures as Markdown files: shared ones and the user's own.
 
         Raises:
             ConfigError: No `SkillMemory` is configured.
@@ -350,14 +350,16 @@ class User:
         guard.check(session_id, None)
         if scope.user_id is None and session_id != scope.session_id:
             raise InvalidInput(
-                f"This is the memory of the session {scope.session_id!r} alone. Name that one as "
-                "the source, or ask the user of the other: memory.user(user_id)."
+                f"This is the memory of the session {scope.session_id!r} alone. Pass that session "
+                "as the source. For another session, use its user's: memory.user(user_id)."
             )
         return guard.owned(session_id, scope.user_id)
 
 
 def span_of(source: object) -> Span:
-    """Return the part of a session that a source names. A whole session has no end yet.
+    """Return the part of a session that a source names.
+
+    For a whole session `last` is 0. Replace it by the end of the log.
 
     Raises:
         InvalidInput: It is not a source.

@@ -104,7 +104,7 @@ BODY_SECONDS = 30.0
 
 
 def most_connections() -> int:
-    """Return the limit of connections: 1,000, or half of the process's limit of open files."""
+    """Return the limit of connections: 1,000, or half of the open-file limit if that is less."""
     try:
         import resource
     except ImportError:  # on Windows, which counts files and sockets separately

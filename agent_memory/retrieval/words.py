@@ -31,7 +31,8 @@ def stem(word: str, language: str) -> str:
     if "'" in word:
         word = _bare(word, language)
     if language == "turkish":
-        return word[:_TURKISH].replace("\u011f", "k")  # a k before a vowel: çocuk, çocuğum
+        # k becomes ğ before a vowel: çocuk, çocuğum
+        return word[:_TURKISH].replace("\u011f", "k")
     made = _stemmers.made.get(language) or _stemmers.make(language)
     stemmed: str = made.stemWord(word)
     return stemmed if len(stemmed) >= _LEAST else word
@@ -70,7 +71,7 @@ RUN = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f]+"
 )
-"""A run of characters in a script that is written without blanks."""
+"""A run of characters that is indexed by pairs: in a script without blanks, or in Hangul."""
 
 _HANGUL = "\uac00\ud7a3"
 _COMMON_PAIRS = frozenset().union(
@@ -133,8 +134,8 @@ class Forms(NamedTuple):
 def words(text: str, languages: frozenset[str] = ENGLISH) -> list[str]:
     """Return the index words of a text, in order: folded, stemmed, without stop words.
 
-    Case, width and accents are folded. In a script without blanks, each pair of neighbouring
-    characters is a word. Every non-Latin script stands for one language.
+    Case, width and accents are folded. In Hangul and in scripts without blanks, each pair of
+    neighbouring characters is a word. Every non-Latin script stands for one language.
 
     Args:
         text: The text.
@@ -144,10 +145,10 @@ def words(text: str, languages: frozenset[str] = ENGLISH) -> list[str]:
 
 
 def roots(text: str, languages: frozenset[str] = ENGLISH) -> dict[str, str]:
-    """Map each index word to a prefix that every text with the word contains, apart from case.
+    """Map each index word to a prefix that texts with the word usually contain, apart from case.
 
-    Use it as a quick filter. Texts without the word may contain the prefix, and a text that writes
-    accents differently may lack it.
+    Use it as a quick filter. Texts without the word may contain the prefix. Texts with other
+    accents, or with an irregular form such as "dying" for "die", may lack it.
     """
     found = {word.casefold() for written in text.split() for word in WORD.findall(written)}
     begun: dict[str, str] = {}
@@ -159,7 +160,10 @@ def roots(text: str, languages: frozenset[str] = ENGLISH) -> dict[str, str]:
 
 
 def _root(written: str, word: str) -> str:
-    """Return the common prefix of a written word and its stem, without a changed final i or y."""
+    """Return the common prefix of a written word and its stem.
+
+    A final i or y is dropped, because other forms of the word may change it.
+    """
     same = 0
     while same < min(len(written), len(word)) and unaccented(written[same]) == word[same]:
         same += 1
@@ -237,7 +241,10 @@ def _of_letters(word: str, languages: frozenset[str]) -> Iterator[Forms]:
 
 
 def pairs(run: str) -> Iterator[str]:
-    """Yield the words of a `RUN`: each pair of neighbouring characters, and all of it in Hangul."""
+    """Yield the words of a `RUN`: each pair of neighbouring characters.
+
+    A single character is a word. A longer run that begins in Hangul is also a word as a whole.
+    """
     if len(run) == 1 or (len(run) > 2 and _HANGUL[0] <= run[0] <= _HANGUL[1]):
         yield run
     for place in range(len(run) - 1):

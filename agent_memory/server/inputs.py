@@ -32,7 +32,7 @@ def _not_empty(value: Any, info: ValidationInfo) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Convert a segment of a path; pydantic is strict with bodies."""
+    """Convert a path segment to an int. Calls with a body are validated in strict mode."""
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 19 else value
 
 
@@ -95,9 +95,13 @@ _FIELDS: Mapping[str, Any] = {
         bool, Field(description="Include superseded facts: the whole history.")
     ],
     "why": Annotated[str, Field(max_length=1_000, description="The reason, for the audit.")],
-    "first": Annotated[int, Field(ge=1, description="The first message; null for all messages.")],
+    "first": Annotated[int, Field(ge=1, description="The seq of the first message; null for all.")],
     "last": Annotated[
-        int, Field(ge=1, description="The last message; of a log: only so many of the newest.")
+        int,
+        Field(
+            ge=1,
+            description="The seq of the last message. In a log: the number of newest messages.",
+        ),
     ],
     "text": Annotated[str, Field(description="The text.")],
     "confidence": Annotated[float, Field(ge=0, le=1, description="0 to 1.")],

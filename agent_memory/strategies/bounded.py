@@ -20,7 +20,7 @@ from agent_memory.strategies.base import Absorb, Limits, Strategy, Window
 
 
 class Bounded(Strategy):
-    """Cut the window when it exceeds any limit, to a part within all settings.
+    """Cut the window when it exceeds any limit. A cut leaves a window within all settings.
 
     Whole turns leave. If a single turn is too long, its oldest steps leave.
 
@@ -33,8 +33,9 @@ class Bounded(Strategy):
         keep_tokens: Tokens to cut down to; default 70 % of the window's limit.
         keep_messages: The most messages to keep.
         keep_turns: The most turns to keep.
-        take_messages: The number of oldest messages that leave at a time, up to the end of their
-            turn, in place of 30 %. More leave only if the limits require it.
+        take_messages: The number of oldest messages that a cut removes, rounded up to whole turns.
+            By default a cut removes 30 % of the limit. More leave only if another setting requires
+            it.
         by: "age" keeps the newest turns. "importance" gives half of the room to the newest turns.
             The other half goes to the most important turns of any age (names, numbers,
             identifiers, user questions).
@@ -86,9 +87,8 @@ class Bounded(Strategy):
         if newest is None:
             return None
         newest_entries = apply(window.entries, newest)
-        if (
-            newest_entries and role_of(newest_entries[0].message) != "user"
-        ):  # half of the room is too small for its turn
+        # if no user message opens the newest half, the newest turns get all of the room
+        if newest_entries and role_of(newest_entries[0].message) != "user":
             return choose_cut(window.entries, keep, messages)
         pins = most_important(
             [entry for entry in window.entries if entry not in newest_entries],
@@ -109,9 +109,9 @@ class FlushToLTM(Bounded):
 
     Attributes:
         blocks: The long-term blocks.
-        max_stm_ratio: As `Bounded.max_stm_ratio`; recalls have the rest.
+        max_stm_ratio: As `Bounded.max_stm_ratio`. The rest is for recalls.
         absorb: "overflow": blocks absorb entries that leave the window. "every_update": each
-            message immediately. A number: whenever so many tokens are pending.
+            message immediately. A number: whenever that many tokens are pending.
     """
 
     kind: Literal["flush_to_ltm"] = "flush_to_ltm"
@@ -147,12 +147,13 @@ class ClearTools(Strategy):
     each result by tool. Questions, answers and text beside a call stay.
 
     In a `Chain` this comes before the cuts and summaries of the other members. Old results are
-    cleared in batches, so that contexts share their prefix between two of them.
+    cleared in batches. Between two batches, contexts share their prefix.
 
     Attributes:
         keep_tokens: Tokens of the newest results and their calls that stay whole; default a fifth
             of the window's limit.
-        at_least: Tokens below which nothing is cleared; default a tenth of the window's limit.
+        at_least: The fewest tokens that clearing must free. Results stay whole if it would free
+            fewer. Default a tenth of the window's limit.
     """
 
     kind: Literal["clear_tools"] = "clear_tools"
@@ -164,6 +165,6 @@ class ClearTools(Strategy):
         return Clearing(self.keep_tokens, self.at_least)
 
     def cut(self, window: Window) -> Cut | None:
-        """Return the cut at the window's limit, for a memory with no other strategy."""
+        """Return the default cut, down to the low water, if the window exceeds its token limit."""
         over = sum(entry.counted for entry in window.entries) > window.limit
         return super().cut(window) if over else None

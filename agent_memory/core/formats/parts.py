@@ -131,7 +131,7 @@ def is_text(part: object) -> bool:
 
 
 def text_of(content: object) -> str:
-    """Return content as text. Other parts become marks."""
+    """Return content as text. A part without text becomes a mark, such as "[image]"."""
     if isinstance(content, str):
         return content
     return "\n".join(map(mark_of, parts_of(content)))
@@ -200,9 +200,9 @@ def calls_of(view: Mapping[str, Any]) -> list[Json]:
 
 
 def asked_of(call: Mapping[str, Any], other: re.Pattern[str] = _NO_NAME) -> tuple[Any, str, Json]:
-    """Return id, tool and arguments of a call; see `tool_name`.
+    """Return the id, the tool name and the arguments of a call; see `tool_name`.
 
-    Arguments that are not a JSON object become one with a single field.
+    Arguments that are not a JSON object become the field `arguments` of one.
     """
     function = mapping(call.get("function"))
     arguments = function.get("arguments")
@@ -225,7 +225,7 @@ def answer_of(call_id: object, content: Any, name: object = None) -> Json:
 
 
 def said_by(role: str, parts: Sequence[Json], calls: Sequence[Json] = ()) -> list[Json]:
-    """Return a chat message of parts and calls; nothing without either."""
+    """Return a list with a chat message of parts and calls; it is empty if there are none."""
     if not (parts or calls):
         return []
     view: Json = {"role": role, "content": joined(parts) or None}

@@ -72,7 +72,7 @@ class Prompts:
         return replace(context, kept_tokens=kept)
 
     def keep(self, session_id: str, context: MemoryContext, asked: Sequence[Message]) -> None:
-        """Cache the last context of a session, with the question that it adds to the log."""
+        """Cache the last context of a session, with its question if that is not stored yet."""
         self._contexts.put(session_id, (context, asked))
 
     def without_context(
@@ -140,7 +140,9 @@ class SentContexts:
     def keep(
         self, session_id: str, kept: StoredContext, user_id: str | None, head: Head | None
     ) -> None:
-        """Store a context, in place of one of the same turn so far. A failure is only logged.
+        """Store a context. A failure is only logged.
+
+        It replaces an earlier context of the same turn and step.
 
         While the session does not exist or belongs to no user, the context stays pending: another
         user may get the session.
@@ -185,8 +187,8 @@ class SentContexts:
         """Return the contexts of a session's turns after a seq, oldest first.
 
         Contexts of an earlier session with the same id are left out. `recall_now` returns the
-        current recalls for a question: a record without a source session is shown if its text is
-        unchanged.
+        current recalls for a question. It supplies the texts that are not stored: those of records
+        without source messages. They are shown if unchanged.
         """
         session_id, begun = head.session_id, to_micros(head.created_at)
         every = [one for one in self._of(session_id) if one.first > after]
@@ -251,7 +253,7 @@ class SentContexts:
         texts = []
         for name_, shown in kept.texts.items():
             home, upto = shown.session_id or session_id, shown.upto
-            # bound to the showing session, so that it is visible exactly where that one is
+            # the id names the showing session, so that only its contexts find the text
             place = _place(session_id, begun, name_)
             texts.append(Record(place, owner, home, upto, upto, shown.text, (), now))
         self._store.put_records(SENT_TEXTS.name, texts)

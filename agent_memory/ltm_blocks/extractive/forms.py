@@ -126,7 +126,7 @@ def _asked_for(schema: dict[str, Any]) -> None:
 
 
 class AnswerPart(BaseModel):
-    """A part of an answer: all of it is asked for, and what a model leaves out has a default."""
+    """A part of an answer. The schema requires all fields; those with a default may be missing."""
 
     model_config = ConfigDict(json_schema_extra=_asked_for)
 

@@ -76,15 +76,15 @@ class Claim:
 
     @property
     def begins(self) -> datetime | None:
-        """When it is known to hold from: its beginning if stated, otherwise the day it was stated.
+        """When it began to hold: its stated beginning, otherwise the day it was stated.
 
-        None if only its end is known.
+        None if its beginning is unknown and it had ended before that day.
         """
         return since(self.valid_from, self.valid_to, self.recorded_at)
 
     @property
     def ends(self) -> datetime | None:
-        """When it stops holding: an event without a date ends on the day it was stated."""
+        """When it stops holding, exclusive. An event without a date lasts the day it was stated."""
         if self.kind == "event" and self.valid_from is None and self.valid_to is None:
             return day_of(self.recorded_at) + timedelta(days=1)
         return self.valid_to
@@ -133,7 +133,8 @@ def covers(tombstone: Tombstone, claim: Claim) -> bool:
     return tombstone.covers(claim.id, claim.session_id, claim.seq, claim.span)
 
 
-_MOST_LINKS = 64  # of a value with more changes, the oldest are long superseded
+_MOST_LINKS = 64
+"""Maximum number of links of a claim. Further facts are old, and superseded by newer ones."""
 
 
 def links_for(
@@ -141,12 +142,13 @@ def links_for(
 ) -> tuple[Link, ...]:
     """Return the links of a claim that relates to older facts.
 
-    It also links to the facts that these link to, so that their order survives when one is
-    forgotten. A claim that contradicts or refines a fact takes over its relations. A claim that
-    only denies facts replaces none, and denies only facts that the denied ones contradicted.
+    The claim also links to the facts that its targets are linked with. The order of the facts then
+    survives if a target is forgotten. A claim that contradicts or refines a fact takes over its
+    relations.
 
     Args:
-        denies: Whether it only says that the facts are not true.
+        denies: Whether the claim only says that the targets are not true. It then also links to
+            the facts that they contradicted, but to no others.
     """
     tied = _ties(claims)
     links: dict[str, LinkKind] = {fact: kind for kind, fact in targets}
@@ -160,7 +162,7 @@ def links_for(
 
 
 def links_again(fact: str, claims: Iterable[Claim]) -> tuple[Link, ...]:
-    """Return the links of a claim that repeats a fact, in case the fact is forgotten."""
+    """Return the links for a claim that repeats a fact, in case its first claim is deleted."""
     links = list(_ties(claims).get(fact, {}).items())[:_MOST_LINKS]
     return tuple(Link(kind, other) for other, kind in links)
 
@@ -178,9 +180,8 @@ def _ties(claims: Iterable[Claim]) -> Mapping[str, Mapping[str, LinkKind]]:
     for claim in sorted(claims, key=lambda c: (c.recorded_at, c.seq), reverse=True):
         for link in claim.links:
             own = tied.setdefault(claim.fact, {})
-            if (
-                own.get(link.fact, "update") == "update"
-            ):  # a stronger relation of the other claim stays
+            # a newer claim's relation stays, unless it is "update"
+            if own.get(link.fact, "update") == "update":
                 own[link.fact] = link.kind
             tied.setdefault(link.fact, {}).setdefault(claim.fact, "update")
     return tied
