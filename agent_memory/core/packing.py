@@ -38,7 +38,6 @@ from agent_memory.errors import InvalidMessage
 _LEAST_CANDIDATES = 30
 _PLAIN = {"role", "content", "created_at", "metadata"}
 _LEAST_SHARE, _LEAST_SHARE_STATEMENT = 0.7, 0.91
-_SURE = 0.5  # relevance
 _TOKENS_EACH = 60  # tokens of a short message
 _SHORT = 8  # a question below this fraction (1/8) of the budget is short
 
@@ -208,8 +207,6 @@ class Packer:
             chosen, extra = placed.choose(recalls, room, chat, question)
             if asks_for_all(question):
                 chosen.sort(key=_time_of)
-            else:
-                chosen = _newest_first(chosen)
         return MemoryContext(
             shown=messages,
             recalls=chosen,
@@ -391,21 +388,6 @@ class Packer:
 
     def _counted(self, entry: Entry) -> Entry:
         return replace(entry, tokens=self.counter.message(entry.message))
-
-
-def _newest_first(recalls: Sequence[Recall]) -> list[Recall]:
-    """Put a newer one of the sure recalls before an older one, which it may correct.
-
-    A question about a time keeps the order: recalls of that time stand first.
-    """
-    if any("dated" in recall.views for recall in recalls):
-        return list(recalls)
-    sure = [at for at, one in enumerate(recalls) if (one.relevance or 0.0) >= _SURE]
-    ordered = list(recalls)
-    newest = sorted((recalls[at] for at in sure), key=_time_of, reverse=True)
-    for at, recall in zip(sure, newest, strict=True):
-        ordered[at] = recall
-    return ordered
 
 
 def _time_of(recall: Recall) -> datetime:

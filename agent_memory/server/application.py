@@ -30,7 +30,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import BaseRoute, Route, Router, get_route_path
 
 from agent_memory.client.calls import EXACT
 from agent_memory.core.tracing import Span, arriving, is_on, span
@@ -189,8 +189,9 @@ class Application:
                 # ids may have slashes: paths are matched before they are decoded
                 raw = scope.get("raw_path") or quote(scope["path"]).encode()
                 path = raw.decode("latin-1")
-                router = self._routers.get(_shape(path), self._router)
-                await router({**scope, "path": path, "app": self, _SEEN: seen}, receive, sending)
+                given = {**scope, "path": path, "app": self, _SEEN: seen}
+                router = self._routers.get(_shape(get_route_path(given)), self._router)
+                await router(given, receive, sending)
             except ClientDisconnect:
                 seen.status = seen.status or _GONE
             except Exception as error:  # noqa: BLE001 - the response has its kind, the log its place

@@ -16,13 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory import ChatHistory, VectorIndex
-from agent_memory.errors import UnsupportedOperation
 from agent_memory.stores import EncryptedStore, MemoryStore, open_store
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.qdrant.store import QdrantStore
 from tests.contract.chat_history_contract import ChatHistoryContract
 from tests.contract.mongodb_suite import server, url
-from tests.contract.vector_index_contract import Index, VectorIndexContract
+from tests.contract.vector_index_contract import VectorIndexContract
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.qdrant import StandIn
@@ -101,12 +100,6 @@ class TestOverEncrypted(StandaloneOver):
                 return EncryptedStore(inner, Keys({"k": bytes(range(32))}), namespace)
 
             yield place
-
-    def test_items_are_read_by_id_and_by_prefix(self, index: Index, other: Index) -> None:
-        """Else: what is sealed is told to be nothing."""
-        index.store({"id": "n", "vector": [1.0, 0.0, 0.0]})
-        with pytest.raises(UnsupportedOperation, match="encrypted"):
-            other.get(["n"])
 
 
 @pytest.fixture(scope="module")
