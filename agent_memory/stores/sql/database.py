@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from random import choice
+from random import Random
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
 
 from agent_memory.errors import StoreUnavailable
 
 T = TypeVar("T")
+_random = Random()  # the state of the global one belongs to the application
 C = TypeVar("C", bound="_Closes")
 
 _LOOK_SECONDS = 0.1  # then a waiting thread looks for a free place without a notice
@@ -154,7 +155,7 @@ class Places(Generic[C]):
 
     def any(self) -> Place[C]:
         """Return a free place, or a random one if all are held."""
-        return self.free() or choice(self._all)
+        return self.free() or _random.choice(self._all)
 
     def awaited(self, seconds: float) -> Place[C] | None:
         """Wait for a free place, and return it; None if that takes too long."""
