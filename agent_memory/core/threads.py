@@ -76,8 +76,7 @@ class Handover(Generic[T]):
         self._outcomes: SimpleQueue[Future[T]] = SimpleQueue()
         self._outcome: Future[T] | None = None
         self._span = tracing.here()
-        enter: Callable[..., _Deliver] = (context or Context()).run
-        work = partial(enter, self._run)
+        work: Callable[[], _Deliver] = partial((context or Context()).run, self._run)
         if interrupts_a_holder():
             work()()
             return

@@ -135,7 +135,7 @@ class SegmentIndex:
             query: The query.
             limit: Maximum number of records.
         """
-        searched = [(self, query)]
+        searched: list[tuple[SegmentIndex, Query]] = [(self, query)]
         if query.pending is not None:
             searched.append((query.pending.index, query.pending.query))
         depth = max(DEPTH, limit)

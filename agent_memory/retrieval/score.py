@@ -45,13 +45,17 @@ class Named(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence[Named]) -> Named:
         """Concatenate several."""
-        numbers = np.concatenate([part.numbers for part in parts])
-        owners = np.repeat(np.arange(len(parts)), [len(part.numbers) for part in parts])
-        return cls(
-            lambda at: parts[owners[at]].name(numbers[at]),
-            lambda at: parts[owners[at]].vector(numbers[at]),
-            np.arange(len(numbers)),
-        )
+        every = [(part, number) for part in parts for number in part.numbers.tolist()]
+
+        def name(at: int) -> str:
+            part, number = every[at]
+            return part.name(number)
+
+        def vector(at: int) -> np.ndarray:
+            part, number = every[at]
+            return part.vector(number)
+
+        return cls(name, vector, np.arange(len(every)))
 
     def at(self, rows: np.ndarray) -> Named:
         """Return some of them."""

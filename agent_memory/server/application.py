@@ -30,7 +30,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import BaseRoute, Route, Router, get_route_path
+from starlette.routing import BaseRoute, Route, Router
 
 from agent_memory.client.calls import EXACT
 from agent_memory.core.tracing import Span, arriving, is_on, span
@@ -190,7 +190,8 @@ class Application:
                 raw = scope.get("raw_path") or quote(scope["path"]).encode()
                 path = raw.decode("latin-1")
                 given = {**scope, "path": path, "app": self, _SEEN: seen}
-                router = self._routers.get(_shape(get_route_path(given)), self._router)
+                own = path.removeprefix(scope.get("root_path", ""))
+                router = self._routers.get(_shape(own), self._router)
                 await router(given, receive, sending)
             except ClientDisconnect:
                 seen.status = seen.status or _GONE

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from agent_memory.core.cache import Cache
@@ -164,7 +164,7 @@ class SplitKernel(KernelWrapper):
         if document.collection != HEAD:
             return document
         self._messages(document)
-        body = json.loads(document.body) if document.body else {"system": None}
+        body = dict[str, Any](json.loads(document.body or '{"system":null}'))
         if body["system"] is None:
             return document
         body["system"] = self._reference(document.id, body["system"])

@@ -487,9 +487,9 @@ def test_what_cannot_work_is_refused() -> None:
         ({"m": memory}, {"timeouts": {"n": 1.0}}, "`timeouts` names"),
         ({"m": memory}, {"timeouts": {"m": 0.0}}, "not above 0"),
         ({"m": memory}, {"timeout": -1.0}, "not above 0"),
-        ({"m": memory}, {"route": "n"}, "the name of a memory"),
-        ({"m": memory, "r": Reader()}, {"route": "r"}, "the name of a memory"),
-        ({"m": memory}, {"route": ["m"]}, "the name of a memory"),
+        ({"m": memory}, {"route": "n"}, "is not a memory"),
+        ({"m": memory, "r": Reader()}, {"route": "r"}, "is not a memory"),
+        ({"m": memory}, {"route": ["m"]}, "is not a memory"),
     ]
     for members, settings, sentence in refused:
         with pytest.raises(ConfigError, match=sentence):

@@ -22,7 +22,7 @@ from agent_memory.core.tracing import operation, tell_search
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.recall.runner import TimeLimited, resolve
 from agent_memory.errors import SpendingLimitReached
-from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.base import Block, QueryThread
 from agent_memory.models.usage import Account, current_account
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class FanOut:
         self._store_id = store_id
         self._timeout = timeout
         self._timeouts = timeouts
-        self._threads = {block.name: block.query_thread for block in blocks}
+        self._threads: dict[str, QueryThread] = {block.name: block.query_thread for block in blocks}
         self._limited = TimeLimited()
         self._lock = fork_safe_lock()
         self._backoff = Backoff()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import exp
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
@@ -62,7 +62,10 @@ def record_at(payload: dict[str, Any] | None, block: str) -> Record:
     Raises:
         Damaged: The payload is damaged.
     """
-    get: Callable[[str], Any] = (payload or {}).get
+
+    def get(name: str) -> Any:
+        return (payload or {}).get(name)
+
     document = Document(
         collection=f"{VECTOR}{block}",
         id=get("id"),
