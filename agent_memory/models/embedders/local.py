@@ -163,7 +163,7 @@ class _Model:
         with _models.running():
             states = np.asarray(self._session.run(None, given)[0])
         means = (states * mask[..., None]).sum(axis=1)
-        means /= np.linalg.norm(means, axis=1, keepdims=True)
+        means = means / np.linalg.norm(means, axis=1, keepdims=True)
         for row, one in enumerate(batch):
             counted = np.flatnonzero(self._counts[ids[row, 1 : len(one.ids) - 1]]) + 1
             low = states[row, counted] @ self._projection
