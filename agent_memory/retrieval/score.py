@@ -261,12 +261,15 @@ def nearest(found: Sequence[tuple[Named, np.ndarray]], limit: int) -> Ranked:
     """
     names = Named.joined([one for one, _ in found])
     cosines = np.concatenate([one for _, one in found])
-    best = np.argsort(-cosines, kind="stable")[: 2 * limit].tolist()
-    unique = {names.name(at): at for at in reversed(best)}
-    rows = np.array(sorted(unique.values(), key=best.index)[:limit], np.intp)
+    first: dict[str, int] = {}
+    for at in np.argsort(-cosines, kind="stable").tolist():
+        if len(first) == limit:
+            break
+        first.setdefault(names.name(at), at)
+    rows = np.array([*first.values()], np.intp)
     zeros = np.zeros((len(rows), len(PARTS)), np.float32)
     return Ranked(
-        names.at(rows).all(),
+        [*first],
         names.at(rows).vectors(),
         cosines[rows],
         zeros[:, 0],

@@ -60,7 +60,7 @@ class Kill:
 class Lane:
     """One process after another, each continuing after the last was killed.
 
-    Of its two `users` only the first is ever deleted. `stalls` has the longest update by mode.
+    Only the first of its two `users` is ever deleted. `stalls` has the longest update by mode.
     """
 
     def __init__(self, number: int, site: Site, store: Store, seed: int) -> None:

@@ -36,9 +36,6 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 class TestQdrantLocally(VectorStoreContract, VectorChangesContract):
-    breaks_ties_by_id = False
-    counts_beside = False
-
     @pytest.fixture
     def elsewhere(self) -> Iterator[VectorStore]:
         store = QdrantStore(":memory:", "elsewhere")
@@ -68,9 +65,6 @@ class TestQdrantLocally(VectorStoreContract, VectorChangesContract):
 
 
 class TestQdrantServer(VectorStoreContract, VectorChangesContract):
-    breaks_ties_by_id = False
-    counts_beside = False
-
     @pytest.fixture
     def namespace(self) -> str:
         return uuid4().hex[:8]

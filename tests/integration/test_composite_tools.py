@@ -109,7 +109,7 @@ def test_names_that_clash_are_told() -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What resting goes by."""
+    """The clock that ends the rest of a failed block."""
     now = [0.0]
     monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: now[0])
     return now

@@ -43,8 +43,8 @@ def _tables(source: SourceFiles, columns: set[str], what: str) -> list[str]:
     found = tables(source.path) if is_database(source) else {}
     names = [name for name, there in found.items() if columns <= set(there)]
     if not names:
-        listed = ", ".join(sorted(columns))
-        raise InvalidInput(f"{source.path} is not {what}: no table has the columns {listed}.")
+        wanted = ", ".join(sorted(columns))
+        raise InvalidInput(f"{source.path} is not {what}: no table has the columns {wanted}.")
     return names
 
 
