@@ -333,7 +333,8 @@ class Placed:
         # differently.
         while (extra := cost(passages := joined(chosen, of_messages))) > room:
             chosen = select(chosen, sum(r.tokens for r in chosen) - max(1, extra - room), limits)
-        return [self._priced(passage) for passage in passages], extra
+        whole = {id(recall) for recall in chosen}
+        return [one if id(one) in whole else self._priced(one) for one in passages], extra
 
     def _priced(self, recall: Recall) -> Recall:
         return replace(recall, tokens=self.counter.text(render_line(recall)) + 1)

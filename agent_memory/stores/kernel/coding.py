@@ -28,6 +28,8 @@ _MIX = 0x9E3779B97F4A7C15
 _IN_BODY = ("system", "system_at", "summary")
 _MOST_SHOWN = 2_000  # characters
 _USER = "user:"
+CURSORS = '"cursors":'
+"""Where a head's cursors begin, as each block's name and number; they end the text."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -240,7 +242,7 @@ def _about(one: Document) -> dict[str, Any]:
         return dict(json.loads(one.about))
     except UNREADABLE:
         # the names of the blocks may still be readable
-        return {"cursors": str(one.about).partition('"cursors":')[2], "deleting": 0}
+        return {"cursors": str(one.about).partition(CURSORS)[2], "deleting": 0}
 
 
 def _body(one: Document) -> dict[str, Any]:
@@ -289,7 +291,7 @@ def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Docum
     def is_absorbed(about: str, end: int) -> bool:
         mark = f"{name}:{end}"
         at = about.rfind(mark)
-        return at > about.rfind('"cursors":') and about[at + len(mark) :][:1] in ("}", ",")
+        return at > about.rfind(CURSORS) and about[at + len(mark) :][:1] in ("}", ",")
 
     return [one for one in heads if one is not None and not is_absorbed(one.about, one.tail[0])]
 

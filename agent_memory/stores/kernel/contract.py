@@ -168,6 +168,8 @@ class Scan(NamedTuple):
         tails: With the ends of the logs of the sessions that the ids name.
         bodies: False leaves out `body` and `data`.
         names: True returns ids alone, from indexes where the database can.
+        behind: Leaves out the heads that this block has absorbed to the end. It saves reading them:
+            a database may return them all the same.
     """
 
     collection: str
@@ -180,6 +182,7 @@ class Scan(NamedTuple):
     tails: bool = False
     bodies: bool = True
     names: bool = False
+    behind: str = ""
 
 
 class Append(NamedTuple):

@@ -232,7 +232,8 @@ class KernelSessions:
         if session_id is not None:
             some = self._kernel.documents([head_id(session_id)], tails=True, bodies=False)
         else:
-            some = [*self._kernel.scan(Scan(HEAD, f"user:{user_id}", tails=True, bodies=False))]
+            scan = Scan(HEAD, f"user:{user_id}", tails=True, bodies=False, behind=block)
+            some = [*self._kernel.scan(scan)]
         lags = undamaged(are_not_absorbed(some, block), lambda one: lag_of(one, block))
         found = [lag for lag in lags if lag is not None]
         return sorted(found, key=lambda lag: lag.created_at, reverse=True)

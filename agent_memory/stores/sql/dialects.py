@@ -32,12 +32,16 @@ class Dialect:
         share: Locks selected rows against changes by others.
         take: Writes a document with its holder, unless another holds it; empty if the dialect has
             no such statement.
+        find: The function that finds a text in another; 0 if it is not there.
+        marked: A parameter, a number and a comma as one text.
         by_owner: Names the index for a scan by owner, if the planner would scan the whole
             collection by its primary key.
     """
 
     upsert: str
     extend: str
+    find: str
+    marked: str
     lock: str = ""
     share: str = ""
     take: str = ""
@@ -68,6 +72,8 @@ _CONFLICT = "ON CONFLICT (namespace, collection, id) DO UPDATE SET"
 _MYSQL = Dialect(
     _upsert("ON DUPLICATE KEY UPDATE", "VALUES({})"),
     _extend("INSERT IGNORE", _VALUES, " LOCK IN SHARE MODE"),
+    "instr",
+    "concat(?, {}, ',')",
     lock=" FOR UPDATE",
     share=" LOCK IN SHARE MODE",
 )
@@ -75,6 +81,8 @@ _DIALECTS = {
     "sqlite": Dialect(
         _upsert(_CONFLICT, "excluded.{}"),
         _extend("INSERT OR IGNORE", _VALUES, ""),
+        "instr",
+        "? || {} || ','",
         take=_TAKE,
         by_owner=" INDEXED BY agent_memory_documents_owner",
     ),
@@ -85,6 +93,8 @@ _DIALECTS = {
             "?, ?, ?::bigint, ?, ?, ?::bigint, ?::bigint, ?::bigint, ?, ?",
             " FOR SHARE ON CONFLICT DO NOTHING",
         ),
+        "strpos",
+        "?::text || {} || ','",
         lock=" FOR UPDATE",
         share=" FOR SHARE",
         take=_TAKE,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
-from agent_memory.stores.kernel.coding import latest_micros, now_micros
+from agent_memory.stores.kernel.coding import CURSORS, latest_micros, now_micros
 from agent_memory.stores.kernel.contract import EMPTY, DocId, Document, Line, Part, Scan, Tail
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 from agent_memory.stores.sql.dialects import DOCUMENTS, MESSAGES, Dialect, dialect_of
@@ -35,11 +35,12 @@ _LINES = (
 )
 _SHORT = "id, owner, session, first, last, version, about"
 _WHOLE = f"{_SHORT}, body, data"
-_TAILS = ", ".join(
+_END, _TOTAL = (
     f"(SELECT {name} FROM {MESSAGES} AS m WHERE m.namespace = d.namespace AND m.session = d.id "
     "ORDER BY m.seq DESC LIMIT 1)"
     for name in ("seq", "total")
 )
+_TAILS = f"{_END}, {_TOTAL}"
 FREE = "(holder = '' OR held_until <= ? OR held_until > ?)"
 _DUE = (
     "SELECT id, row_number() OVER (PARTITION BY owner ORDER BY due, id) AS turn, due "
@@ -203,7 +204,16 @@ class SQLReader:
             if value is not None:
                 where += f" AND {test}"
                 values.append(value)  # type: ignore[arg-type]
+        if scan.behind:
+            where += f" AND {self._is_behind()}"
+            values.append(f"{json.dumps(scan.behind)}:")
         return where, values
+
+    def _is_behind(self) -> str:
+        """Return the condition that a head's cursors do not have a block at the end of the log."""
+        find, marked = self._dialect.find, self._dialect.marked
+        cursors = f"substr(about, {find}(about, '{CURSORS}'))"
+        return f"{find}(replace({cursors}, '}}', ','), {marked.format(f'coalesce({_END}, 0)')}) = 0"
 
 
 def _document(collection: str, row: Sequence[Any], *, tails: bool = False) -> Document:
