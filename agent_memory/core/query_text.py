@@ -6,7 +6,15 @@ import re
 
 from agent_memory.core.messages import Message
 from agent_memory.core.shapes import role_of
-from agent_memory.core.text import LIST_KINDS, SENTENCE, STOP_WORDS, WORD, unaccented, word_lists
+from agent_memory.core.text import (
+    LIST_KINDS,
+    SENTENCE,
+    STOP_WORDS,
+    WORD,
+    sentences,
+    unaccented,
+    word_lists,
+)
 
 MOST = 2_000
 """The most characters of a query text."""
@@ -19,6 +27,22 @@ _BREAK = "\n\n"
 _SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
 _ENDS_ASKING = re.compile("[?\u061f\uff1f\u037e\u055e\u1367]\\s*\\Z|[か吗呢까][。.]?\\s*\\Z")
 _ASKS = re.compile(f"[?\u061f\uff1f\u037e\u055e\u1367]|{_ENDS_ASKING.pattern}")
+
+_AUXILIARY = "is|are|was|were|am|do|does|did|can|could|should|would|will|has|have|had|might|must"
+_PERSON = "i|you|he|she|we|they|any(?:one|body)?|some(?:one|body)"
+_THING = "it|there|this|that|the|an?|my|our|your"
+_OPENS_ASKING = re.compile(
+    r"(?:^|[,;:.!\u2013\u2014-]\s+)\W*"
+    r"(?:(?:ok(?:ay)?|so|and|but|also|hey|hi|h?m+|um+|well|wait|btw|by the way|anyway|again|now"
+    r"|then|sorry|quick|random|q|question|remind me|tell me)\b[\s,:;-]*)*"
+    rf"(?:(?:what|how|which|where|when|who|why)\s(?:{_AUXILIARY})\b"
+    r"|(?:what|where|who|how|when|why)['\u2019]?s\b|how to\b"
+    rf"|(?:what|which|whose|how)\s(?!(?:{_PERSON}|{_THING}|his|her|their)\b)"
+    rf"(?:[\w'\u2019-]+\s){{1,4}}?(?:{_AUXILIARY})\b"
+    rf"|(?:{_AUXILIARY})\s(?:{_PERSON})\b|(?:is|are|does|can|will|should) (?:{_THING})\b)",
+    re.IGNORECASE,
+)
+"""A question in English without its mark, as people write in chats."""
 
 _SAYS = (
     "say|said|tell|told|suggest|recommend|propose|advi[sc]e|mention|explain|g[ia]ve|write|wrote|call"
@@ -41,7 +65,8 @@ _ASSISTANT = re.compile(
 _ALL = re.compile(
     r"\b(?:everything|how (?:many|often)|every|what all|in total|all ?together|so far)\b"
     r"|\b(?:all|each|list|any) (?:\w+ )?(?:of |the |my |our )|\bwhat (?:all )?have (?:i|we)\b"
-    r"|\b(?:which|what) (?:\w+ ){0,2}\w+[^\Wus]s (?:did|do|have|has|had|are|were|am|can)\b"
+    r"|\b(?:which|what) (?:\w+ ){0,2}(?!(?:hour|day|time|date)s)\w+[^\Wus]s "
+    r"(?:did|do|have|has|had|are|were|am|can)\b"
     r"|\b(?:alles|alle|allen|wie (?:viele|oft)|welche|tout ce|tous|toutes|combien|todo lo|todos"
     r"|todas|cu[aá]nt[ao]s|tutto|tutti|tutte|quant[ei]|quais|quantas|quantos)\b",
     re.IGNORECASE,
@@ -50,12 +75,22 @@ _ALL = re.compile(
 
 def asks(text: str) -> bool:
     """Return whether a text asks a question."""
-    return _ASKS.search(text) is not None
+    return _ASKS.search(text) is not None or _OPENS_ASKING.search(text) is not None
+
+
+def words_asking(sentence: str) -> int:
+    """Return the number of words in a sentence from where it asks, as after "I moved, ..."."""
+    opened = _OPENS_ASKING.search(sentence)
+    if opened is None:
+        return len(sentence.split()) if asks(sentence) else 0
+    return len(sentence[opened.start() :].strip(" ,;:").split())
 
 
 def ends_asking(text: str) -> bool:
-    """Return whether a text asks at its end, by a question mark or a particle that needs none."""
-    return _ENDS_ASKING.search(text[-_TAIL:]) is not None
+    """Return whether a text asks at its end, by a mark, a particle, or the order of its words."""
+    if _ENDS_ASKING.search(text[-_TAIL:]) is not None:
+        return True
+    return any(_OPENS_ASKING.search(last) for last in sentences(text)[-1:])
 
 
 def asks_assistant(text: str) -> bool:
@@ -90,9 +125,9 @@ def asked_in(text: str) -> str:
     text = text.strip()
     if len(text) > MOST:
         text = _at_the_ends(text)
-    sentences = _SENTENCES.split(text)
-    relevant = [sentence for sentence in sentences if not is_courtesy(sentence)]
-    return " ".join(relevant) if 0 < len(relevant) < len(sentences) else text
+    every = _SENTENCES.split(text)
+    relevant = [sentence for sentence in every if not is_courtesy(sentence)]
+    return " ".join(relevant) if 0 < len(relevant) < len(every) else text
 
 
 def _at_the_ends(text: str) -> str:
@@ -108,8 +143,8 @@ def _sentences(text: str) -> list[str]:
     breaks = [match.end() for match in SENTENCE.finditer(begin)]
     first = next((match.end() for match in SENTENCE.finditer(end)), 0)
     ends = [begin[: breaks[-1]] if breaks else begin, end[first:]]
-    sentences = [sentence for end in ends for sentence in _SENTENCES.split(end)]
-    return [sentence for sentence in sentences if asks(sentence)] or ends
+    every = [sentence for end in ends for sentence in _SENTENCES.split(end)]
+    return [sentence for sentence in every if asks(sentence)] or ends
 
 
 _LONGEST = 120  # characters

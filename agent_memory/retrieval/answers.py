@@ -8,18 +8,21 @@ statement near to both is taken as its correction.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import NamedTuple
 
 from agent_memory.core.query_text import asks, asks_assistant, asks_for_all
 from agent_memory.core.records import Hit, Record
 from agent_memory.core.text import names as names_in
-from agent_memory.retrieval.dates import NUMBERS, WEEKDAYS
+from agent_memory.retrieval.dates import MONTHS, NUMBERS, WEEKDAYS
 from agent_memory.retrieval.informativeness import FULL, asking, repeats, said_in, tells_nothing
 from agent_memory.retrieval.languages import languages_of
+from agent_memory.retrieval.score import PARTS
 
 
 class Near(NamedTuple):
@@ -55,13 +58,16 @@ _SIMILAR = 0.45
 _LEANS = 4  # seqs after a statement within which a short correction may refer to it
 _SAME_FORM = 0.6  # share of a statement's words that a contradiction repeats
 _NEAR, _NEAR_MARKED = 0.65, 0.45  # sum of the cosines with question and statement
+_NEARLY = 0.8  # share of the best nearness
+_FEW, _MANY = 0.15, 50  # the fewer records, the more lines of a context may be near by chance
+_SAME_KIND = 0.1  # lowers it for a value of the same kind
 _IN_CONTEXT = 0.08  # lowers the threshold in a context, where an extra line does little harm
 
 _CHANGES = re.compile(
     r"\b(?:now|no longer|any ?more|instead|new|from (?:now|today)|these days|as of|rather|after all"
     r"|turns out|back to|used to|since|recently|lately|finally|just|already|today|actually|meant"
     r"|switch\w*|chang\w*|cancel\w*|mov(?:ed?|ing)|dropped|drop|retired|quit|g(?:a|i)ve(?:n)? up"
-    r"|replac\w*|started|joined|sold|bought|got|began|became|postpon\w*|resched\w*|pushed|rebook\w*"
+    r"|replac\w*|start(?:s|ed|ing)?|joined|sold|bought|got|began|became|postpon\w*|resched\w*|pushed|rebook\w*"
     r"|updated?|swapp?\w*|assigned|put me|ended|over|finished|left|lost|split|broke up|married"
     r"|promoted|transferred|upgraded|exchanged|traded|hired|signed|extended|shifted|delayed|stopped"
     r"|migrated|renamed|relocated|settled|decided|went with|raised|lowered|cut|doubled|took over"
@@ -72,6 +78,14 @@ _CHANGES = re.compile(
 )
 _VALUES = (*NUMBERS, "half", "quarter", *WEEKDAYS)
 _VALUE = re.compile(rf"\d|\b(?:{'|'.join(_VALUES)})\b", re.IGNORECASE)
+_KIND = re.compile(
+    rf"(?P<day>\b(?:{'|'.join(WEEKDAYS)})s?\b)|(?P<date>\b(?:{'|'.join(MONTHS)})\b"
+    r"|\b\d{1,2}(?:st|nd|rd|th)\b|\b\d{4}-\d\d\b)|(?P<time>\b\d{1,2}[:.]\d\d\b|\b\d{1,2} ?[ap]m\b)"
+    r"|(?P<money>[$€£]\s?\d|\b\d+ ?(?:[$€£]|euros?|dollars?|pounds|bucks|k\b))",
+    re.IGNORECASE,
+)
+_SPEAKER = re.compile(r"\b(?:I|[Mm]y|[Mm]e|[Mm]ine|[Mm]yself)\b")
+_CALENDAR = frozenset([*MONTHS, *WEEKDAYS])
 _REFERS = re.compile(
     r"\b(?:he|she|they|it|his|hers?|their|er|sie|il|elle|lui|lei)\b", re.IGNORECASE
 )
@@ -116,7 +130,9 @@ def answers(
     if not sure or not corrects:
         return told
     about = [name for name in names_in(question) if any(name in one.record.text for one in sure)]
-    stated = next((hit for hit in sure if _is_about(hit, about)), sure[0])
+    possible = [hit for hit in sure if _is_about(hit, about)] or sure
+    least_alone = _NEARLY * max(map(_alone, possible))
+    stated = next(hit for hit in possible if _alone(hit) >= least_alone)
     if stated is not sure[0]:
         told = _beside(told, sure[0], stated, True)
     known = {hit.record.id: hit.relevance for hit in hits}
@@ -126,7 +142,7 @@ def answers(
         known=known,
         about=about,
         question=question,
-        less=_IN_CONTEXT if in_context else 0.0,
+        less=_IN_CONTEXT + _few(len(hits)) if in_context else 0.0,
     )
     found = []
     if not any(_replaces(stated, one, question) for one in told):
@@ -164,9 +180,13 @@ def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
     ]
     if asks_assistant(question):
         return told
-    told = [_fainter(hit) if _repeats(hit, asked, languages) else hit for hit in told]
+    again = {hit.record.id for hit in hits if _repeats(hit, asked, languages)}
+    replies = {
+        (hit.record.session_id, hit.record.last + 1) for hit in hits if hit.record.id in again
+    }
+    told = [_fainter(hit) if hit.record.id in again else hit for hit in told]
     told.sort(key=lambda hit: -hit.score)
-    return _without_echoes(told, asked, languages)
+    return _without_echoes(told, asked, languages, replies)
 
 
 def _repeats(hit: Hit, asked: frozenset[str], languages: frozenset[str]) -> bool:
@@ -180,9 +200,16 @@ def _fainter(hit: Hit) -> Hit:
 
 
 def _without_echoes(
-    hits: Sequence[Hit], asked: frozenset[str], languages: frozenset[str]
+    hits: Sequence[Hit],
+    asked: frozenset[str],
+    languages: frozenset[str],
+    replies: Collection[tuple[str, int]],
 ) -> list[Hit]:
-    """Drop assistant turns that repeat an earlier user message among the hits."""
+    """Drop assistant turns that repeat an earlier user message among the hits.
+
+    Of a reply to the same question (its place is in `replies`), a statement before it is enough:
+    the answer was as good as the statement then, and may have changed since.
+    """
     said = [
         (_place(hit.record), said_in(text, languages))
         for hit in hits
@@ -190,10 +217,15 @@ def _without_echoes(
         if is_user
     ]
 
+    sure = [_place(hit.record) for hit in hits if _states(hit) and hit.relevance >= _SURE]
+    stated = min(sure, default=(datetime.max.replace(tzinfo=UTC),))
+
     def is_echo(hit: Hit) -> bool:
         text, is_user = _turn(hit)
         if is_user:
             return False
+        if (hit.record.session_id, hit.record.first) in replies and stated < _place(hit.record):
+            return True
         own = said_in(text, languages)
         news = own - asked
         if not news or len(own) > 2 * FULL:
@@ -225,8 +257,7 @@ def _leans(text: str, about: Sequence[str]) -> bool:
         return False
     if _TAKES_BACK.search(text):
         return True
-    named = names_in(f". {text}")
-    if about and named and not any(name in text for name in about):
+    if _is_about_another(text, about):
         return False
     return any(pattern.search(text) for pattern in (_CHANGES, _VALUE))
 
@@ -290,16 +321,29 @@ def _newer(
         less: By how much to lower the similarity threshold.
     """
     found: list[tuple[Hit, bool]] = []
+    kinds = _kinds(_text(stated.record))
     for hit, asked, near in newer(stated):
         text, own = _text(hit.record), known.get(hit.record.id, 0.0)
         if len(found) == _CORRECTIONS or not _follows(hit.record, stated.record):
             continue
-        if not (_is_about(hit, about) or _REFERS.search(text)):
+        if _is_about_another(text, about) and not _REFERS.search(text):
             continue
         least = _NEAR_MARKED if _changes(hit) or own >= _SURE else _NEAR
-        if asked + near >= least - less:
+        least -= less + (_SAME_KIND if kinds & _kinds(text) else 0.0)
+        if asked + near >= least:
             found.append((replace(hit, relevance=own), _replaces(hit, stated, question)))
     return found
+
+
+def _few(count: int) -> float:
+    """Return by how much few records lower the threshold: chance matches are rarer among them."""
+    return _FEW * math.log(_MANY / min(_MANY, count))
+
+
+def _alone(hit: Hit) -> float:
+    """Return how near a hit is without its neighbours: what follows an answer is near by them."""
+    own = dict(zip(PARTS, hit.parts, strict=False))
+    return own.get("meaning", 0.0) + own.get("words", 0.0)
 
 
 def _changes(hit: Hit) -> bool:
@@ -348,6 +392,20 @@ def _follows(record: Record, stated: Record) -> bool:
 def _is_about(hit: Hit, names: Sequence[str]) -> bool:
     """Return whether a hit contains one of the names; True without names."""
     return not names or any(name in hit.record.text for name in names)
+
+
+def _is_about_another(text: str, about: Sequence[str]) -> bool:
+    """Return whether a text is about its speaker or other names, not those asked about."""
+    if not about or any(name in text for name in about):
+        return False
+    if _SPEAKER.search(text):
+        return True
+    return any(name.casefold() not in _CALENDAR for name in names_in(f". {text}"))
+
+
+def _kinds(text: str) -> frozenset[str]:
+    """Return the kinds of values in a text: a new date replaces a date."""
+    return frozenset(str(found.lastgroup) for found in _KIND.finditer(text))
 
 
 def _states(hit: Hit) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from agent_memory.core.query_text import asks, ends_asking
+from agent_memory.core.query_text import asks, ends_asking, words_asking
 from agent_memory.core.text import sentences
 from agent_memory.retrieval.words import words, words_up_to
 
@@ -39,7 +39,7 @@ _MOST_KNOWN = 4_000
 _TAG = re.compile(
     r",\s*(?:can you believe (?:it|that)|you know|right|huh|eh|okay|ok|no|remember"
     r"|(?:is|are|was|were|do|does|did|has|have|wo|would|ca)n[’']t (?:it|that|they|we|i|you|s?he)"
-    r"|oder|nicht wahr|verdad|n[’']est-ce pas|vero|né)\s*\?+(?=\s|$)",
+    r"|oder|nicht wahr|verdad|n[’']est-ce pas|vero|né)\s*(?:\?+(?=\s|$)|$)",
     re.IGNORECASE,
 )
 """A tag question: what stands before it is a statement."""
@@ -57,8 +57,7 @@ def asking(text: str) -> int:
     if not only_asks(text):
         return 0
     said = sentences(_TAG.sub(".", text))
-    sizes = [len(one.split()) for one in said]
-    return 100 * sum(n for n, one in zip(sizes, said, strict=True) if asks(one)) // sum(sizes)
+    return 100 * sum(map(words_asking, said)) // sum(len(one.split()) for one in said)
 
 
 def tells_nothing(

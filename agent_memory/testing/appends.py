@@ -354,7 +354,7 @@ class LaggingContract(Contract):
         assert other.lagging("vector", session_id="s9") == []
 
     def test_blocks_with_names_like_parts_of_a_head(self, store: Store, other: Store) -> None:
-        """Wrong: a block that is named like a field, or like another's beginning, misses messages."""
+        """Wrong: a block that is named like a field, or begins like another, misses messages."""
         store.append("s", [draft(str(n)) for n in range(12)], "u")
         assert store.move(replace(stored(store), start=12, expired=1, cursors={"vec": 1, "ve": 12}))
         behind = [name for name in ("vec", "VE", "e", "start", "expired", "%", "ve")

@@ -45,6 +45,24 @@ def test_the_newest_of_contradicting_facts_is_first() -> None:
             assert found[0].text == f"user: {name} was born in the city of Rome."
 
 
+def test_what_memory_answered_before_does_not_hide_a_change() -> None:
+    """Wrong: who asked before, as people write in chats, is shown the old answer first."""
+    said = [
+        "Choir is Tuesday nights, I sing alto.", "Lovely, enjoy it.",
+        "dinner invite. what day is choir rehearsal", "Choir rehearsal is on Tuesdays.",
+        "then dinner on thursday works", "Enjoy the dinner.",
+        "the church hall got taken by a yoga group so we sing Wednesdays till summer", "Noted.",
+    ]  # fmt: skip
+    with AgentMemory("memory://") as memory:
+        for role, text in zip(["user", "assistant"] * 4, said, strict=True):
+            memory.update("s", {"role": role, "content": text}, user_id="ana")
+        texts = [
+            r.text for r in memory.get("x", "What day is choir rehearsal?", user_id="ana").recalls
+        ]
+    assert "Wednesdays" in texts[0]
+    assert not any("rehearsal is on Tuesdays" in text for text in texts)
+
+
 def test_a_word_that_is_looked_up_brings_no_correction() -> None:
     """Fails if who looks up a word in a short history is shown an unrelated message beside it."""
     with AgentMemory("memory://") as memory:
