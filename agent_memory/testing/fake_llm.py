@@ -87,7 +87,7 @@ class FakeLLM:
         self._server = _Server(self)
         self._thread = threading.Thread(
             target=self._server.serve_forever,
-            kwargs={"poll_interval": 0.02},
+            kwargs={"poll_interval": 0.005},
             name="fake-llm",
             daemon=True,
         )

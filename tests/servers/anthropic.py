@@ -22,7 +22,7 @@ class FakeClaude:
         self._server = _Server(self)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         serve = self._server.serve_forever
-        self._thread = threading.Thread(target=serve, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread = threading.Thread(target=serve, kwargs={"poll_interval": 0.005}, daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Self:

@@ -114,7 +114,7 @@ class StandIn:
         self._server = _Server(self, port)
         self.port: int = self._server.server_port
         self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.005}, daemon=True
         )
         self._thread.start()
 
