@@ -33,7 +33,7 @@ def in_core() -> bool:
 
 
 def at_length(count: int) -> int:
-    """Return `count`, or a quarter of it where only the core runs."""
+    """Return `count`, or the share of it that `--layer core` runs, see `tests.conftest`."""
     return -(-count * settings().max_examples // 100)
 
 

@@ -6,8 +6,9 @@
   Qdrant, DuckDB and the service take as long as a server.
 - process: tests that name `subprocess`, `multiprocessing`, `os.fork`, or an MCP client.
 - long: tests marked `long`, state machines, tests of benchmarks, tests that follow a timeline or
-  random logs and calls, and tests named "at any step"; in `tests/docs` also those that start
-  processes: they run the code of all documents and examples.
+  random logs and calls, tests named "at any step", and all but the first two values of a parameter
+  `seed`; in `tests/docs` also those that start processes: they run the code of all documents and
+  examples.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _STORIES = (
     "tests.provider_logs",
 )
 _AT_ANY_STEP = re.compile("_at_(any|each|every)_(step|chunk|event)")
+_SEEDS = 2
 _BENCHMARKS = "_benchmarks"
 _SLOW_STORES = ("test_folder_", "test_qdrant_", "test_duckdb_")
 _SERVICE = ("test_service_", "test_page_")
@@ -54,7 +56,9 @@ def layer_of(item: pytest.Function) -> str:
     needs = {need for one in _asked(item) for need in _needs(one, item.cls)}
     if "process" in needs and item.path.parent.name == "docs":
         return "long"
-    if needs.isdisjoint(LAYERS) and _AT_ANY_STEP.search(item.function.__name__):
+    seed = item.callspec.indices.get("seed", 0) if hasattr(item, "callspec") else 0
+    at_length = seed >= _SEEDS or _AT_ANY_STEP.search(item.function.__name__)
+    if needs.isdisjoint(LAYERS) and at_length:
         return "long"
     served = item.path.parent.name == "integration" and file.startswith(_SERVICE)
     if served or file.startswith(_SLOW_STORES):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import EXAMPLES
+
 ROOT = Path(__file__).parents[2]
 
 TESTS = """
@@ -137,6 +139,11 @@ def test_long_by_what_is_kept():
     once
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_chance(seed):
+    pass
+
+
 def test_long_cut_short_at_any_step():
     pass
 
@@ -145,7 +152,13 @@ def test_process_killed_at_any_step():
     begin()
 """
 ALL = {
-    "core": {"test_core", "test_core_examples", "test_either[core]"},
+    "core": {
+        "test_core",
+        "test_core_examples",
+        "test_either[core]",
+        "test_chance[0]",
+        "test_chance[1]",
+    },
     "server": {
         "test_server_by_a_fixture",
         "test_server_by_the_name_of_a_fixture",
@@ -167,6 +180,7 @@ ALL = {
         "test_long_by_a_benchmark",
         "test_long_by_a_command",
         "test_long_by_what_is_kept",
+        "test_chance[2]",
         "test_long_cut_short_at_any_step",
         "test_code",
     },
@@ -192,9 +206,11 @@ def suite(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ran(suite: Path, *arguments: str, examples: int = 100) -> str:
+def ran(suite: Path, *arguments: str, examples: int = EXAMPLES["all"]) -> str:
     """What `pytest` says of it."""
-    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    plugins = ("tests.conftest", "no:cacheprovider", "xdist", "_hypothesis_pytestplugin")
+    named = [word for plugin in plugins for word in ("-p", plugin)]
+    command = [sys.executable, "-m", "pytest", "--disable-plugin-autoload", *named]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "EXAMPLES": str(examples)}
     done = subprocess.run(
         [*command, "--import-mode=importlib", *arguments],
@@ -226,9 +242,9 @@ def test_all_layers_are_all_tests(suite: Path) -> None:
 @pytest.mark.parametrize("processes", ["-n0", "-n2"])
 def test_the_core_says_what_it_left(processes: str, suite: Path) -> None:
     """Wrong: somebody takes the core for the whole."""
-    told = ran(suite, processes, examples=25)
-    assert "3 passed" in told
-    assert "18 tests were left to other layers (4 server, 8 process, 6 long)" in told
+    told = ran(suite, processes, examples=EXAMPLES["core"])
+    assert "5 passed" in told
+    assert "19 tests were left to other layers (4 server, 8 process, 7 long)" in told
     assert "`pytest --layer all`" in told
 
 
