@@ -7,12 +7,17 @@ Hypothesis finds the same examples on every run and has no stopwatch. Ctrl-C int
 a shell started the tests in the background and had them ignore it. The main thread has no event
 loop: where a thread has none, litellm makes one for each of its calls, and closes it; else it opens
 one for the main thread and leaves it open, and nobody knows when that is thrown away.
+
+Files of the tests are in memory where a machine has room for that: SQLite waits for the disk at
+each new database and checkpoint.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -26,7 +31,9 @@ from hypothesis import HealthCheck, settings
 from tests import served
 from tests.layers import LAYERS, layer_of
 
-EXAMPLES = {"core": 25, "all": 100}
+EXAMPLES = {"core": 15, "all": 100}
+_IN_MEMORY = Path("/dev/shm")
+_ROOM = 4 << 30  # bytes
 
 for name, count in EXAMPLES.items():
     settings.register_profile(
@@ -48,8 +55,9 @@ _STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn")
 _running: list[str] = []
 
 
-def _no_processes(event: str, _: tuple[Any, ...]) -> None:
-    if event in _STARTS and _running == ["core"]:
+def _no_processes(event: str, _: tuple[Any, ...], starts: tuple[str, ...] = _STARTS) -> None:
+    # `starts` is there when the interpreter has cleared this module
+    if event in starts and _running == ["core"]:
         raise RuntimeError(
             "a test of the core starts a process: it, or one of its fixtures, must name the module "
             "that does so, for `tests.layers` to see it"
@@ -84,6 +92,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.layer = list(LAYERS)
     settings.load_profile("core" if config.option.layer == ["core"] else "all")
     config.stash[_LEFT] = Counter()
+    if _IN_MEMORY.is_dir() and shutil.disk_usage(_IN_MEMORY).free > _ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
