@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.frameworks.environments import ENVIRONMENTS, FRAMEWORKS
@@ -22,13 +23,17 @@ def main(folder: Path, *chosen: str) -> int:
     if unknown := {*chosen} - FRAMEWORKS.keys():
         raise SystemExit(f"Unknown: {', '.join(unknown)}. Frameworks: {', '.join(FRAMEWORKS)}.")
     failed = 0
-    for environment, names in ENVIRONMENTS.items():
-        wanted = [name for name in names if not chosen or name in chosen]
-        if wanted:
+    with ThreadPoolExecutor(1) as installing:  # the next, while one is tested
+        pythons = {
+            environment: installing.submit(_install, folder / environment, names)
+            for environment, names in ENVIRONMENTS.items()
+            if not chosen or {*chosen} & {*names}
+        }
+        for environment, python in pythons.items():
+            wanted = [name for name in ENVIRONMENTS[environment] if not chosen or name in chosen]
             print(f"\n=== frameworks, {environment}: {', '.join(wanted)}", flush=True)
-            python = _install(folder / environment, names)
             # by test, since all conversations stand in one file
-            command = [str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "load"]
+            command = [str(python.result()), "-m", "pytest", "-q", "-n", "2", "--dist", "load"]
             tests = [test for name in wanted for test in _tests(name)]
             failed += subprocess.run([*command, *tests], cwd=ROOT, check=False).returncode != 0
     return failed
