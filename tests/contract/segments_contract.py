@@ -172,7 +172,7 @@ class SegmentsContract(ManyHandlesContract):
             handle.open_vectors("v", _WIDE, "m")
         random = np.random.default_rng(5)
         there: set[str] = set()
-        for step in range(60):
+        for step in range(30):
             session = f"s{step}"
             new = [f"{step}-{n}" for n in range(int(random.integers(1, 40)))]
             put_wide(store, *new, session=session)

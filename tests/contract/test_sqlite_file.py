@@ -116,7 +116,7 @@ def test_the_former_log_is_not_played_over_a_backup(path: Path, notices: bool) -
 def _another(path: Path) -> Path:
     other = path.with_name("other.db")
     with closing(SQLStore(f"sqlite:///{other}")) as store:
-        for n in range(1_000):
+        for n in range(300):
             store.append("s", [draft(f"of the other {n}")])
     return other
 
@@ -149,7 +149,7 @@ def test_a_file_that_was_written_over_is_told(path: Path, how: str, opened: bool
         store.append("s", [draft("of the backup")])
     kept.write_bytes(path.read_bytes())
     store = SQLStore(f"sqlite:///{path}")
-    for n in range(1_500):
+    for n in range(400):
         store.append(f"s{n}", [draft("x" * 200)])
     if opened:  # and nothing was written since
         store.close()
@@ -165,7 +165,7 @@ def test_a_file_that_was_written_over_is_told(path: Path, how: str, opened: bool
     store.close()
     assert path.read_bytes() == now
     if how in ("another", "earlier"):
-        assert len(_said(path)) == (1_000 if how == "another" else 1)
+        assert len(_said(path)) == (300 if how == "another" else 1)
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
@@ -174,12 +174,12 @@ def test_what_sqlite_does_to_the_file_is_no_trouble(path: Path) -> None:
     """Wrong: a file that another program made smaller by VACUUM is taken for one cut short."""
     store = SQLStore(f"sqlite:///{path}")
     for turn in range(2):
-        for n in range(1_200):
+        for n in range(300):
             store.append(f"s{n}", [draft("x" * 300)])
         with closing(sqlite3.connect(path)) as other:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             full = path.stat().st_size
-            for n in range(1_200):
+            for n in range(300):
                 store.delete(f"s{n}")
             other.execute("VACUUM")
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")

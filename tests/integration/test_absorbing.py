@@ -121,7 +121,7 @@ def test_a_flush_of_many_sessions_asks_the_embedder_for_many_at_once() -> None:
             store=MemoryStore(), blocks=[VectorMemory()], api_base=fake.api_base, **model
         ) as memory,
     ):
-        for number in range(120):
+        for number in range(60):
             memory.update(f"s{number}", {"role": "user", "content": f"The number is {number}."})
         assert all(one.error is None for one in memory.flush())
-        assert memory.stats().usage.embedding_calls < 12
+        assert memory.stats().usage.embedding_calls < 6

@@ -202,7 +202,7 @@ def test_a_window_whose_newest_turn_is_long_is_compacted_at_most_once(fake: Fake
     with opened(max_tokens=1_000, overflow=Summarize(max_summary_tokens=100), **settings) as memory:
         fake.default = lambda body: words(900, "summary")  # longer than what it replaces
         memory.update("s", [user("hello"), assistant("hi")])
-        for n in range(12):
+        for n in range(4):
             tokens = [memory.get("s").tokens]
             memory.update("s", [user(f"{n} {words(3_000)}"), assistant(words(700, "said"))])
             asked = len(fake.requests)

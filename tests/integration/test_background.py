@@ -275,7 +275,7 @@ def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixtur
             raise ConnectionError("cannot delete now")
 
     with AgentMemory(store=watched(store, watch), blocks=[StepwiseNotes()]) as memory:
-        for n in range(70):
+        for n in range(40):
             memory.update(f"a{n:02}", old("hello"))
             with pytest.raises(ConnectionError):
                 memory.delete(f"a{n:02}")
@@ -284,14 +284,14 @@ def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixtur
     with background(book, store=watched(store, watch)):
         until(lambda: "good" in book.taken)
         time.sleep(0.3)  # six polls
-        assert 70 <= tries["before delete"] <= 3 * 70
+        assert 40 <= tries["before delete"] <= 3 * 40
     tries.clear()
     store.schedule_all()
     config = AgentMemoryConfig(store=watched(store, watch), overflow=FlushToLTM(blocks=[book]))
     worker = Components(config).worker(2)
     worker.run_once()
     worker.stop()
-    assert tries["before delete"] == 70
+    assert tries["before delete"] == 40
     assert "cannot delete now" in caplog.text
 
 

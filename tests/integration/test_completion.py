@@ -226,7 +226,7 @@ def test_old_results_give_way_to_new_ones(fake: FakeLLM) -> None:
     it was paid for, or what was cut is nowhere."""
 
     def read(page: int) -> str:
-        return f"Page {page}. " + "The river rose again. " * 5_000
+        return f"Page {page}. " + "The river rose again. " * 2_500
 
     with remembering(fake, max_tokens=8_000) as memory:
         memory.update("s", [{"role": "system", "content": "Be brief."}, *[
@@ -425,14 +425,14 @@ def test_recalls_give_way_to_the_turn(fake: FakeLLM) -> None:
     with remembering(fake, max_tokens=400, blocks=blocks) as memory:
         memory.user("ada").notes().add("Ada has a parrot.")
         tools = memory.tools("s", user_id="ada")
-        for i in range(15):
+        for i in range(6):
             fake.call(("memory_read", {"query": "parrot"}))
             memory.completion(
                 "s", f"{i}. What does the parrot eat? " * 4, user_id="ada", tools=tools
             )
             memory.flush()
         assert "<memory>" in str(fake.requests)
-        assert len(memory.history("s")) == 4 * 15
+        assert len(memory.history("s")) == 4 * 6
 
 
 def test_an_error_is_one_of_ours(memory: AgentMemory, fake: FakeLLM, no_waits: None) -> None:

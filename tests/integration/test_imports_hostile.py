@@ -110,15 +110,15 @@ def test_circles_and_many_branches_end(tmp_path: Path, memory: AgentMemory) -> N
     circle = gpt_chat("o", gpt("a", parent="c"), gpt("b", parent="a"), gpt("c", parent="b"))
     itself = gpt_chat("i", gpt("a", parent="a"))
     deep = [gpt("n0")]
-    deep += [gpt(f"n{n}", parent=f"n{n - 1}") for n in range(1, 3_000)]
-    deep += [gpt(f"b{n}", "assistant", parent=f"n{n}") for n in range(0, 3_000, 10)]
-    chats = [circle, itself, gpt_chat("d", *deep, current="n2999")]
+    deep += [gpt(f"n{n}", parent=f"n{n - 1}") for n in range(1, 2_000)]
+    deep += [gpt(f"b{n}", "assistant", parent=f"n{n}") for n in range(0, 2_000, 10)]
+    chats = [circle, itself, gpt_chat("d", *deep, current="n1999")]
     done = bring(memory, write_json(tmp_path / "c.json", chats))
     found = told(memory)
     assert found["chatgpt/o"] == ["a", "b", "c"]
     assert found["chatgpt/i"] == ["a"]
-    assert (len(found["chatgpt/d"]), found["chatgpt/d~b20"]) == (3_000, ["n20", "b20"])
-    assert done.new_messages == 4 + 3_000 + 2 * 300
+    assert (len(found["chatgpt/d"]), found["chatgpt/d~b20"]) == (2_000, ["n20", "b20"])
+    assert done.new_messages == 4 + 2_000 + 2 * 200
 
 
 def test_an_id_that_stands_twice_is_told_once(tmp_path: Path, memory: AgentMemory) -> None:

@@ -270,7 +270,7 @@ def test_the_files_of_a_block(memory: AgentMemory) -> None:
 
 def test_a_context(memory: AgentMemory) -> None:
     """Wrong: a context is not the session's, lacks what is recalled, or passes its budget."""
-    said_more = [said(f"Word {n} " * 40, role=("user", "assistant")[n % 2]) for n in range(40)]
+    said_more = [said(f"Word {n} " * 40, role=("user", "assistant")[n % 2]) for n in range(24)]
     memory.update("sarahs", said_more, user_id="sarah")
     memory.flush()
 

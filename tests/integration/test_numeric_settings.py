@@ -108,7 +108,7 @@ def use(server: FakeLLM, given: dict[str, Any], mode: str) -> None:
 def test_a_number_is_refused_or_works(model: type[BaseModel], name: str) -> None:
     """Fails if a number passes the check, and calls fail of it, or nothing is ever absorbed."""
     with FakeLLM(json.dumps({"facts": []})) as server:
-        for value in every_nth(NUMBERS, 6):
+        for value in every_nth(NUMBERS, 12):
             try:
                 given = settings_of(model, name, value)
             except ConfigError:

@@ -406,7 +406,7 @@ def test_the_system_text_stands_where_the_sdk_takes_it() -> None:
 def test_a_cut_falls_between_steps_of_any_shape() -> None:
     """Wrong: calls and results are torn apart where a provider's own messages are cut."""
     with AgentMemory(store="memory://", blocks=[], max_tokens=600) as memory:
-        for turn in range(40):
+        for turn in range(20):
             for message in ("go on", use(f"t{turn}"), gave(f"t{turn}")):
                 memory.update("s", message)
                 for form in SHAPES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -118,11 +119,12 @@ def test_the_worker_sees_to_silent_sessions(url: str) -> None:
     settings: dict[str, Any] = {"max_tokens": 400, "overflow": Trim(), "blocks": []}
     with AgentMemory(store=url, **settings) as memory:
         filled(memory)
-    soon = timedelta(seconds=0.5)
+    soon = timedelta(seconds=0.2)
     with AgentMemory(store=url, retention=soon, overflow_mode="background", **settings) as memory:
         deadline = datetime.now(UTC) + timedelta(seconds=20)
         head = memory.sessions()[0]
         while head.expired < head.start and datetime.now(UTC) < deadline:
+            time.sleep(0.01)
             head = memory.sessions()[0]
         assert head.expired == head.start > 0
 

@@ -36,7 +36,7 @@ def known(memory: AgentMemory) -> None:
 
 
 def ask_of_houses(memory: AgentMemory) -> None:
-    for number in range(30):
+    for number in range(14):
         memory.update(f"c{number}", said(f"In Lisbon I saw house {number}. " * 9), user_id="ana")
         memory.end(f"c{number}")
     memory.update("s", said("Hello"), user_id="ana")
@@ -61,7 +61,7 @@ def test_each_turn_is_told_as_it_was_sent(strategy: Any) -> None:
         store="memory://", keep_contexts=True, max_tokens=800, overflow=strategy, blocks=BLOCKS
     ) as memory:
         memory.update("s", {"role": "system", "content": "Be kind & brief."}, user_id="ana")
-        for number in range(20):
+        for number in range(12):
             question = f"Question {number} on Lisbon: " + "word " * chance.randint(1, 60)
             turn = memory.before_turn("s", question, user_id="ana")
             sent[memory.after_turn(turn, "Answer. " * chance.randint(1, 90)).end - 1] = turn

@@ -124,7 +124,7 @@ def test_snapshots_taken_under_load_are_of_one_moment(kind: str, opener: Opener)
                 said = {"role": "user", "content": f"{name} says {n}, of a tree by the river."}
                 memory.update("s", said)
                 memory.session("s").working().set(name, n)
-                done.wait(0.01)
+                done.wait(0.02)
 
         def undo() -> None:
             while not done.is_set():
@@ -136,7 +136,7 @@ def test_snapshots_taken_under_load_are_of_one_moment(kind: str, opener: Opener)
         threads.append(threading.Thread(target=undo))
         for thread in threads:
             thread.start()
-        taken = [exported(memory) for _ in range(4) if not done.wait(0.1)]
+        taken = [exported(memory) for _ in range(4) if not done.wait(0.05)]
         done.set()
         for thread in threads:
             thread.join()

@@ -356,11 +356,11 @@ def test_savers_beside_a_clearer(where: str, tmp_path: Path) -> None:
     with ChatHistory(url, tokenizer="approximate") as history:
 
         def save(name: str) -> None:
-            for count in range(40):
+            for count in range(20):
                 history.save("s", said(*[f"{name} {count}"] * (1 + count % 3)))
 
         def clear() -> None:
-            for _ in range(40):
+            for _ in range(20):
                 history.clear("s")
 
         together([partial(save, "a"), partial(save, "b"), partial(save, "c"), *[clear] * 3])

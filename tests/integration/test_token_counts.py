@@ -51,7 +51,7 @@ def test_it_is_what_two_prompts_begin_with(seed: int, role: Any) -> None:
     ) as memory:
         memory.update("s", {"role": "system", "content": "Be short."}, user_id="ana")
         before = None
-        for _ in range(40):
+        for _ in range(20):
             asked = said(rng)
             context = memory.get("s", asked, user_id="ana")
             now = context.to_messages()
@@ -66,7 +66,7 @@ def test_it_is_what_two_prompts_begin_with(seed: int, role: Any) -> None:
             memory.update("s", {"role": "assistant", "content": said(rng)}, user_id="ana")
             memory.flush()
         prompts = memory.stats().prompts
-    assert prompts.contexts == 39
+    assert prompts.contexts == 19
     assert prompts.kept_tokens == kept > (0 if role == "leading" else 0.3) * prompts.tokens
 
 

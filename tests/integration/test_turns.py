@@ -123,7 +123,7 @@ def test_requests_stay_within_the_budget(url: str) -> None:
     """Fails if the turn comes on top of a context that is full already."""
     counter, budget = TokenCounter(), 300
     with AgentMemory(store=url, max_tokens=budget, blocks=[VectorMemory()]) as memory:
-        for i in range(30):
+        for i in range(15):
             turn = memory.before_turn("s", f"{i}. What does the parrot eat, or the tortoise? " * 2)
             assert counter.context(turn.messages) <= budget
             assert unpaired(turn.messages) == []
@@ -131,7 +131,7 @@ def test_requests_stay_within_the_budget(url: str) -> None:
             rounds = [call([f"c{i}"]), result(f"c{i}", "The parrot eats seeds. " * 6)]
             memory.after_turn(turn, [*rounds, {"role": "assistant", "content": "Seeds. " * 20}])
             memory.flush()
-        assert len(memory.history("s")) == 4 * 30
+        assert len(memory.history("s")) == 4 * 15
 
 
 def test_another_users_session_is_refused(memory: AgentMemory) -> None:
