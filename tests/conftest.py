@@ -29,9 +29,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import served
-from tests.layers import LAYERS, layer_of
+from tests.layers import EXAMPLES, LAYERS, layer_of
 
-EXAMPLES = {"core": 15, "all": 100}
 _IN_MEMORY = Path("/dev/shm")
 _ROOM = 4 << 30  # bytes
 

@@ -20,6 +20,7 @@ from hypothesis import settings
 from agent_memory import AgentMemory, NoteMemory
 from agent_memory.cli.app import app
 from agent_memory.core.records import Scope
+from tests.layers import EXAMPLES
 
 T = TypeVar("T")
 
@@ -29,12 +30,12 @@ SECONDS = 60.0
 
 def in_core() -> bool:
     """Whether only the core runs; see `--layer` in `tests.conftest`."""
-    return settings().max_examples < 100
+    return settings().max_examples < EXAMPLES["all"]
 
 
 def at_length(count: int) -> int:
-    """Return `count`, or the share of it that `--layer core` runs, see `tests.conftest`."""
-    return -(-count * settings().max_examples // 100)
+    """Return `count`, or the share of it that `--layer core` runs, see `tests.layers`."""
+    return -(-count * settings().max_examples // EXAMPLES["all"])
 
 
 def every_nth(cases: Iterable[T], step: int) -> Iterable[T]:

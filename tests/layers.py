@@ -27,6 +27,9 @@ import pytest
 import benchmarks
 
 LAYERS = ("core", "server", "process", "long")
+EXAMPLES = {"core": 10, "all": 50}
+"""How many examples Hypothesis tries where only the core runs, and else. They are the same ones on
+each run, so that more would find something once."""
 
 _STORIES = (
     "benchmarks",

@@ -144,7 +144,7 @@ class SharingInAFile(Sharing):
         self.folder.cleanup()
 
 
-Sharing.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
-SharingInAFile.TestCase.settings = settings(max_examples=8, stateful_step_count=20)
+Sharing.TestCase.settings = settings(max_examples=30, stateful_step_count=25)
+SharingInAFile.TestCase.settings = settings(max_examples=5, stateful_step_count=20)
 TestSharing = Sharing.TestCase
 TestSharingInAFile = SharingInAFile.TestCase

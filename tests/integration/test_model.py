@@ -623,6 +623,6 @@ COMMON: dict[str, Any] = {
     "report_multiple_bugs": False,
 }
 TestInMemory: Any = MemoryStory.TestCase
-TestInMemory.settings = settings(max_examples=EXAMPLES or 120, **COMMON)
+TestInMemory.settings = settings(max_examples=EXAMPLES or 60, **COMMON)
 TestInSQLite: Any = SQLiteStory.TestCase
-TestInSQLite.settings = settings(max_examples=EXAMPLES or 25, **COMMON)
+TestInSQLite.settings = settings(max_examples=EXAMPLES or 12, **COMMON)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import EXAMPLES
+from tests.layers import EXAMPLES
 
 ROOT = Path(__file__).parents[2]
 
