@@ -208,7 +208,8 @@ def _without_echoes(
     """Drop assistant turns that repeat an earlier user message among the hits.
 
     Of a reply to the same question (its place is in `replies`), a statement before it is enough:
-    the answer was as good as the statement then, and may have changed since.
+    the answer was as good as the statement then, and may have changed since. A reply about its
+    speaker is kept: a person gave it.
     """
     said = [
         (_place(hit.record), said_in(text, languages))
@@ -224,7 +225,8 @@ def _without_echoes(
         text, is_user = _turn(hit)
         if is_user:
             return False
-        if (hit.record.session_id, hit.record.first) in replies and stated < _place(hit.record):
+        is_reply = (hit.record.session_id, hit.record.first) in replies
+        if is_reply and stated < _place(hit.record) and not _SPEAKER.search(text):
             return True
         own = said_in(text, languages)
         news = own - asked
