@@ -157,6 +157,21 @@ class Browser:
             f".filter(one => one.textContent === {json.dumps(text)})[0].click()"
         )
 
+    def choose(self, element: str, *, keys: bool) -> None:
+        """Press the element that an expression gives, as a person would: by keyboard or mouse."""
+        if keys:
+            for _ in range(self.run("document.querySelectorAll('*').length")):
+                if self.run(f"document.activeElement === ({element})"):
+                    return self.press("Enter")
+                self.press("Tab")
+            raise AssertionError(f"no tab reaches {element}")
+        self.run(f"({element}).scrollIntoView({{block: 'center'}})")
+        box = f"({element}).getBoundingClientRect()"
+        x, y = self.run(f"(box => [box.x + box.width / 2, box.y + box.height / 2])({box})")
+        for kind in ("mousePressed", "mouseReleased"):
+            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        return None
+
     def look(self, width: int, height: int = 900, *, dark: bool = False) -> None:
         """Have the page so wide, and light or dark."""
         self.send(

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.browsing import CHROMIUM, LACKING, MAIN, Page, browsing
+from tests.integration.fact_model import said
 from tests.integration.page_world import fill, model_of_a_year, paging
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=LACKING)
@@ -142,6 +143,59 @@ def test_why_it_did_not_know(page: Page) -> None:
     browser.until("document.getElementById('here')")
     assert "near the river" in browser.run("document.getElementById('here').innerText")
     assert browser.run("document.getElementById('here').getBoundingClientRect().top") < 900
+
+
+@pytest.mark.parametrize("keys", [False, True], ids=["mouse", "keyboard"])
+@pytest.mark.parametrize("width", [360, 1600])
+def test_why_does_it_know_this_and_how_is_it_removed(page: Page, width: int, keys: bool) -> None:
+    """Wrong: the source of a fact or a message is not shown, removing either takes more than five
+    clicks, cannot be done by keyboard, or on a narrow screen, or leaves it there."""
+    browser, memory, user = page.browser, page.service.memory, f"eve-{width}-{keys}"
+    memory.update("lunch", said("I am allergic to peanuts.", "2026-03-12T08:30"), user_id=user)
+    memory.flush("lunch")
+    page.sign_in(user, rights="read delete")
+    browser.look(width)
+    clicks = 0
+
+    def choose(text: str, within: str = "body", has: str = "") -> None:
+        nonlocal clicks
+        found = f"""[...document.querySelectorAll({json.dumps(within)})]
+            .filter(one => one.innerText.includes({json.dumps(has)}))
+            .flatMap(one => [...one.querySelectorAll('button, a')])
+            .find(one => one.textContent === {json.dumps(text)})"""
+        browser.until(found)
+        browser.choose(found, keys=keys)
+        clicks += 1
+
+    def look() -> str:
+        choose("Search", "nav")
+        browser.until("document.activeElement.type === 'search'")
+        browser.type("What am I allergic to?")
+        choose("Look")
+        browser.until("document.querySelector('.recall')")
+        return str(browser.run(f"{MAIN}.innerText"))
+
+    told = look()
+    assert "Is allergic to peanuts." in told
+    assert "I am allergic to peanuts." in told
+    assert "lunch #1" in told
+    choose("Forget", ".recall", has="Is allergic to peanuts.")
+    choose("Forget it", "dialog")
+    browser.until(f"!document.querySelector('dialog') && {MAIN}.querySelector('.recall') "
+                  f"&& !{MAIN}.innerText.includes('Is allergic')")  # fmt: skip
+    assert (clicks, memory.user(user).facts()) == (4, [])
+
+    browser.go("#/u/" + user + "/sessions", "Sessions")
+    clicks = 0
+    look()
+    choose("lunch #1", ".recall")
+    browser.until("document.getElementById('here')?.innerText.includes('peanuts')")
+    choose("Delete", "main")
+    choose("Delete it", "dialog")
+    browser.until("document.querySelector('.receipt')")
+    assert clicks == 5
+    assert memory.search("What am I allergic to?", user_id=user) == []
+    assert page.troubles() == []
 
 
 def test_numbers_are_as_they_were_sent(page: Page) -> None:

@@ -1,7 +1,8 @@
 // What was recalled, with what its score is made of, the words it rests on, and where they were said.
 
-import { badge, h, num, said } from "./dom.js";
-import { meter, nothing } from "./parts.js";
+import { ask } from "./dialog.js";
+import { badge, button, h, num, said } from "./dom.js";
+import { announce, field, meter, nothing } from "./parts.js";
 
 const FEW = 4;
 
@@ -14,6 +15,26 @@ export const sources = (ctx, found) => found.map((one) => place(ctx, one));
 export function quote(ctx, one) {
   return h("blockquote", null, h("q", { dir: "auto" }, one.quote),
     h("footer", null, one.role, ", ", place(ctx, one)));
+}
+
+async function forget(ctx, fact, found) {
+  const again = found.filter((one) => one.superseded_by === fact.id);
+  const why = h("input", { maxlength: 1000, autocomplete: "off" });
+  const answer = await ask("Permanently forget this fact?", [
+    h("p", { dir: "auto" }, h("strong", null, fact.text)),
+    h("p", null, "The messages stay in the log; absorbing them again does not bring it back."),
+    again.length > 0 && [h("p", null, "Facts it superseded may become valid again:"), h("ul", null, again.map((one) => h("li", { dir: "auto" }, one.text)))]],
+  { confirm: "Forget it", input: field("The reason, for the audit", why),
+    act: () => ctx.api.ask("DELETE", ["facts", fact.id], { query: { why: why.value } }) });
+  if (answer) {
+    await ctx.again();
+    announce(`${answer.forgotten.length} forgotten.`);
+  }
+}
+
+// A button for a fact, if the key may use it.
+export function forgetting(ctx, fact, found) {
+  return ctx.can("delete") && button("Forget", () => forget(ctx, fact, found), { class: "act small" });
 }
 
 function signals(recall) {
@@ -31,7 +52,8 @@ function card(ctx, recall, facts, mark, why) {
     h("header", null, badge(recall.block), recall.time && h("span", { class: "time" }, recall.time),
       mark && badge(mark[0], mark[1]),
       h("span", { class: "meta" }, recall.tokens ? `${num(recall.tokens)} tokens` : null,
-        h("span", { class: "score" }, `score ${recall.score.toFixed(2)}`))),
+        h("span", { class: "score" }, `score ${recall.score.toFixed(2)}`),
+        fact && forgetting(ctx, fact, [...facts.values()]))),
     said(text, recall.text ? "" : "gone"),
     why && h("p", { class: "why" }, "Left out: ", why),
     fact && fact.evidence.map((one) => quote(ctx, one)),

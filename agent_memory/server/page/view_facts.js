@@ -1,9 +1,8 @@
 // Facts on a line of time, what took the place of what, and every change with its why.
 
-import { ask } from "./dialog.js";
-import { badge, button, fill, h, num, when } from "./dom.js";
-import { announce, field, heading, nothing, paged, table } from "./parts.js";
-import { place, quote } from "./recalls.js";
+import { badge, fill, h, num, when } from "./dom.js";
+import { announce, heading, nothing, paged, table } from "./parts.js";
+import { forgetting, place, quote } from "./recalls.js";
 
 const current = (fact, now) => fact.superseded_at === null && !(fact.kind !== "event" && fact.valid_to && Date.parse(fact.valid_to) <= now);
 const begin = (fact) => Date.parse(fact.valid_from ?? fact.recorded_at);
@@ -40,28 +39,13 @@ function scale(from, to) {
   return h("div", { class: "scale", "aria-hidden": "true" }, [0, 0.5, 1].map((share) => h("span", null, label(from + share * (to - from)))));
 }
 
-async function forget(ctx, fact, found) {
-  const again = found.filter((one) => one.superseded_by === fact.id);
-  const why = h("input", { maxlength: 1000, autocomplete: "off" });
-  const answer = await ask("Permanently forget this fact?", [
-    h("p", { dir: "auto" }, h("strong", null, fact.text)),
-    h("p", null, "The messages stay in the log; absorbing them again does not bring it back."),
-    again.length > 0 && [h("p", null, "Facts it superseded may become valid again:"), h("ul", null, again.map((one) => h("li", { dir: "auto" }, one.text)))]],
-  { confirm: "Forget it", input: field("The reason, for the audit", why),
-    act: () => ctx.api.ask("DELETE", ["facts", fact.id], { query: { why: why.value } }) });
-  if (answer) {
-    await ctx.again();
-    announce(`${answer.forgotten.length} forgotten.`);
-  }
-}
-
 function row(ctx, fact, found, [from, to, now]) {
   const heir = found.find((one) => one.id === fact.superseded_by);
   const state = current(fact, now) ? badge("holds", "good") : badge(fact.why || "over");
   return h("li", { class: current(fact, now) ? "fact" : "fact over", id: `fact-${fact.id}` },
     h("header", null, state, h("span", { class: "time" }, fact.time), badge(fact.category),
       fact.subject !== "user" && badge(fact.subject), fact.field && badge(`profile: ${fact.field}`),
-      h("span", { class: "meta" }, `confidence ${fact.confidence.toFixed(2)}`, ctx.can("delete") && button("Forget", () => forget(ctx, fact, found), { class: "act small" }))),
+      h("span", { class: "meta" }, `confidence ${fact.confidence.toFixed(2)}`, forgetting(ctx, fact, found))),
     h("p", { class: "text", dir: "auto" }, fact.text), bar(fact, from, to, now),
     heir && h("p", { class: "why", dir: "auto" }, `${fact.why || "superseded"}, `, when(fact.superseded_at), `, by: ${heir.text}`),
     fact.evidence.map((one) => quote(ctx, one)));

@@ -9,9 +9,9 @@ export async function search(ctx) {
   const session = h("input", { autocomplete: "off", placeholder: "any" });
   const found = h("div", null);
   const run = async (event) => {
-    event.preventDefault();
+    event?.preventDefault();
     fill(found, h("p", { class: "nothing" }, "Looking\u2026"));
-    const id = session.value || undefined;
+    const [id, again] = [session.value || undefined, { ...ctx, again: run }];
     try {
       const [told, hits, facts] = await Promise.all([
         ctx.api.post(["explain"], { question: question.value, session_id: id }),
@@ -21,9 +21,9 @@ export async function search(ctx) {
       const given = told.given_up.map((one) => `${one.block} gave up ${one.session_id} #${one.first} to #${one.last}: ${one.error}`);
       fill(found, warnings([...told.warnings, ...given]), h("div", { class: "beside" },
         h("div", { class: "side" },
-          panel("A context would recall", told.recalls.length, recalled(ctx, told.recalls, facts)),
-          panel("And leave out", told.left_out.length, leftOut(ctx, told.left_out, facts))),
-        h("div", { class: "side" }, panel("A search finds, best first", hits.results.length, recalled(ctx, hits.results, facts)))));
+          panel("A context would recall", told.recalls.length, recalled(again, told.recalls, facts)),
+          panel("And leave out", told.left_out.length, leftOut(again, told.left_out, facts))),
+        h("div", { class: "side" }, panel("A search finds, best first", hits.results.length, recalled(again, hits.results, facts)))));
       announce(`${told.recalls.length} recalled, ${told.left_out.length} left out, ${hits.results.length} found.`);
     } catch (error) {
       fill(found, failed(error));
