@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -64,8 +65,17 @@ def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, 
 
     `prefix` is the prefix of the variables, in capitals.
     """
-    if not any(name.upper().startswith(prefix) for name in os.environ):
+    variables = {name.upper() for name in os.environ if name.upper().startswith(prefix)}
+    if not variables:
         return {}
+    names = [*model.model_fields, "stores"]  # those of a deployment
+    for variable in variables:
+        name = variable[len(prefix) :].partition(NESTED)[0].lower()
+        near = get_close_matches(name, names, n=1, cutoff=0.9)
+        if near and name not in names:
+            raise InvalidSetting(
+                f"{variable} is no setting. Did you mean {prefix}{near[0].upper()}?"
+            )
     from pydantic_settings import EnvSettingsSource, SettingsError  # slow, and rarely needed
 
     source = EnvSettingsSource(
@@ -77,7 +87,10 @@ def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, 
     try:
         return source()
     except SettingsError as error:
-        raise InvalidSetting(f"Set the environment variable to JSON: {error}.") from None
+        field = str(error).split(chr(34))[1]  # error parsing value for field "blocks" from ...
+        raise InvalidSetting(
+            f"{prefix}{field.upper()} is not valid JSON. Set it to JSON."
+        ) from None
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

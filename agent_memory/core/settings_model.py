@@ -83,7 +83,7 @@ def sentence_of(error: ValidationError, model: type[BaseModel], fields: Mapping[
     for detail in error.errors(include_url=False):
         by_path.setdefault(_path(detail, fields), []).append(detail)
     return " ".join(
-        _unknown(path, model)
+        _unknown([*_parts(errors[0], fields)], model, fields)
         if errors[0]["type"] == "extra_forbidden"
         else _invalid(path, errors, model)
         for path, errors in by_path.items()
@@ -92,12 +92,28 @@ def sentence_of(error: ValidationError, model: type[BaseModel], fields: Mapping[
     )
 
 
-def _unknown(path: str, model: type[BaseModel]) -> str:
-    above, _, name = path.rpartition(".")
-    owner = f"`{above}`" if above else _shown(model)
-    near = [] if above else get_close_matches(name, model.model_fields, n=1)
+def _unknown(path: list[str], model: type[BaseModel], fields: Mapping[str, Any]) -> str:
+    *above, name = path
+    owner = f"`{'.'.join(above)}`" if above else _shown(model)
+    near = get_close_matches(name, _names_at(above, fields) if above else model.model_fields, n=1)
     hint = f"Did you mean `{near[0]}`?" if near else _HINTS.get(name, "Remove it.")
     return f"{owner} has no setting `{name}`. {hint}"
+
+
+def _names_at(path: list[str], fields: Mapping[str, Any]) -> list[str]:
+    """Return the settings that a nested mapping may have: by its `kind`, or of all without one."""
+    value: Any = fields
+    for part in path:
+        value = value[part] if isinstance(value, Mapping) else value[int(part)]
+    models: list[type[SettingsModel]] = SettingsModel.__subclasses__()
+    for model in models:  # it grows meanwhile
+        models += model.__subclasses__()
+    return [
+        name
+        for model in models
+        if getattr(model.model_fields.get("kind"), "default", None) == value.get("kind")
+        for name in model.model_fields
+    ]
 
 
 def _invalid(path: str, errors: list[ErrorDetails], model: type[BaseModel]) -> str:

@@ -58,7 +58,8 @@ class OpenMemory:
         if not isinstance(config, AgentMemoryConfig | None):
             raise ConfigError(
                 f"A memory cannot be opened from a {type(config).__name__}. Give an "
-                "AgentMemoryConfig, its fields, or a path or URL."
+                "AgentMemoryConfig, or a path or URL. Pass settings by name: "
+                "AgentMemory(**settings)."
             )
         if config is not None and fields:
             fields = {**{name: getattr(config, name) for name in config.model_fields_set}, **fields}

@@ -170,7 +170,7 @@ def test_what_the_environment_cannot_mean_is_told(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("AGENT_MEMORY_NO_SUCH_FIELD", "1")
     assert AgentMemoryConfig() == AgentMemoryConfig.model_validate({})
     monkeypatch.setenv("AGENT_MEMORY_BLOCKS", "[{")
-    with pytest.raises(InvalidSetting, match="blocks"):
+    with pytest.raises(InvalidSetting, match="AGENT_MEMORY_BLOCKS"):
         AgentMemoryConfig()
     monkeypatch.delenv("AGENT_MEMORY_BLOCKS")
     monkeypatch.setenv("AGENT_MEMORY_MODEL", "")  # empty, which is not the same as unset

@@ -155,7 +155,23 @@ MISTAKES: dict[str, tuple[Act, str]] = {
     ),
     "a wrong setting of a nested mapping": (
         opened(redact={"email": True}),
-        "`redact` has no setting `email`. Remove it.",
+        "`redact` has no setting `email`. Did you mean `emails`?",
+    ),
+    "a misspelt setting of a kind": (
+        opened(overflow={"kind": "summarize", "max_summary_token": 300}),
+        "`overflow` has no setting `max_summary_token`. Did you mean `max_summary_tokens`?",
+    ),
+    "a misspelt setting of a member of a chain": (
+        opened(overflow={"kind": "chain", "members": [{"kind": "trim", "keep_message": 3}]}),
+        "`overflow.members.0` has no setting `keep_message`. Did you mean `keep_messages`?",
+    ),
+    "a setting of another kind": (
+        opened(blocks=[{"kind": "notes", "facts": ["Hi"]}]),
+        "`blocks.0` has no setting `facts`. Remove it.",
+    ),
+    "settings as one mapping": (
+        lambda memory: AgentMemory({"max_tokens": 5_000}),  # type: ignore[arg-type]
+        "Pass settings by name: AgentMemory(**settings).",
     ),
     "no strategies in a chain": (
         lambda memory: Chain([]),
@@ -193,6 +209,28 @@ def test_a_mistake_answers_what_to_do(
 
     assert sentence in str(caught.value)
     assert not JARGON.search(str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("BLOCKS", "vector", "AGENT_MEMORY_BLOCKS is not valid JSON. Set it to JSON."),
+        ("MAX_TOKEN", "9000", "AGENT_MEMORY_MAX_TOKEN is no setting. Did you mean "
+         "AGENT_MEMORY_MAX_TOKENS?"),
+        ("OVERFLOW__KEEP_MESAGES", "3", "`overflow` has no setting `keep_mesages`. Did you mean "
+         "`keep_messages`?"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_environment_answers_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str
+) -> None:
+    monkeypatch.setenv("AGENT_MEMORY_OVERFLOW__KIND", "trim")
+    monkeypatch.setenv(f"AGENT_MEMORY_{name}", value)
+    with pytest.raises(InvalidSetting) as caught:
+        AgentMemory(store="memory://")
+
+    assert sentence in str(caught.value)
+    assert value not in str(caught.value)
 
 
 async def told(memory: AsyncAgentMemory) -> str:
