@@ -1,8 +1,13 @@
-"""Make mixed calls for hours: `python -m benchmarks durability soak --minutes 60 --servers`.
+"""Make mixed calls for hours: `python -m benchmarks durability soak --minutes 60`.
 
 Threads of one process call a memory at random, with workers beside it. The data does not grow:
 long sessions are deleted, and retention shortens the logs. Memory, files, threads, the write-ahead
 log and the time of updates must be flat in the second half.
+
+With `--services 2` the calls go over HTTP to two processes of `agent-memory serve`. In the first
+half these are restarted one after another, and then the server of the database. Each thread also
+appends numbers to a session of its own. Whatever it reads there must end with all that were
+acknowledged, none missing and none twice.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -30,16 +35,19 @@ from rich.table import Table
 
 from agent_memory import AgentMemory, AgentMemoryConfig, operations
 from agent_memory.core.processes import share_arenas
-from agent_memory.errors import AgentMemoryError
+from agent_memory.errors import AgentMemoryError, StoreUnavailable
+from agent_memory.server.keys import KeyRing
+from agent_memory.server.rights import RIGHTS
 from benchmarks.messages import chats
 
 _WEIGHTS = {
     "update": 40, "get": 14, "search": 9, "history": 6, "notes": 4, "working": 4, "pop": 1,
-    "sessions": 2, "turn": 2, "flush": 1, "delete": 0.8, "delete_user": 0.05, "checkpoint": 0.5,
+    "sessions": 2, "turn": 2, "number": 10, "flush": 1, "delete": 0.8,
+    "delete_user": 0.05, "checkpoint": 0.5,
 }  # fmt: skip
 _SESSIONS = 10
 _LONGEST = 60
-_WORKER = "from agent_memory.cli.app import main; main()"
+_MAIN = "from agent_memory.cli.app import main; main()"
 
 
 _SLACK = {"rss": 0.1, "workers": 0.1, "files": 0.1, "threads": 0.1, "wal": 0.3, "p99": 0.3}
@@ -71,9 +79,9 @@ def sampled(
     url: str,
     minutes: float,
     every: float,
-    workers: Sequence[int],
+    helpers: Sequence[Helper],
 ) -> Iterator[Sample]:
-    """Sample this process and its workers every `every` seconds.
+    """Sample this process and its helpers every `every` seconds.
 
     `taken` returns the milliseconds of the calls since the last sample, by name.
     """
@@ -88,8 +96,9 @@ def sampled(
         updates, deletes = calls.get("update", []), calls.get("delete", [])
         sample = {
             "minute": (perf_counter() - begun) / 60, "rss": _resident(os.getpid()),
-            "workers": sum(map(_resident, workers)), "files": len(os.listdir("/proc/self/fd")),
-            "threads": threading.active_count(), "size": _megabytes(path, ""), "wal": wal,
+            "workers": sum(_resident(one.pid) for one in helpers),
+            "files": len(os.listdir("/proc/self/fd")), "threads": threading.active_count(),
+            "size": _megabytes(path, ""), "wal": wal,
             "calls": sum(map(len, calls.values())), "deletions": len(deletes),
             "p50": _part(updates, 50), "p99": _part(updates, 99),
             "delete": _part(deletes, 50), "slowest": max(deletes, default=0.0),
@@ -118,12 +127,55 @@ def _megabytes(path: str | None, suffix: str) -> float:
         return 0.0
 
 
-class Soak:
-    """Threads that call a memory at random, `pause` seconds apart on average."""
+class Helper:
+    """A process with settings: a worker, or a service that `url` leads to."""
 
-    def __init__(self, memory: AgentMemory, users: int, pause: float, seed: int) -> None:
-        self.errors: defaultdict[str, int] = defaultdict(int)
-        self._memory, self._users, self._pause, self._seed = memory, users, pause, seed
+    def __init__(self, settings: Path, port: int = 0) -> None:
+        self._command = ["serve", "--port", str(port), "--rate", "0"] if port else ["worker"]
+        self._command = [sys.executable, "-c", _MAIN, *self._command, "--config", str(settings)]
+        self.url = f"http://127.0.0.1:{port}"
+        self.start()
+
+    @property
+    def pid(self) -> int:
+        """The id of the process that runs now."""
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it; a service is ready afterwards."""
+        pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
+        self._process = subprocess.Popen(self._command, stdout=pipe, stderr=quiet, text=True)
+        assert self._process.stdout is not None
+        if "serve" in self._command and not self._process.stdout.readline():
+            raise SystemExit(f"{self._command} ended.")
+
+    def stop(self) -> None:
+        """Stop it as a deployment would."""
+        self._process.send_signal(signal.SIGTERM)
+        self._process.communicate()
+
+    def restart(self) -> None:
+        """Stop it, and start it again at the same address."""
+        self.stop()
+        self.start()
+
+
+class Soak:
+    """Threads that call memories of one store at random, `pause` seconds apart on average."""
+
+    def __init__(
+        self,
+        memory: AgentMemory,
+        memories: Sequence[AgentMemory],
+        users: int,
+        pause: float,
+        seed: int,
+    ) -> None:
+        self.errors: Counter[str] = Counter()
+        self.acknowledged: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self._memory, self._memories = memory, memories
+        self._users, self._pause, self._seed = users, pause, seed
         self._said = chats(seed, 5_000)
         self._stop = threading.Event()
         self._noting = threading.Lock()
@@ -163,27 +215,51 @@ class Soak:
             user = f"u{chance.randrange(self._users)}"
             session_id = f"{user}-{chance.randrange(_SESSIONS)}"
             name = chance.choices([*_WEIGHTS], [*_WEIGHTS.values()])[0]
-            end = self._timed(name, user, session_id, chance.choice(self._said))
+            if name == "number":
+                user, session_id = "numbers", f"numbers-{thread}"
+            memory = chance.choice(self._memories)
+            end = self._timed(memory, name, user, session_id, chance.choice(self._said))
             if name == "update" and end > chance.randrange(_LONGEST, 2 * _LONGEST):
-                self._timed("delete", user, session_id, {})
+                self._timed(memory, "delete", user, session_id, {})
 
-    def _timed(self, name: str, user: str, session_id: str, message: dict[str, str]) -> int:
+    def _timed(
+        self, memory: AgentMemory, name: str, user: str, session_id: str, message: dict[str, str]
+    ) -> int:
         """Make a call; return the session's length after an update."""
         end, begun = 0, perf_counter()
         try:
             if name == "update":
-                end = self._memory.update(session_id, message, user_id=user).end
+                end = memory.update(session_id, message, user_id=user).end
             else:
-                self._other(name, user, session_id, message.get("content", ""))
+                self._other(memory, name, user, session_id, message.get("content", ""))
         except AgentMemoryError as error:  # such as that others deleted meanwhile
-            self.errors[f"{name}: {type(error).__name__}"] += 1
+            with self._noting:
+                self.errors[f"{name}: {type(error).__name__}"] += 1
         with self._noting:
             self._taken[name].append(1e3 * (perf_counter() - begun))
         return end
 
-    def _other(self, name: str, user: str, session_id: str, text: str) -> None:
-        memory = self._memory
+    def number(self, memory: AgentMemory, session_id: str) -> None:
+        """Append the next number until it is acknowledged, and look at the session's end."""
+        number = self.acknowledged[session_id] + 1
+        while True:
+            try:
+                memory.update(session_id, str(number), user_id="numbers", key=str(number))
+                break
+            except StoreUnavailable:
+                with self._noting:
+                    self.errors["number: StoreUnavailable"] += 1
+                memory = self._memories[number % len(self._memories)]
+                sleep(0.1)
+        self.acknowledged[session_id] = number
+        seen = [int(entry.message.text()) for entry in memory.history(session_id, last=50)]
+        if not seen or seen != [*range(seen[0], number + 1)]:
+            self.wrong.append(f"{session_id} ends with {seen} after {number}")
+
+    def _other(self, memory: AgentMemory, name: str, user: str, session_id: str, text: str) -> None:
         match name:
+            case "number":
+                self.number(memory, session_id)
             case "get":
                 memory.get(session_id, text, user_id=user).to_messages()
             case "search":
@@ -214,18 +290,21 @@ class Soak:
                 memory.delete_user(user)
             case "checkpoint":
                 checkpoint = memory.checkpoint(session_id, user_id=user)
-                operations.verify(memory, checkpoint.to_json())
+                operations.verify(self._memory, checkpoint.to_json())
 
 
 def main(
     stores: Annotated[
         list[str] | None, typer.Option("--store", metavar="URL", help="May be given repeatedly.")
     ] = None,
-    servers: Annotated[bool, typer.Option(help="PostgreSQL and Redis of its own, too.")] = False,
+    servers: Annotated[
+        list[str] | None, typer.Option("--server", help="Starts its own: postgresql, redis.")
+    ] = None,
     minutes: Annotated[float, typer.Option(min=0.01, help="On each store.")] = 60,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two lines.")] = 60,
     threads: Annotated[int, typer.Option(min=1)] = 8,
     workers: Annotated[int, typer.Option(min=0, help="Processes beside it.")] = 2,
+    services: Annotated[int, typer.Option(min=0, help="Call these, and restart them.")] = 0,
     users: Annotated[int, typer.Option(min=1)] = 20,
     rate: Annotated[float, typer.Option(min=0, help="Calls a second; 0: no pauses.")] = 100,
     seed: int = 1,
@@ -237,29 +316,56 @@ def main(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         urls = stores or ([] if servers else [f"sqlite:///{folder}/memory.db"])
-        for url in [*urls, *(_started(stack, folder) if servers else ())]:
-            with _site(url, folder, workers) as (memory, helpers):
-                soak = Soak(memory, users, threads / rate if rate else 0.0, seed)
+        started = [(url, _nothing) for url in urls]
+        for url, restart in [*started, *_started(stack, folder, servers or [])]:
+            with _site(url, folder, workers, services) as (memory, memories, helpers):
+                soak = Soak(memory, memories, users, threads / rate if rate else 0.0, seed)
                 soak.fill()
-                with soak.running(threads):
+                changes = [one.restart for one in helpers] + [restart] if services else []
+                with soak.running(threads), _later(changes, 60 * minutes / 2):
                     samples = list(sampled(soak.taken, url, minutes, every, helpers))
-                for user in range(users):
-                    memory.delete_user(f"u{user}")
+                for session_id in soak.acknowledged:
+                    soak.number(memory, session_id)
+                for user in ["numbers", *(f"u{user}" for user in range(users))]:
+                    memory.delete_user(user)
             kind, grown = url.partition(":")[0], risen(samples)
-            flat = flat and not grown
+            flat = flat and not grown and not soak.wrong
             table = Table(*samples[0], title=kind, title_justify="left")
             for one in samples:
                 table.add_row(*(f"{value:,.{value < 100:d}f}" for value in one.values()))
             Console(width=140).print(table)
             print(f"{kind}: {'not flat: ' + '; '.join(grown) if grown else 'flat'}; "
-                  f"errors: {dict(soak.errors) or 'none'}")  # fmt: skip
+                  f"errors: {dict(soak.errors) or 'none'}; numbers acknowledged: "
+                  f"{soak.acknowledged.total():,}; wrong: {soak.wrong or 'none'}")  # fmt: skip
     if not flat:
         raise typer.Exit(1)
 
 
 @contextmanager
-def _site(url: str, folder: Path, workers: int) -> Iterator[tuple[AgentMemory, list[int]]]:
-    """Open a memory, and start workers with the same settings."""
+def _later(changes: Sequence[Callable[[], object]], seconds: float) -> Iterator[None]:
+    """Make the changes one after another, spread over the seconds."""
+    stop = threading.Event()
+
+    def make() -> None:
+        for change in changes:
+            if stop.wait(seconds / (len(changes) + 1)):
+                return
+            change()
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextmanager
+def _site(
+    url: str, folder: Path, workers: int, services: int
+) -> Iterator[tuple[AgentMemory, list[AgentMemory], list[Helper]]]:
+    """Open a memory, one for each service, and start workers with the same settings."""
     given = {
         "store": url, "namespace": f"soak-{uuid4().hex[:8]}", "max_tokens": 1500,
         "retention": "PT60S", "overflow_mode": "background", "embedding": "local",
@@ -268,29 +374,42 @@ def _site(url: str, folder: Path, workers: int) -> Iterator[tuple[AgentMemory, l
     }  # fmt: skip
     settings = folder / "soak.json"
     settings.write_text(json.dumps(given))
-    command = [sys.executable, "-c", _WORKER, "worker", "--config", str(settings)]
-    with AgentMemory(AgentMemoryConfig.from_file(settings)) as memory:
+    from tests.servers.process import free_port
+
+    with ExitStack() as stack:
+        memory = stack.enter_context(AgentMemory(AgentMemoryConfig.from_file(settings)))
         memory.stats()  # there is a store before the workers look for one
-        helpers = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(workers)]
-        try:
-            yield memory, [one.pid for one in helpers]
-        finally:
-            for one in helpers:
-                one.send_signal(signal.SIGTERM)
-                one.wait()
+        memories, helpers = [memory], []
+        for port in [free_port() for _ in range(services)] + [0] * workers:
+            helpers.append(Helper(settings, port))
+            stack.callback(helpers[-1].stop)
+        if services:
+            key, _ = KeyRing(memory.components.store).create("soak", ["*"], RIGHTS)
+            memories = [
+                stack.enter_context(AgentMemory(one.url, api_key=key)) for one in helpers[:services]
+            ]
+        yield memory, memories, helpers
 
 
-def _started(stack: ExitStack, folder: Path) -> Iterator[str]:
+def _nothing() -> None: ...
+
+
+def _started(
+    stack: ExitStack, folder: Path, names: Sequence[str]
+) -> Iterator[tuple[str, Callable[[], object]]]:
     from tests.servers.postgres import PostgresServer
+    from tests.servers.process import PrivateServer
     from tests.servers.redis import RedisServer, redis_binaries
 
-    postgres = PostgresServer()
-    stack.callback(postgres.remove)
-    redis = RedisServer(folder, next(iter(redis_binaries().values())))
-    stack.callback(redis.stop)
-    for server in (postgres, redis):
+    makes: dict[str, Callable[[], PrivateServer]] = {
+        "postgresql": PostgresServer,
+        "redis": lambda: RedisServer(folder, next(iter(redis_binaries().values()))),
+    }
+    for name in names:
+        server = makes[name]()
+        stack.callback(server.remove if isinstance(server, PostgresServer) else server.stop)
         server.start()
-        yield server.url
+        yield server.url, server.restart
 
 
 if __name__ == "__main__":
