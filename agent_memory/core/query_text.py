@@ -32,7 +32,7 @@ _AUXILIARY = "is|are|was|were|am|do|does|did|can|could|should|would|will|has|hav
 _PERSON = "i|you|he|she|we|they|any(?:one|body)?|some(?:one|body)"
 _THING = "it|there|this|that|the|an?|my|our|your"
 _OPENS_ASKING = re.compile(
-    r"(?:^|[,;:.!\u2013\u2014-]\s+)\W*"
+    r"(?:^|[,;.!\u2013\u2014-]\s+)\W*"
     r"(?:(?:ok(?:ay)?|so|and|but|also|hey|hi|h?m+|um+|well|wait|btw|by the way|anyway|again|now"
     r"|then|sorry|quick|random|q|question|remind me|tell me)\b[\s,:;-]*)*"
     rf"(?:(?:what|how|which|where|when|who|why)\s(?:{_AUXILIARY})\b"

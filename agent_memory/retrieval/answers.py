@@ -182,7 +182,9 @@ def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
         return told
     again = {hit.record.id for hit in hits if _repeats(hit, asked, languages)}
     replies = {
-        (hit.record.session_id, hit.record.last + 1) for hit in hits if hit.record.id in again
+        (hit.record.session_id, hit.record.last + 1)
+        for hit in hits
+        if hit.record.id in again and asks(question)
     }
     told = [_fainter(hit) if hit.record.id in again else hit for hit in told]
     told.sort(key=lambda hit: -hit.score)
