@@ -21,6 +21,7 @@ PARTS = {
     "durability": "processes that are killed or write at the same time",
     "durability servers": "a database server that is killed under load",
     "durability soak": "hours of mixed calls",
+    "durability operations": "sizes of a service over PostgreSQL, its backup and restore",
     "peers": "install the other memories that `speed` compares with",
     "first_hour": "from an empty virtualenv to a chat that remembers, against mem0 and Agents",
     "suites": "the frameworks' own tests with this package's classes",
