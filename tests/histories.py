@@ -1,7 +1,5 @@
 """Hypothesis strategies for realistic, awkward conversations, and checks of their tool calls."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -217,15 +215,7 @@ def _steps() -> st.SearchStrategy[list[Json]]:
 
 
 def histories(max_steps: int = 14) -> st.SearchStrategy[list[Json]]:
-    """Conversations as lists that `AgentMemory.update` takes, oldest first.
-
-    They contain any opening, names, later system messages, parallel and interleaved tool calls,
-    missing and repeated results, reused ids, raw items (some show as several messages), content
-    parts, unknown fields, and text with NULs, lone surrogates, emoji and markup.
-
-    Args:
-        max_steps: Maximum number of steps; a step is a message or a round of tool calls.
-    """
+    """Conversations as lists that `AgentMemory.update` takes, oldest first."""
     return st.lists(_steps(), min_size=1, max_size=max_steps).map(
         lambda steps: [message for step in steps for message in step]
     )
@@ -252,14 +242,7 @@ def log_of(
     session_id: str = "s",
     encoding: str = "test",
 ) -> list[Entry]:
-    """Return the entries that a store would hold for these messages.
-
-    Args:
-        messages: In any form that `AgentMemory.update` takes.
-        price: Returns the tokens of a message.
-        session_id: The session.
-        encoding: Name of the token encoding.
-    """
+    """Return the entries that a store would hold for these messages."""
     entries: list[Entry] = []
     total = 0
     for seq, given in enumerate(messages, 1):
@@ -271,10 +254,7 @@ def log_of(
 
 
 def unpaired(chat: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the errors in the tool calls of a rendered context; empty if every group is complete.
-
-    Independent of the library's own pairing, to check it.
-    """
+    """Return the errors in the tool calls of a rendered context."""
     open_calls: list[tuple[int, str]] = []
     wrong: list[str] = []
     for place, message in enumerate(chat):
@@ -292,11 +272,7 @@ def unpaired(chat: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def torn(entries: Sequence[Entry]) -> list[str]:
-    """Return the calls and results among these entries without their other half.
-
-    Text beside a call or a result may stand alone. Independent of the library's own pairing, to
-    check it.
-    """
+    """Return the calls and results among these entries without their other half."""
     calls, spare_calls, results, spare_results = (Counter[str]() for _ in range(4))
     for entry in entries:
         views = entry.message.views() or [{"role": "none"}]

@@ -106,3 +106,27 @@ class StepwiseNotes(NoteMemory):
     def delete(self, scope: Scope) -> None:
         """Delete what a scope owns."""
         super().delete(scope)
+
+
+class Cut(Exception):
+    """The process ends here."""
+
+
+def cut_at(step: int) -> tuple[Callable[[str], None], list[str]]:
+    """Return a watch for `watched` that ends everything at a step, and the steps so far."""
+    steps: list[str] = []
+
+    def watch(name: str) -> None:
+        steps.append(name)
+        if len(steps) >= step:
+            raise Cut(name)
+
+    return watch, steps
+
+
+def home_of_its_own(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Work in a folder with a home for agents' settings, without settings of ours."""
+    clean_environment(monkeypatch, folder, "CLAUDE_CONFIG_DIR", "CODEX_HOME")
+    (folder / "home").mkdir()
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    monkeypatch.setenv("LOGNAME", "ana")

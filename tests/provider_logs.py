@@ -4,8 +4,6 @@ Results come late, twice, before their call or never; users speak while a tool r
 empty; the assistant greets first; ids repeat; lists mix shapes; some messages are objects of SDKs.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from random import Random
@@ -25,11 +23,7 @@ _EMPTY: tuple[Any, ...] = ("", None, [], " \n", "nothing")
 
 
 class Logs:
-    """Make random logs; the same seed gives the same ones.
-
-    A log has one of `shapes`, or mixes them. `objects` may turn a message into an object of an SDK.
-    With `few_ids`, calls share a few ids.
-    """
+    """Make random logs; the same seed gives the same ones."""
 
     def __init__(
         self,
@@ -420,5 +414,4 @@ class Logs:
 
 
 def as_text(message: Any) -> str:
-    """A message as text, for reports."""
     return json.dumps(message, default=repr, ensure_ascii=False)

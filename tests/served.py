@@ -4,8 +4,6 @@ They are the modules of `tests/integration` that call a memory as users do. What
 or is about what no wire carries, is named here, with the why.
 """
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -26,15 +24,13 @@ MODULES: dict[str, dict[str, str]] = {
         "test_a_failing_store_stores_all_or_nothing": _WATCHED,
         "test_a_turn_outlasts_what_others_do_meanwhile": _INSIDE,
     },
-    "values": {"test_a_users_values_go_with_the_user": _INSIDE},
+    "values": {},
     "once": {
-        "test_every_face_takes_keys": _INSIDE,
         "test_an_agent_whose_first_write_was_retried_is_redacted": _INSIDE,
     },
     "notes": {
         "test_they_are_recalled_where_they_bear_on_the_question": _INSIDE,
         "test_while_the_embedder_is_down_words_find_them": _INSIDE,
-        "test_another_user_may_have_come_first": "whose a session is, is asked at each call",
     },
     "working": {
         "test_it_is_in_each_context_of_its_session_only": _INSIDE,
@@ -44,7 +40,6 @@ MODULES: dict[str, dict[str, str]] = {
         "test_it_is_configured_by_its_kind": _OPENED,
     },
     "bound_sessions": {
-        "test_a_session_of_a_composite_refuses_another_user": _INSIDE,
         "test_an_owner_is_asked_again_with_each_call": _OPENED,
     },
 }

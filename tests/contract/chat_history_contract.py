@@ -3,8 +3,6 @@
 `other` is a second handle on the same data, where several may share it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -34,26 +32,18 @@ _ROUNDS = 10
 class History(Protocol):
     """What is tested."""
 
-    def save(self, session_id: str, messages: Sequence[Any], /) -> None:
-        """Have a session consist of these messages."""
-        ...
+    def save(self, session_id: str, messages: Sequence[Any], /) -> None: ...
 
-    def load(self, session_id: str, /) -> list[Message]:
-        """The messages of a session."""
-        ...
+    def load(self, session_id: str, /) -> list[Message]: ...
 
-    def clear(self, session_id: str, /) -> None:
-        """Delete a session."""
-        ...
+    def clear(self, session_id: str, /) -> None: ...
 
 
 def said(*texts: str) -> list[dict[str, Any]]:
-    """What a user said."""
     return [{"role": "user", "content": text} for text in texts]
 
 
 def texts(history: History, session_id: str = "s") -> list[str]:
-    """What the messages of a session say."""
     return [message.text() for message in history.load(session_id)]
 
 
@@ -62,12 +52,10 @@ class ChatHistoryContract:
 
     @pytest.fixture
     def history(self) -> Iterator[History]:
-        """The history under test. Subclasses give it."""
         pytest.fail("Give the contract a `history` fixture.")
 
     @pytest.fixture
     def other(self, history: History) -> History:
-        """A second handle on the same data."""
         return history
 
     def test_what_was_saved_is_loaded(self, history: History, other: History) -> None:

@@ -1,7 +1,5 @@
 """What holds on stores whose handles are on machines with different clocks, as tests."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable
@@ -56,10 +54,7 @@ class _Ahead:
 
 
 class ClockContract(Contract):
-    """Contract of a `Store` whose clients' clocks differ by minutes.
-
-    With `by_server`, leases and dues go by the server's clock.
-    """
+    """Contract of a `Store` whose clients' clocks differ by minutes."""
 
     by_server = False
 
@@ -110,8 +105,7 @@ class ClockContract(Contract):
     def test_what_a_clock_held_that_was_a_year_ahead(
         self, store: Store, other: Store, with_clock: _Handle
     ) -> None:
-        """Else: a process that dies with a clock so wrong keeps a session from being absorbed, or
-        deleted, or a lock from being had, until the year is over."""
+        """Else: a process that dies with a clock so wrong keeps a session from being absorbed."""
         store.append("s", [draft("a")])
         ahead = with_clock(other, YEAR)
         assert ahead.lease("s", "w1", 10)

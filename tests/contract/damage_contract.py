@@ -1,7 +1,5 @@
 """What a store must do with a record that is not what was written, as tests."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any, Literal
 
@@ -131,8 +129,7 @@ class DamageContract(Contract):
         assert _found(other) == ["a", "b"]
 
     def test_a_segment(self, filled: Store, other: Store) -> None:
-        """Else: one broken value hides what a user said, until somebody repairs it; or what is
-        deleted is found by it."""
+        """Else: one broken value hides what a user said, until somebody repairs it."""
         filled.put_vectors("v", [record("c", "user:u", text="a fox")], worded(["fox"], _ROW))
         self.spoil(filled, "features")
         _, broken = _named(other)
@@ -155,8 +152,7 @@ class DamageContract(Contract):
 
     @pytest.mark.parametrize("by", ["a search", "a write", "a deletion"])
     def test_a_catalog(self, filled: Store, other: Store, by: str) -> None:
-        """Else: a value that only says where things are hides them; or nobody tells of it; or it
-        is not put right by whoever comes first."""
+        """Else: a value that only says where things are hides them; or nobody tells of it."""
         for n in range(12):
             some = [record(f"{n}", "user:u", f"s{n}")]
             filled.put_vectors("v", some, worded([f"owl {n}"], meaning=units(1, seed=n)))
@@ -203,7 +199,6 @@ _FEATURES = worded(["red fox", "red owl"], meaning=units(2))
 
 
 def _found(store: Store, word: str = "red") -> list[str]:
-    """What is found by a word alone."""
     query = for_words(word)
     return sorted(hit.record.id for hit in store.search_vectors("v", "user:u", query, 9))
 

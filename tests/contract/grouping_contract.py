@@ -1,7 +1,5 @@
 """What a store must do that appends to several sessions in one transaction, as tests."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,18 +17,15 @@ from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
 def grouping(store: Store) -> GroupingStore:
-    """The store, which is one."""
     assert groups_appends(store)
     return store
 
 
 def said(store: Store, session_id: str) -> list[tuple[int, Any]]:
-    """The log of a session."""
     return [(entry.seq, entry.message.content) for entry in store.read(session_id)]
 
 
 def keyed(text: str, key: str) -> Append:
-    """An append under a key."""
     message = Message(role="user", content=text)
     return Append("s", [draft(text)], "ada", Once(key=key_of(key, [message]), at=DAY))
 
@@ -39,8 +34,7 @@ class GroupingContract(Contract):
     """Of a `GroupingStore`."""
 
     def test_appends_of_a_group_are_as_if_made_one_by_one(self, store: Store) -> None:
-        """Else: of two to one session the second takes the first one's place; or a head that is
-        given back is not the stored one."""
+        """Else: of two to one session the second takes the first one's place."""
         store.append("known", [draft("first")], "ada")
         group = [
             Append("known", [draft("second")], "ada"),
@@ -62,8 +56,7 @@ class GroupingContract(Contract):
         assert store.append("known", [draft("fifth")], "ada").end == 6
 
     def test_what_is_refused_is_refused_alone(self, store: Store) -> None:
-        """Else: one caller's mistake takes back what others were told is stored, or half of it is
-        in a log."""
+        """Else: one caller's mistake takes back what others were told is stored."""
         store.append("bens", [draft("ben's")], "ben")
         going = store.append("going", [draft("x")], "ada")
         assert store.move(replace(going, deleting=True)) is not None
@@ -84,14 +77,12 @@ class GroupingContract(Contract):
 
     @pytest.fixture
     def unwritable(self, store: Store) -> Draft:
-        """A draft that the database refuses."""
         return draft("too much", 2**70)
 
     def test_one_that_cannot_be_written_fails_alone(
         self, store: Store, other: Store, unwritable: Draft
     ) -> None:
-        """Else: what a database cannot take is the end of all that came at the same time; or a
-        head is remembered that was never stored, and the next message leaves a gap."""
+        """Else: what a database cannot take is the end of all that came at the same time."""
         store.append("s", [draft("a")], "ada")
         group = [
             Append("s", [draft("b")], "ada"),
@@ -107,8 +98,7 @@ class GroupingContract(Contract):
         assert store.append("s", [draft("d")], "ada").end == 4
 
     def test_keys_of_a_group_are_known_to_it(self, store: Store, other: Store) -> None:
-        """Else: a client that sends again before its first answer is stored twice; or another
-        content under the same key is stored too."""
+        """Else: a client that sends again before its first answer is stored twice."""
         group = [keyed("a", "k1"), keyed("a", "k1"), keyed("b", "k1"), keyed("c", "k2")]
         first, again, wrong, last = grouping(store).append_all(group)
         assert isinstance(first, Appended)
@@ -150,8 +140,7 @@ class GroupingContract(Contract):
         assert said(store, "new") == [(1, "c"), (2, "d")]
 
     def test_groups_at_the_same_moment(self, store: Store, other: Store) -> None:
-        """Else: two processes wait for each other's sessions until both give up; or they share a
-        place in a log."""
+        """Else: two processes wait for each other's sessions until both give up."""
 
         def write(handle: Store, name: str, order: int) -> None:
             for turn in range(5):

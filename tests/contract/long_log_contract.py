@@ -1,7 +1,5 @@
 """What a store must do with a session of 100,000 entries, as tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -40,7 +38,6 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 def _rewrite(store: Store, head: Head) -> None:
-    """The last two entries, in other words."""
     after = head.end - 2
     log = store.read(head.session_id, after=after)
     said = [replace(one, message=Message(role="user", content="y")) for one in log]

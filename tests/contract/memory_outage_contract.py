@@ -1,7 +1,5 @@
 """What `AgentMemory` does when the server of its store goes away in use, as tests."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ AGENT_MEMORY_TEST_MONGODB to a server's URL to run the contract there; its user 
 make and drop a database `agent_memory_test_...`. What stops the server is skipped then.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -87,7 +85,6 @@ def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def documents(url: str) -> Iterator[Callable[[str], list[Doc]]]:
-    """What stands in a collection."""
     with MongoClient[Doc](url) as client:
         database = client.get_default_database()
         yield lambda name: list(database[f"agent_memory_{name}"].find())
@@ -102,17 +99,14 @@ def texts_of(store: Store) -> list[str]:
 
 
 def kernel_of(store: Store) -> MongoDBKernel:
-    """The kernel below a store."""
     assert isinstance(store, MongoDBStore)
     assert isinstance(store._kernel, MongoDBKernel)
     return store._kernel
 
 
 def table_of(store: Store) -> Table:
-    """The collection of a store's documents."""
     return kernel_of(store).table
 
 
 def namespace_of(store: Store) -> str:
-    """A store's namespace."""
     return kernel_of(store)._namespace

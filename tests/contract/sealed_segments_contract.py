@@ -1,7 +1,5 @@
 """What a store must do that seals what records are found by, as tests."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -65,7 +63,6 @@ class SealedSegmentsContract(Contract):
         raise NotImplementedError
 
     def alter(self, store: Store) -> None:
-        """Change something of it, in each value."""
         raise NotImplementedError
 
     def test_no_vector_and_no_word_is_to_be_read(self, store: Store, other: Store) -> None:
@@ -86,8 +83,7 @@ class SealedSegmentsContract(Contract):
             assert [_nearest(handle, n) for n in (2, 3, 4)] == ["a2", "a3", "a4"]
 
     def test_keys_are_rotated(self, store: Store, other: Store) -> None:
-        """Else: with a new key what was said before is found no more; or who has the wrong one is
-        told of no records at all."""
+        """Else: with a new key what was said before is found no more."""
         _put(_sealed(store, k=_SECRET), "a0", "a1")
         later = _sealed(other, n=_LATER, k=_SECRET)
         _put(later, "a2", session="t")

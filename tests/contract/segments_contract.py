@@ -1,7 +1,5 @@
 """What a store must do that keeps features in segments, as tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -39,8 +37,7 @@ class ManyHandlesContract(VectorChangesContract):
     """Of several who write and search at once each finds what is there."""
 
     def test_many_write_and_search(self, store: Store, other: Store) -> None:
-        """Else: between threads and processes an index is kept that lacks a write, or half of
-        one."""
+        """Else: between threads and processes an index is kept that lacks a write."""
         handles = (store, other)
         for handle in handles:
             handle.open_vectors("v", 4, "m")
@@ -113,7 +110,6 @@ def put_wide(handle: Store, *names: str, owner: str = "user:a", session: str = "
 
 
 def found_wide(handle: Store, words: str = "fox red", seed: int = 3) -> dict[str, Hit]:
-    """All that is found, by its id."""
     query = for_words(words, units(1, _WIDE, seed, signed=True)[0])
     return {hit.record.id: hit for hit in handle.search_vectors("v", "user:a", query, 999)}
 

@@ -1,7 +1,5 @@
 """What becomes of a server's tables from release to release, as tests."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """What `SQLStore` does when its server does not, as tests."""
 
-from __future__ import annotations
-
 import logging
 import re
 from dataclasses import replace

@@ -1,11 +1,4 @@
-"""The same turns in several stores: each question finds the same ones there, by the same scores.
-
-Qdrant is asked in the client's local mode and, on the wire, over a stand-in. Set
-AGENT_MEMORY_TEST_QDRANT to the address of a server of yours, of version 1.19 or later and of one
-node, to compare that too.
-"""
-
-from __future__ import annotations
+"""The same turns in several stores: each question finds the same ones there, by the same scores."""
 
 import contextlib
 import os
@@ -186,8 +179,7 @@ def test_stores_rank_alike_by_words_only(store: VectorStore) -> None:
 
 
 def test_other_users_change_nothing(store: VectorStore) -> None:
-    """Wrong: a user is told what another said; or what others say often, and he once, is taken for
-    common."""
+    """Wrong: a user is told what another said."""
     plain = MemoryStore()
     filled(plain, ("user:a", 1))
     filled(store, ("user:a", 1), ("user:b", 2))

@@ -1,7 +1,5 @@
 """The contract suite on the example store on DuckDB, as an author of a store runs it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Vectors of an encrypted store: texts are sealed, and words numbered by a secret."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

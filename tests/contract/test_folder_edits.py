@@ -1,18 +1,13 @@
 """A folder of plain files under hand edits: what people and sync tools do to the files."""
 
-from __future__ import annotations
-
 import contextlib
 import json
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from agent_memory import AgentMemory, NoteMemory, VectorMemory, operations
 from agent_memory.core.receipts import Receipt
@@ -22,7 +17,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.folder.files import Files
 from agent_memory.stores.folder.lines import file_name
 from agent_memory.testing.contract import draft
-from tests.kit import at_length, texts
+from tests.kit import texts
 
 JSON_VALUES: list[Any] = [None, True, 5, -1, 1.5, 10**30, "text", "", [], [1], {}, {"a": 1}]
 
@@ -196,19 +191,6 @@ def test_a_head_of_another_type_concerns_its_file_alone(tmp_path: Path, field: s
             assert not refused or file.read_bytes() == edited
 
 
-@pytest.mark.parametrize("field", ["seq", "at", "message", "tokens", "total", "encoding"])
-def test_a_message_of_another_type_concerns_its_file_alone(tmp_path: Path, field: str) -> None:
-    """Wrong: the same, of a message's line."""
-    with opened(tmp_path) as memory:
-        say(memory, "s", "one")
-        say(memory, "s", "two")
-        say(memory, "other", "fine")
-    for _ in edits(file_of(tmp_path, "s"), 1, field):
-        with opened(tmp_path) as memory:
-            call_all(memory, "s")
-            assert texts(memory, "other") == ["fine"]
-
-
 @pytest.mark.parametrize(
     "field",
     ["text", "at", "metadata", "session", "first", "last", "sources", "owner", "id", "features",
@@ -348,135 +330,6 @@ def test_files_of_the_users_own_stay(tmp_path: Path) -> None:
         assert "what is damaged" not in states(memory.delete_user("ana"))
     assert all((tmp_path / name).read_text("utf-8") == "mine" for name in own)
     assert not left.exists()
-
-
-USERS = {"a": "ana", "b": "bob", "text": "ana"}
-
-
-class Folder:
-    """A memory in a folder, and somebody who edits its files: what has to be true all the while."""
-
-    def __init__(self, folder: Path, seed: int) -> None:
-        self.folder = folder
-        self.chance = random.Random(seed)
-        self.memory = opened(folder)
-        self.said: dict[str, list[str]] = {}  # what was acknowledged, of files nobody has touched
-        self.foreign: dict[Path, bytes] = {}  # files under names that the store gives nothing
-        self.texts: dict[str, set[str]] = {"ana": set(), "bob": set()}
-
-    def update(self) -> None:
-        session = self.chance.choice([*USERS])
-        text = f"said by {USERS[session]}, number {self.chance.randrange(10**9)}"
-        try:
-            say(self.memory, session, text, USERS[session])
-        except AgentMemoryError:
-            assert session not in self.said or self.claimed(session)
-            return
-        self.texts[USERS[session]].add(text)
-        if session in self.said or texts(self.memory, session) == [text]:
-            self.said.setdefault(session, []).append(text)
-
-    def claimed(self, session: str) -> bool:
-        return not file_of(self.folder, session).exists()
-
-    def files(self) -> list[Path]:
-        return sorted(one for one in (self.folder / "sessions").glob("*") if one.suffix != ".tmp")
-
-    def copy(self) -> None:
-        if files := self.files():
-            file = self.chance.choice(files)
-            copy = file.with_name(self.chance.choice(["x.jsonl", f"{file.stem}.bak.jsonl", "y"]))
-            if copy == file:
-                return
-            copyfile(file, copy)
-            self.foreign[copy] = copy.read_bytes()
-
-    def rename(self) -> None:
-        if files := self.files():
-            file = self.chance.choice(files)
-            name = self.chance.choice(["z.jsonl", f"{file.stem}.old", file_name("b")])
-            to = file.with_name(name)
-            data = file.read_bytes()
-            file.replace(to)
-            self.foreign.pop(file, None)
-            for one in (file, to):
-                self.said.pop(self.session_of(one), None)
-            if name != file_name("b"):
-                self.foreign[to] = data
-
-    def session_of(self, file: Path) -> str:
-        return next((one for one in USERS if file_name(one) == file.name), "")
-
-    def edit(self) -> None:
-        if files := self.files():
-            file = self.chance.choice(files)
-            lines = file.read_bytes().split(b"\n")
-            at = self.chance.randrange(len(lines))
-            match self.chance.randrange(4):
-                case 0:
-                    del lines[at]
-                case 1:
-                    lines.insert(at, lines[at])
-                case 2:
-                    lines[at] = lines[at][: self.chance.randrange(len(lines[at]) + 1)]
-                case _ if lines[at].startswith(b"{"):
-                    try:
-                        fields = json.loads(lines[at])
-                    except ValueError:
-                        return
-                    name = self.chance.choice([*fields, "more"])
-                    fields[name] = self.chance.choice([*JSON_VALUES, "a", "b"])
-                    lines[at] = json.dumps(fields).encode()
-            file.write_bytes(b"\n".join(lines))
-            if file in self.foreign:
-                self.foreign[file] = file.read_bytes()
-            self.said.pop(self.session_of(file), None)
-
-    def remove(self) -> None:
-        if files := self.files():
-            file = self.chance.choice(files)
-            file.unlink()
-            self.foreign.pop(file, None)
-            self.said.pop(self.session_of(file), None)
-
-    def reopen(self) -> None:
-        self.memory.close()
-        self.memory = opened(self.folder)
-
-    def delete(self) -> None:
-        user = self.chance.choice(["ana", "bob"])
-        try:
-            receipt = self.memory.delete_user(user)
-        except AgentMemoryError:
-            return
-        for session in [one for one in self.said if USERS[one] == user]:
-            del self.said[session]
-        for told in (receipt, operations.verify(self.memory, receipt)):
-            if "what is damaged" not in states(told) and states(told)["log"] == "done":
-                kept = b"".join(one.read_bytes() for one in self.files())
-                assert not [text for text in self.texts[user] if text.encode() in kept]
-
-    def check(self) -> None:
-        for session, said in self.said.items():
-            assert texts(self.memory, session) == said
-        for file, data in self.foreign.items():
-            assert file.read_bytes() == data
-        list(self.memory.sessions())
-        operations.damaged(self.memory)
-
-
-@settings(max_examples=at_length(150))
-@given(st.integers(0, 10**9))
-def test_hand_edits_overwrite_nothing(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
-    """Wrong: random edits, copies and renames of files cost a message that was acknowledged, or a
-    receipt says "done" of what is there."""
-    world = Folder(tmp_path_factory.mktemp("memories"), seed)
-    acts = [world.update] * 4 + [world.copy, world.rename, world.edit, world.edit, world.remove,
-                                 world.reopen, world.delete]  # fmt: skip
-    for _ in range(14):
-        world.chance.choice(acts)()
-        world.check()
-    world.memory.close()
 
 
 def test_a_file_that_may_not_be_read_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """The contract suite on a folder of plain files, and what only that promises."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -191,8 +189,7 @@ def test_a_write_that_breaks_off_leaves_the_one_or_the_other(
 def test_a_commit_to_several_files_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, edited: bool
 ) -> None:
-    """Wrong: after a crash between two files the one has its message and the other has not; or the
-    rest of a commit is written over what a person has changed since."""
+    """Wrong: after a crash between two files the one has its message and the other has not."""
     store = open_store(url_of(tmp_path))
     assert isinstance(store, FolderStore)
     for name in ("s", "t"):
@@ -225,8 +222,7 @@ def test_a_commit_to_several_files_is_whole(
 
 
 def test_people_read_and_change_the_files(tmp_path: Path) -> None:
-    """Wrong: the files cannot be searched and read as they are; or what a person changed in one is
-    overlooked, or written over."""
+    """Wrong: the files cannot be searched and read as they are."""
     with AgentMemory(url_of(tmp_path), blocks=[]) as memory:
         memory.update("monday chat", {"role": "user", "content": "Grüße aus Köln"}, user_id="ana")
         file = session_file(tmp_path)
@@ -265,8 +261,7 @@ def test_a_file_that_is_broken_stops_no_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("features", ['"features": "AAAA"', '"features": "no base64"', '"was": ""'])
 def test_features_that_cannot_be_read(tmp_path: Path, features: str) -> None:
-    """Wrong: one damaged value hides its record, or all of its block's; nobody names it; or what
-    the file had of it is lost with the next write."""
+    """Wrong: one damaged value hides its record, or all of its block's; nobody names it."""
     store = open_store(url_of(tmp_path))
     store.open_vectors("v", 8, "m")
     said = ["the red fox", "the red owl"]
@@ -295,8 +290,7 @@ def test_features_that_cannot_be_read(tmp_path: Path, features: str) -> None:
 
 
 def test_a_folder_is_carried_to_another_machine(tmp_path: Path) -> None:
-    """Wrong: without the state of its machine a folder cannot be opened, or what was to be absorbed
-    is forgotten."""
+    """Wrong: without the state of its machine a folder cannot be opened."""
     blocks: list[Any] = [VectorMemory(), NoteMemory()]
     with AgentMemory(url_of(tmp_path / "here"), blocks=blocks) as memory:
         memory.update("s", {"role": "user", "content": "I keep bees."}, user_id="ana")

@@ -1,7 +1,5 @@
 """The contract suite on the store in memory."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from typing import cast
@@ -58,15 +56,6 @@ class TestMemoryStore(
     @pytest.fixture
     def elsewhere(self) -> MemoryStore:
         return MemoryStore("elsewhere")
-
-
-def test_a_lock_that_was_given_back_leaves_nothing() -> None:
-    """Else: memory grows with every user who was ever worked for."""
-    store = MemoryStore()
-    assert store.lock("l", "w", 60)
-    store.unlock("l", "w")
-    store.unlock("l", "w")
-    assert store._kernel.counts("lock") == (0, 0)
 
 
 def test_a_search_holds_no_lock_while_it_waits_for_another() -> None:

@@ -1,7 +1,5 @@
 """What a MongoDB server does to a store: it is down, restarted, refuses, or cannot be found."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

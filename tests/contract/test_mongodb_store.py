@@ -1,7 +1,5 @@
 """The contract suite over MongoDB's wire protocol, and what only a MongoDB store does."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -163,20 +161,6 @@ def test_nothing_is_left_of_what_was_removed(
         assert not [doc for doc in documents(name) if "gone" in repr(doc)], name
 
 
-def test_a_lock_that_was_given_back_leaves_no_document(
-    store: Store, documents: Callable[[str], list[Doc]]
-) -> None:
-    """Else: the database grows with every user who was ever worked for, and tells who it was."""
-    owner = uuid4().hex
-    assert store.lock("l", owner, 0)
-    assert store.lock("l", owner, 60)
-    before = documents("documents")
-    assert owner in repr(before)
-    store.unlock("l", owner)
-    assert owner not in repr(documents("documents"))
-    assert len(documents("documents")) == len(before) - 1
-
-
 def test_a_list_larger_than_a_document(store: Store, other: Store) -> None:
     """Else: a list that passes the 16 MB of a document is refused, or stored in part."""
     store.append("s", [draft("first")])
@@ -228,30 +212,6 @@ class TestLongLogs(LongLogContract):
         """Straight in the server's file: it takes its time."""
         store.append(session_id, [draft("x")])
         self._server.fill(session_id, self._namespace, count, "x")
-
-
-def test_processes_append_at_once(url: str, store: Store, namespace: str) -> None:
-    """Else: processes lose or double each other's messages, or leave gaps."""
-    code = (
-        "import sys\n"
-        "from agent_memory.stores.mongodb.store import MongoDBStore\n"
-        "from agent_memory.testing.contract import draft\n"
-        "store = MongoDBStore(sys.argv[1], sys.argv[2])\n"
-        "for n in range(30):\n"
-        "    store.append('s', [draft(f'{sys.argv[3]}.{n} ' + 'x' * 2000)] * 2)\n"
-        "store.close()\n"
-    )
-    command = [sys.executable, "-c", code, url, namespace]
-    writers = [subprocess.Popen([*command, name]) for name in ("a", "b")]
-    assert [writer.wait(60) for writer in writers] == [0, 0]
-    entries = store.read("s")
-    assert [e.seq for e in entries] == list(range(1, 121))
-    assert [e.total for e in entries] == list(range(3, 361, 3))
-    texts = texts_of(store)
-    assert texts[::2] == texts[1::2]
-    for name in ("a", "b"):
-        mine = [text for text in texts[::2] if text.startswith(name)]
-        assert mine == [f"{name}.{n}" for n in range(30)]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

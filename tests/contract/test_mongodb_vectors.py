@@ -1,8 +1,6 @@
 """Owners' vectors in MongoDB, where others act between any two commands of a write, or it ends
 there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from uuid import uuid4
@@ -43,8 +41,7 @@ _ACTS: dict[str, Callable[[Store], object]] = {
 def test_others_amid_a_put(
     server: MongoDBServer, act: str, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: an index is kept of a write that was half in place, or one is added to that lacked
-    what another had committed."""
+    """Wrong: an index is kept of a write that was half in place."""
     # whoever is waited for here does not go on before
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     for command in range(1, 60):

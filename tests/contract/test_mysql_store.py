@@ -1,7 +1,5 @@
 """The contract suite on MariaDB, and what only it does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -28,7 +26,6 @@ def server() -> Iterator[Served]:
 
 @pytest.fixture
 def database(server: Served) -> str:
-    """The URL of an empty database."""
     return empty_database(server)
 
 

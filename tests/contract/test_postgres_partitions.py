@@ -1,7 +1,5 @@
 """The contract suite on PostgreSQL tables that were divided as `docs/growing.md` says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

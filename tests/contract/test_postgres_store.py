@@ -1,23 +1,15 @@
 """The contract suite on PostgreSQL, and what only it does."""
 
-from __future__ import annotations
-
-import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
 
 from agent_memory.errors import ConfigError, StoreUnavailable
 from agent_memory.stores.base import Durability
-from agent_memory.stores.kernel.contract import DocId
 from agent_memory.stores.sql.database import SQLConnection
-from agent_memory.stores.sql.server import ServerConnection, ServerDatabase
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.testing.contract import draft, record, worded
+from agent_memory.testing.contract import draft
 from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract
@@ -34,7 +26,6 @@ def server() -> Iterator[Served]:
 
 @pytest.fixture
 def database(server: Served) -> str:
-    """The URL of an empty database."""
     return empty_database(server)
 
 
@@ -158,93 +149,3 @@ def test_a_commit_that_is_refused(database: str) -> None:
     assert store.append("t", [draft("c")]).end == 1
     assert [e.message.text() for e in store.read("s")] == ["a", "b", "rules"]
     store.close()
-
-
-def test_many_vectors_are_put_at_one_pace(database: str) -> None:
-    """Else: until the server analyses a new table of its own accord, each batch walks all of its
-    block's records, and a bulk load takes longer and longer."""
-    store = SQLStore(database)
-    store.open_vectors("v", 0, "m")
-    with opened(database) as postgres:
-        off = "ALTER TABLE agent_memory_documents SET (autovacuum_enabled = false)"
-        postgres.read(lambda c: c.define(off))
-        for batch in range(10):
-            some = [record(f"{batch}-{n}") for n in range(100)]
-            store.put_vectors("v", some, worded(["fox"] * 100))
-        ids = [DocId("vector:v", name) for name in ("1-1", "2-2")]
-        plan = _plan(postgres, store, lambda: store._kernel.documents(ids))
-    store.close()
-    assert re.search(r"Index Cond'[^}]*\bid\b", plan), plan
-
-
-def _plan(postgres: ServerDatabase, store: SQLStore, call: Callable[[], object]) -> str:
-    """How the server finds the rows of the first query of a call."""
-    asked: list[tuple[str, Sequence[Any]]] = []
-    rows = ServerConnection.rows
-    with pytest.MonkeyPatch.context() as patch:
-
-        def noted(self: ServerConnection, text: str, values: Sequence[Any] = ()) -> Any:
-            asked.append((text, values))
-            return rows(self, text, values)
-
-        patch.setattr(ServerConnection, "rows", noted)
-        call()
-    text, values = asked[0]
-    given = iter(values)
-    filled = re.sub(r"\?", lambda _: f"'{next(given)}'", text)
-    return str(postgres.read(lambda c: c.value(f"EXPLAIN (FORMAT JSON) {filled}")))
-
-
-def test_what_was_joined_makes_room_for_what_follows(database: str) -> None:
-    """Else: a load takes four times the room of what it leaves."""
-    store = SQLStore(database)
-    store.open_vectors("v", 0, "m")
-    table = "agent_memory_documents"
-    with opened(database) as postgres:
-
-        def bytes_of(what: str) -> int:
-            return int(postgres.read(lambda c: c.value(f"SELECT {what} FROM {table}")))
-
-        off = "autovacuum_enabled = false, toast.autovacuum_enabled = false"
-        postgres.read(lambda c: c.define(f"ALTER TABLE {table} SET ({off})"))
-        words = " ".join(f"word{n}" for n in range(200))
-        for session in range(300):
-            some = [record(f"{session}-{n}", "user:u") for n in range(100)]
-            store.put_vectors("v", some, worded([words] * 100))
-        taken = bytes_of(f"max(pg_total_relation_size('{table}'))")
-        held = bytes_of("sum(length(data) + length(body))")
-    store.close()
-    assert taken < 2.5 * held
-
-
-def test_due_reads_only_what_is_due(database: str) -> None:
-    """Else: each look of a worker walks all sessions there are."""
-    store = SQLStore(database)
-    with opened(database) as postgres:
-        for text in (
-            "INSERT INTO agent_memory_documents SELECT 'default', 'head', 's' || n, 'user:u', NULL,"
-            " 1, 1, 0, CASE WHEN n % 1000 = 0 THEN n END, '', 0, "
-            """'{"deleting":false,"expired":0,"start":0,"start_total":0,"pinned":[],"""
-            """"pinned_tokens":0,"system_tokens":0,"cursors":{}}', '', '' """
-            "FROM generate_series(1, 20000) n",
-            "ANALYZE agent_memory_documents",
-        ):
-            postgres.read(lambda c, text=text: c.value(text))
-        plan = _plan(postgres, store, store.due)
-    assert len(store.due()) == 20
-    store.close()
-    assert "agent_memory_documents_due" in plan
-    assert "Seq Scan" not in plan
-
-
-def test_postgres_loads_no_sqlalchemy(database: str) -> None:
-    """Else: each process of a service waits half a second for an import and for statements."""
-    code = (
-        "import sys\n"
-        "from agent_memory.stores import open_store\n"
-        f"store = open_store({database!r})\n"
-        "store.counts(), store.due(), store.records('b', 'user:u'), store.close()\n"
-        "heavy = {'sqlalchemy', 'sqlmodel', 'numpy'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

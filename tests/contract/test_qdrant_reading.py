@@ -1,7 +1,5 @@
 """What all of a block's vectors in Qdrant are: those in force, as the wire gives them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

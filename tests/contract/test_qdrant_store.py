@@ -1,11 +1,4 @@
-"""The vector contract on qdrant-client's local mode, and on the wire.
-
-On the wire it runs against a stand-in (see `tests/servers/qdrant.py`). Set AGENT_MEMORY_TEST_QDRANT
-to the address of a server of yours to run it there too, with QDRANT_API_KEY where it wants one. The
-server must be of version 1.19 or later, which count how rare a word is within the owner.
-"""
-
-from __future__ import annotations
+"""The vector contract on qdrant-client's local mode, and on the wire."""
 
 import os
 from collections.abc import Iterator

@@ -1,9 +1,4 @@
-"""How a question is asked of a Qdrant server, and what becomes of its answers.
-
-On the wire against a stand-in: see `tests/servers/qdrant.py`.
-"""
-
-from __future__ import annotations
+"""How a question is asked of a Qdrant server, and what becomes of its answers."""
 
 from base64 import b64decode
 from collections.abc import Iterator
@@ -22,7 +17,7 @@ from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.qdrant.collections import embedding
-from agent_memory.stores.qdrant.points import MEANING, WORDS, holding, neighbourhood
+from agent_memory.stores.qdrant.points import MEANING, WORDS, holding
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing.contract import for_words, ranked, record, units, worded
 from tests.servers.qdrant import StandIn
@@ -66,32 +61,6 @@ def test_a_point_has_all_that_it_is_found_by(server: StandIn, store: QdrantStore
     pieces = np.frombuffer(b64decode(point["payload"]["tokens"]), np.int8).reshape(-1, TOKEN)
     assert np.array_equal(pieces, features.tokens.of_record(0))
     assert point["payload"]["place"] == list(features.places[0].tolist())
-
-
-def test_a_search_is_a_batch_and_the_neighbours(server: StandIn, store: QdrantStore) -> None:
-    """Wrong: a search waits for the server many times, walks other users' points, or counts their
-    words."""
-    fill(store, 3)
-    server.requests.clear()
-    found = store.search_vectors("v", "user:a", for_words("fox owl", units(1, 4)[0]), 2)
-    assert {hit.record.owner for hit in found} == {"user:a"}
-    assert len(found) == 2
-    batch, *others = server.requests
-    assert str(batch).endswith("/points/query/batch")
-    assert [str(one).rsplit("/", 1)[1] for one in others] == ["count", "scroll"]
-    owned = {"must": [{"key": "owner", "match": {"value": "user:a"}}]}
-    *each, words, meaning = batch.body["searches"]
-    assert [one["query"]["nearest"]["indices"] for one in each] == [
-        [term_of("fox")], [term_of("owl")]
-    ]  # fmt: skip
-    assert [one["limit"] for one in each] == [1, 1]
-    assert (words["using"], meaning["using"]) == (WORDS, MEANING)
-    for one in (*each, words):
-        assert one["params"] == {"idf": {"corpus": owned}}
-    for one in batch.body["searches"]:
-        assert one["filter"] == owned
-    assert others[0].body["filter"] == owned
-    assert owned["must"][0] in others[1].body["filter"]["must"]
 
 
 def test_what_nothing_is_sought_in(server: StandIn, store: QdrantStore) -> None:
@@ -166,23 +135,6 @@ def test_how_many_have_a_word_is_told_by_its_best_record() -> None:
     ]
     assert holding(query, answers, count) == [3, 60]
     assert holding(query, [answers[0], []], count) == [3, 0]
-
-
-def test_neighbours_are_looked_for_in_few_spans() -> None:
-    """Wrong: each candidate is a condition of its own, or what stands far off is read."""
-    points = {
-        at: models.ScoredPoint(
-            id=at, version=0, score=1.0, payload={"session_id": session, "last": last}
-        )
-        for at, (session, last) in enumerate([("s", 3), ("s", 9), ("s", 90), ("t", 9)])
-    }
-    near = neighbourhood("user:a", points).should
-    assert isinstance(near, list)
-    spans = [
-        (one.must[0].match.value, one.must[1].range.gte, one.must[1].range.lte)  # type: ignore
-        for one in near
-    ]
-    assert spans == [("s", -5, 17), ("s", 82, 98), ("t", 1, 17)]
 
 
 def test_a_question_of_no_meaning(store: QdrantStore) -> None:

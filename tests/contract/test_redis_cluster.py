@@ -1,7 +1,5 @@
 """The contract suite on a Redis Cluster of the suite's own, and what only a cluster does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -22,7 +20,6 @@ __all__ = ["namespace"]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisNodes]:
-    """Three nodes."""
     nodes = begun(lambda binary: RedisNodes(tmp_path_factory.mktemp("cluster"), binary))
     yield nodes
     nodes.stop()

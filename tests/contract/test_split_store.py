@@ -1,7 +1,5 @@
 """The contract with system messages in a store of their own; and what only that promises."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +26,6 @@ def _main(store: SplitStore) -> Store:
 
 
 def _same(store: SplitStore) -> SplitStore:
-    """Another handle on the same databases."""
     assert isinstance(store.kernel, SplitKernel)
     return SplitStore(_main(store), KernelStore(store.kernel._system))
 
@@ -86,7 +83,7 @@ def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_prompt_that_is_repeated_is_kept_once() -> None:
+def test_prompts_are_kept_once_in_their_store() -> None:
     """Fails if an application that sends its prompt with every update fills the store, and makes
     others lose their compare-and-swaps."""
     system = MemoryStore()
@@ -96,10 +93,6 @@ def test_a_prompt_that_is_repeated_is_kept_once() -> None:
     for handle in (store, again):
         assert handle.append("s", [draft(SECRET, role="system")]).version == first.version
     assert len(system.records("_system", "session:s")) == 1
-
-
-def test_a_session_that_begins_anew_while_it_is_deleted() -> None:
-    """Fails if a deletion takes the system message of the session that begins in its place."""
     system = MemoryStore()
     store = SplitStore(MemoryStore(), system)
     store.append("s", [draft(SECRET, role="system")])
@@ -113,7 +106,7 @@ def test_a_session_that_begins_anew_while_it_is_deleted() -> None:
     assert head.system.content == SECRET
 
 
-def test_an_outage_stores_nothing_by_half() -> None:
+def test_outages_and_other_stores_of_prompts_are_noticed() -> None:
     """Fails if an update fails whose message is in the log."""
     system = Down()
     store = SplitStore(MemoryStore(), system)
@@ -125,10 +118,6 @@ def test_an_outage_stores_nothing_by_half() -> None:
         fresh.append("s", [draft("c")])
     system.fail(False)
     assert fresh.append("s", [draft("c")]).end == 4
-
-
-def test_another_store_of_system_messages_is_noticed() -> None:
-    """Fails if a wrong setting shows conversations without their prompts."""
     store = SplitStore(MemoryStore(), MemoryStore())
     store.append("s", [draft(SECRET, role="system")])
     store.append("t", [draft("hello")])

@@ -1,7 +1,5 @@
 """The schema of a SQLite database: its version, and steps to a later one."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 import sys
@@ -78,22 +76,8 @@ def test_many_migrate_at_once(path: Path) -> None:
         one.close()
 
 
-def test_steps_run_once_and_in_order(path: Path) -> None:
-    """Else: a migration is skipped, repeated, or leaves the version behind."""
-    second = ("CREATE TABLE more (x INTEGER)", "INSERT INTO more VALUES (2)")
-    third = ("INSERT INTO more VALUES (3)",)
-    SQLStore(f"sqlite:///{path}").close()
-    database = Database(str(path))
-    database.write(lambda connection: migrate(connection, [second]))
-    database.write(lambda connection: migrate(connection, [second, third]))
-    database.write(lambda connection: migrate(connection, [second, third]))
-    assert database.read(stored_version) == FIRST + 2
-    assert database.read(lambda c: c.value("SELECT group_concat(x) FROM more")) == "2,3"
-    database.close()
-
-
-def test_a_failed_step_changes_nothing(path: Path) -> None:
-    """Else: a crash amid a migration leaves half a schema."""
+def test_a_migration_is_whole_or_nothing(path: Path) -> None:
+    """Else: a migration is skipped, repeated; a crash amid a migration leaves half a schema."""
     broken = ("DROP TABLE [messages]", "DROP TABLE agent_memory_nothing")
     SQLStore(f"sqlite:///{path}").close()
     before = _shape(path)
@@ -103,6 +87,15 @@ def test_a_failed_step_changes_nothing(path: Path) -> None:
     assert database.read(stored_version) == FIRST
     database.close()
     assert _shape(path) == before
+    second = ("CREATE TABLE more (x INTEGER)", "INSERT INTO more VALUES (2)")
+    third = ("INSERT INTO more VALUES (3)",)
+    database = Database(str(path))
+    database.write(lambda connection: migrate(connection, [second]))
+    database.write(lambda connection: migrate(connection, [second, third]))
+    database.write(lambda connection: migrate(connection, [second, third]))
+    assert database.read(stored_version) == FIRST + 2
+    assert database.read(lambda c: c.value("SELECT group_concat(x) FROM more")) == "2,3"
+    database.close()
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
@@ -135,9 +128,6 @@ def test_a_version_that_never_was_is_named(path: Path, change: str, says: str) -
     assert not isinstance(caught.value, StoreUnavailable)
     assert "Restore a backup." in str(caught.value)
     assert _shape(path) == before
-
-
-# --- a file of release 1 --------------------------------------------------------------------------
 
 
 FILE = Path(__file__).with_name("release_1.db")

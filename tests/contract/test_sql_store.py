@@ -1,7 +1,5 @@
 """The contract suite on SQLite, and what only an SQL store does."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess
@@ -122,7 +120,7 @@ def test_data_outlives_the_handle(path: Path) -> None:
     again.close()
 
 
-def test_a_deleted_session_leaves_no_rows(path: Path) -> None:
+def test_nothing_of_a_deleted_session_or_lock_is_left(path: Path) -> None:
     """Else: what a user asked to forget stays in the file, out of sight."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a"), draft("b")], "u")
@@ -134,10 +132,6 @@ def test_a_deleted_session_leaves_no_rows(path: Path) -> None:
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
     finally:
         connection.close()
-
-
-def test_a_lock_that_was_given_back_leaves_no_row(path: Path) -> None:
-    """Else: the file grows with every user who was ever worked for, and tells who it was."""
     store = SQLStore(f"sqlite:///{path}")
     for seconds in (60, 0):
         assert store.lock("l", "w", seconds)
@@ -185,15 +179,11 @@ def test_a_closed_store_says_so(path: Path) -> None:
         store.append("s", [draft("a")])
 
 
-def test_missing_folder(tmp_path: Path) -> None:
+def test_what_is_no_database_is_named(tmp_path: Path) -> None:
     """Else: the user reads 'unable to open database file' and learns nothing."""
     with pytest.raises(StoreUnavailable, match="nowhere"):
         SQLStore(f"sqlite:///{tmp_path}/nowhere/memory.db")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_not_a_database(tmp_path: Path) -> None:
-    """Else: a driver's error reaches the caller."""
     file = tmp_path / "notes.txt"
     file.write_text("This is not a database, " * 100)
     with pytest.raises(StoreError, match=r"notes\.txt"):
@@ -248,9 +238,7 @@ def test_durability_is_the_one_asked_for(
 def test_leases_are_not_synced_but_later_appends_are(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: a power loss takes an append that followed a lease, also one that was interrupted; or
-    each overflow waits for the disk to take and to release its lease.
-    """
+    """Wrong: a power loss takes an append that followed a lease, also one that was interrupted."""
     statements, connect = list[str](), sqlite.connect
 
     def connected(*args: Any) -> tuple[sqlite3.Connection, int]:
@@ -416,14 +404,10 @@ def test_sqlite_loads_no_sqlalchemy(path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_a_sessions_vectors_are_found_by_an_index(path: Path) -> None:
+def test_rows_of_an_owner_or_session_are_found_by_an_index(path: Path) -> None:
     """Else: the first batch of each session walks all vectors that there are."""
     plan, *_ = _plans(path, lambda store: store.delete_vectors("v", session_id="s"))
     assert "agent_memory_documents_session (namespace=? AND collection=? AND session=?)" in plan
-
-
-def test_an_owners_documents_are_found_by_an_index(path: Path) -> None:
-    """Else: to list a user's sessions or facts walks those of all users."""
     for call in (
         lambda store: store.records("facts", "user:u"),
         lambda store: store.sessions(user_id="u"),

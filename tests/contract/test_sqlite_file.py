@@ -1,7 +1,5 @@
 """A SQLite file that is moved, deleted or replaced while it is open; and who may read it."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess
@@ -64,9 +62,7 @@ GONE = [
 def test_a_file_that_is_gone_is_told(
     path: Path, act: Callable[[Path], None], says: str, first: str
 ) -> None:
-    """Wrong: updates are acknowledged that nobody will find, or reads answer from a file that is no
-    more; or a file that came in its place is used with what was remembered of the former one.
-    """
+    """Wrong: updates are acknowledged that nobody will find."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     calls: list[Callable[[], object]] = [
@@ -97,9 +93,7 @@ def test_a_memory_that_was_only_opened_tells_too(path: Path, act: Callable[[Path
 @POSIX
 @pytest.mark.parametrize("notices", [True, False])
 def test_the_former_log_is_not_played_over_a_backup(path: Path, notices: bool) -> None:
-    """Wrong: a backup that is put back by hand shows what was written after it was taken, or is
-    damaged: the write-ahead log of the former file was played over it.
-    """
+    """Wrong: a backup that is put back by hand shows what was written after it was taken."""
     store = SQLStore(f"sqlite:///{path}")
     for n in range(20):
         store.append("s", [draft(f"{n}")])
@@ -141,9 +135,7 @@ def _harm(path: Path, how: str, kept: Path) -> None:
     ],
 )
 def test_a_file_that_was_written_over_is_told(path: Path, how: str, opened: bool) -> None:
-    """Wrong: updates are acknowledged that nobody will find; or a backup that is copied onto the
-    file is damaged: what the former one's log holds is written over it.
-    """
+    """Wrong: updates are acknowledged that nobody will find."""
     kept = path.with_name("kept.db")
     with closing(SQLStore(f"sqlite:///{path}")) as store:
         store.append("s", [draft("of the backup")])

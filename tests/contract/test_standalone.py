@@ -1,7 +1,5 @@
 """The contracts of `ChatHistory` and `VectorIndex` over every store, and what searches find."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing

@@ -1,7 +1,5 @@
 """`WordIndex` over stores: what it finds, and what that scores, against BM25 written out."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """Whatever is put and deleted by whom, a vector store finds what is there, as tests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple

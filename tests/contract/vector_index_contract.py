@@ -3,8 +3,6 @@
 `opened` takes a dimension and gives an index that is open.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf, nan, sqrt
@@ -32,9 +30,7 @@ class Found(Protocol):
 class Index(Protocol):
     """What is tested."""
 
-    def store(self, items: Any, /, *, user_id: str | None = None) -> None:
-        """Keep items by their ids."""
-        ...
+    def store(self, items: Any, /, *, user_id: str | None = None) -> None: ...
 
     def search(
         self,
@@ -44,25 +40,15 @@ class Index(Protocol):
         top_k: int = 10,
         threshold: float | None = None,
         user_id: str | None = None,
-    ) -> Sequence[Found]:
-        """The items most like a vector."""
-        ...
+    ) -> Sequence[Found]: ...
 
-    def delete(self, ids: Iterable[str], /, *, user_id: str | None = None) -> None:
-        """Forget items."""
-        ...
+    def delete(self, ids: Iterable[str], /, *, user_id: str | None = None) -> None: ...
 
-    def get(self, ids: Iterable[str], /, *, user_id: str | None = None) -> Sequence[Any]:
-        """Items by their ids."""
-        ...
+    def get(self, ids: Iterable[str], /, *, user_id: str | None = None) -> Sequence[Any]: ...
 
-    def items(self, *, prefix: str = "", user_id: str | None = None) -> Iterable[Any]:
-        """All items whose ids begin so."""
-        ...
+    def items(self, *, prefix: str = "", user_id: str | None = None) -> Iterable[Any]: ...
 
-    def delete_prefix(self, prefix: str, /, *, user_id: str | None = None) -> None:
-        """Forget these."""
-        ...
+    def delete_prefix(self, prefix: str, /, *, user_id: str | None = None) -> None: ...
 
 
 Opened = Callable[[int], Index]
@@ -85,12 +71,10 @@ _NO_ITEMS: list[Any] = [
 
 
 def items(vectors: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
-    """Items with these vectors."""
     return [{"id": name, "vector": vector} for name, vector in vectors.items()]
 
 
 def ids(found: Sequence[Found]) -> list[str]:
-    """What was found, in its order."""
     return [one.id for one in found]
 
 
@@ -104,12 +88,10 @@ class VectorIndexContract:
 
     @pytest.fixture
     def index(self, opened: Opened) -> Index:
-        """The index, for vectors of three numbers."""
         return opened(3)
 
     @pytest.fixture
     def other(self, opened: Opened, index: Index) -> Index:
-        """A second handle on it."""
         return opened(3)
 
     def test_scores_are_cosines_descending(self, index: Index, other: Index) -> None:

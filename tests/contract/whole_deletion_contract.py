@@ -1,7 +1,5 @@
 """What a store must do that deletes sessions with all that derives from them in one transaction."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -104,8 +102,7 @@ class WholeDeletionContract(Contract):
         assert [one.id for _, one in store.all_records()] == ["q"]
 
     def test_nothing_changes_if_somebody_works(self, store: Store, other: Store) -> None:
-        """Wrong: a deletion comes between the steps of a worker, or deletes a session that has
-        become another's."""
+        """Wrong: a deletion comes between the steps of a worker."""
         fill(store)
         head, blocks, before = stored(store), whole(store).blocks(), traces(store)
         delete = partial(

@@ -4,8 +4,6 @@ Frameworks that exclude each other get virtualenvs of their own in the folder. E
 one that cannot be collected is an error.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

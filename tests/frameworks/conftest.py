@@ -3,8 +3,20 @@
 `python -m tests.frameworks` installs all frameworks and names the tests of each.
 """
 
-from __future__ import annotations
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+
+from agent_memory import AgentMemory, VectorMemory
 from tests.frameworks.environments import FRAMEWORKS, INSTALLED
 
 collect_ignore = [f"test_{name}.py" for name in FRAMEWORKS.keys() - {*INSTALLED}]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[AgentMemory]:
+    """A memory in a file, whose vectors recall."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
+        yield opened

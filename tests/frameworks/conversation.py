@@ -4,8 +4,6 @@ Every framework holds the same conversation. `SERVED` is what the model is scrip
 turn: calls of tools, one round after the other, and then an answer.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 MONDAY, TUESDAY = "monday", "tuesday"
@@ -38,11 +36,7 @@ TOOLS = (look_up, add)
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn of a conversation.
-
-    `rounds` are the calls of the model, as (tool, arguments). `needs` is a text of an earlier turn
-    or session that must reach the model.
-    """
+    """A turn of a conversation."""
 
     session: str
     question: str

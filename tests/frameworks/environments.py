@@ -3,8 +3,6 @@
 The OpenAI SDKs 2 and 3 exclude each other, and so do the MCP SDKs 1 and 2.
 """
 
-from __future__ import annotations
-
 from importlib.metadata import PackageNotFoundError, version
 
 FRAMEWORKS = {

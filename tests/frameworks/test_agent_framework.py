@@ -1,29 +1,17 @@
 """Microsoft's Agent Framework over a memory. `make suites` runs its own tests."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from agent_framework import AgentSession, Content, Message, SessionContext
 
-from agent_memory import AgentMemory, VectorMemory
+from agent_memory import AgentMemory
 from agent_memory.core.formats.agent_framework import from_chat, to_chat
 from agent_memory.integrations.agent_framework import (
     AgentMemoryContextProvider,
     AgentMemoryHistoryProvider,
 )
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[AgentMemory]:
-    url = f"sqlite:///{tmp_path}/m.db"
-    with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
-        yield opened
 
 
 def test_a_history_comes_back_as_it_was(memory: AgentMemory) -> None:

@@ -1,10 +1,4 @@
-"""An agent of each framework holds 30 turns with tools, over a restart and two sessions.
-
-Only the frameworks that are installed here are tested; `python -m tests.frameworks` installs and
-tests all of them.
-"""
-
-from __future__ import annotations
+"""An agent of each framework holds 30 turns with tools, over a restart and two sessions."""
 
 import json
 import os

@@ -1,7 +1,5 @@
 """CrewAI's storage over a memory. `make suites` runs CrewAI's own tests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from copy import deepcopy

@@ -1,10 +1,6 @@
 """Google ADK's services over a memory. `make suites` runs ADK's own tests."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,20 +10,13 @@ from google.adk.events.event_actions import EventActions
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
-from agent_memory import AgentMemory, VectorMemory
+from agent_memory import AgentMemory
 from agent_memory.core.formats.gemini import from_chat
 from agent_memory.core.formats.gemini import to_chat_of_event as to_chat
 from agent_memory.integrations.google_adk import (
     AgentMemoryMemoryService,
     AgentMemorySessionService,
 )
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[AgentMemory]:
-    url = f"sqlite:///{tmp_path}/m.db"
-    with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
-        yield opened
 
 
 def event(text: str, at: float, author: str = "user", **state: Any) -> Event:

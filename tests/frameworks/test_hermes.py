@@ -1,9 +1,6 @@
 """Hermes Agent's memory provider over a memory, under Hermes' own manager of providers."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +8,10 @@ import pytest
 from agent.memory_manager import MemoryManager
 from plugins.memory import load_memory_provider
 
-from agent_memory import AgentMemory, VectorMemory
+from agent_memory import AgentMemory
 from agent_memory.integrations.hermes import AgentMemoryProvider
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[AgentMemory]:
-    url = f"sqlite:///{tmp_path}/m.db"
-    with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
-        yield opened
 
 
 def managed(memory: AgentMemory, session: str, **told: Any) -> MemoryManager:
@@ -95,8 +85,7 @@ def test_nothing_is_compressed_that_is_not_durable(memory: AgentMemory, tmp_path
 
 
 def test_undone_turns_and_runs_of_others(memory: AgentMemory) -> None:
-    """Wrong: after /undo the transcript is stored anew, or a cron job's prompts become the
-    user's."""
+    """Wrong: after /undo the transcript is stored anew."""
     manager = managed(memory, "s1")
     talk = said("One?", "Yes.", "Two?", "No.")
     synced(manager, "s1", talk)

@@ -1,17 +1,13 @@
 """LlamaIndex's memory, chat store and block over a memory."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.memory import Memory
 
-from agent_memory import AgentMemory, VectorMemory
+from agent_memory import AgentMemory
 from agent_memory.core.formats.llama_index import from_chat, to_chat
 from agent_memory.errors import ConfigError
 from agent_memory.integrations.llama_index import (
@@ -19,13 +15,6 @@ from agent_memory.integrations.llama_index import (
     AgentMemoryChatStore,
     AgentMemoryMemory,
 )
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[AgentMemory]:
-    url = f"sqlite:///{tmp_path}/m.db"
-    with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
-        yield opened
 
 
 def said(*texts: str) -> list[ChatMessage]:

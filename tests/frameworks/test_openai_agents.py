@@ -1,27 +1,16 @@
 """Sessions of OpenAI's Agents SDK over a memory. `make suites` runs the SDK's own tests."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from agents import SessionSettings
 from agents.memory import Session
 
-from agent_memory import AgentMemory, VectorMemory
+from agent_memory import AgentMemory
 from agent_memory.integrations.openai_agents import AgentMemorySession
 
 COMPACTION = {"type": "compaction", "id": "c_1", "encrypted_content": "sealed"}
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[AgentMemory]:
-    url = f"sqlite:///{tmp_path}/m.db"
-    with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
-        yield opened
 
 
 def test_items_come_back_as_they_were(memory: AgentMemory) -> None:

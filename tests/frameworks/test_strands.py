@@ -1,7 +1,5 @@
 """Strands' sessions over a memory. `make suites` runs Strands' own tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

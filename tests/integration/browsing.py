@@ -4,8 +4,6 @@ No driver, no port, no package: messages are JSON objects, each with a NUL behin
 descriptors 3 and 4 of the browser.
 """
 
-from __future__ import annotations
-
 import base64
 import fcntl
 import json
@@ -116,7 +114,6 @@ class Browser:
         raise AssertionError(f"never on the page: {code}\n{self.text()}")
 
     def open(self, url: str) -> None:
-        """Go to an address."""
         self.send("Page.navigate", url=url)
         self.until("document.readyState === 'complete'")
 
@@ -135,7 +132,6 @@ class Browser:
         )
 
     def text(self) -> str:
-        """What can be read on the page."""
         return str(self.run("document.body.innerText"))
 
     def press(self, key: str, shift: bool = False) -> None:
@@ -147,7 +143,6 @@ class Browser:
         self.send("Input.dispatchKeyEvent", type="keyUp", modifiers=8 * shift, **told)
 
     def type(self, text: str) -> None:
-        """Write into what has the focus."""
         self.send("Input.insertText", text=text)
 
     def click(self, text: str, within: str = "body") -> None:
@@ -187,7 +182,6 @@ class Browser:
         file.write_bytes(base64.b64decode(given["data"]))
 
     def of(self, method: str) -> Iterator[Event]:
-        """What the browser told of this kind."""
         self.run("0")  # what happened before is told by then
         return (one["params"] for one in self.events if one.get("method") == method)
 

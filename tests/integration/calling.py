@@ -1,7 +1,5 @@
 """What becomes of calls to blocks: their threads go by the block's name until they end."""
 
-from __future__ import annotations
-
 import threading
 
 from tests.kit import until

@@ -1,7 +1,5 @@
 """Store random logs, and check their contexts by the providers' rules."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 from typing import Any
@@ -13,10 +11,7 @@ from tests.provider_logs import SHAPES, Logs, as_text
 
 
 def checked(seed: int, memory: AgentMemory, logs: Logs, failures: Counter[str]) -> int:
-    """Store a log, check its contexts, and return how many were checked.
-
-    `failures` counts refusals by reason; the first of each is printed.
-    """
+    """Store a log, check its contexts, and return how many were checked."""
     random, session, count = Random(seed), f"s-{seed}", 0
     given = logs.log()
     said: list[Any] = []

@@ -1,7 +1,5 @@
 """What the tests of composites share: blocks that can be broken, memories that wait for theirs."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """An empty store, embedded or of a server, for tests of what the engine does with any of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

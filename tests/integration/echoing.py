@@ -1,7 +1,5 @@
 """A block that keeps every message as a fact, for tests of what becomes of a block's records."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agent_memory import Block

@@ -1,7 +1,5 @@
 """A model that finds facts, for tests: what it finds where, and how these are tied, is a table."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -20,11 +18,7 @@ _MESSAGE = re.compile(r"^\[(\d+)\] \S+ [^:]*: (.*)$", re.MULTILINE)
 
 @dataclass
 class Model:
-    """Answer both calls from tables.
-
-    `finds` maps a quote to its facts. `ties` maps the text of a new fact to the word that answers
-    for it, and the texts that it names.
-    """
+    """Answer both calls from tables."""
 
     finds: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     ties: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
@@ -92,24 +86,20 @@ def remembering(
 
 
 def at(day: str) -> datetime:
-    """A moment (UTC)."""
     return datetime.fromisoformat(day).replace(tzinfo=UTC)
 
 
 def said(text: str, day: str = "2024-01-05", role: str = "user", **more: Any) -> dict[str, Any]:
-    """A message of a day."""
     return {"role": role, "content": text, "created_at": at(day), **more}
 
 
 def absorbed(
     memory: AgentMemory, session_id: str, *messages: dict[str, Any], user_id: str | None = "ada"
 ) -> None:
-    """Say this, and have it absorbed."""
     memory.update(session_id, list(messages), user_id=user_id)
     failed = [one.error for one in memory.flush(session_id) if one.error]
     assert not failed, failed
 
 
 def texts(facts: Any) -> list[str]:
-    """Of facts, changes or recalls."""
     return [one.text for one in facts]

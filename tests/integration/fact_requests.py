@@ -1,7 +1,5 @@
 """What a model is asked for facts, read again: for models of tests."""
 
-from __future__ import annotations
-
 import html
 import re
 from typing import NamedTuple

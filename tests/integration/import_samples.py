@@ -1,7 +1,5 @@
 """Small made-up exports and databases, in the forms in which other programs write them."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -19,7 +17,6 @@ def gpt(
     parent: str | None = "root",
     **more: Any,
 ) -> Json:
-    """A node of ChatGPT's tree."""
     content = more.pop("content", {"content_type": "text", "parts": [text or own]})
     message = {"id": own, "author": {"role": role}, "create_time": 1.7e9, "content": content}
     return {"id": own, "parent": parent, "children": [], "message": {**message, **more}}
@@ -34,20 +31,17 @@ def gpt_chat(own: str, *nodes: Json, current: str | None = None, **more: Any) ->
 
 
 def claude(own: str, sender: str, parent: str, **more: Any) -> Json:
-    """A message of Claude's export."""
     said = {"content": [{"type": "text", "text": own}], "created_at": "2024-05-01T10:00:00Z"}
     return {"uuid": own, "sender": sender, "parent_message_uuid": parent, **said, **more}
 
 
 def code(own: str, parent: str | None, role: str, content: Any, **more: Any) -> Json:
-    """A line of Claude Code."""
     line = {"uuid": own, "parentUuid": parent, "type": role, "sessionId": "s-1"}
     said = {"message": {"role": role, "content": content}, "timestamp": "2025-06-01T10:00:00Z"}
     return {**line, **said, **more}
 
 
 def write_json(path: Path, value: Any) -> Path:
-    """A file of JSON."""
     path.write_text(json.dumps(value), encoding="utf-8")
     return path
 

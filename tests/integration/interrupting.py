@@ -5,8 +5,6 @@ of a call. Then the calls go on. Now and then another thread, another memory and
 theirs, and each session is compared with what was acknowledged.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import random
@@ -40,7 +38,6 @@ class Interrupted(BaseException):
 
 
 def answer_to(text: str) -> str:
-    """What a model answers."""
     return f"Noted: {text}"
 
 
@@ -66,11 +63,7 @@ class Said:
                 self._gone = self._perhaps
 
     def wrong(self, texts: Sequence[str]) -> Iterator[str]:
-        """What is wrong with the texts of its log.
-
-        What an interrupted call was to store is there once or not at all; what it was to take back
-        is there or not.
-        """
+        """What is wrong with the texts of its log."""
         order = {text: place for place, (text, _) in enumerate(self._texts)}
         places = [order.get(text, -1) for text in texts]
         if -1 in places:
@@ -229,12 +222,10 @@ class Story:
 
 
 def answer(body: dict[str, Any]) -> str:
-    """What the model answers."""
     return answer_to(str(body["messages"][-1]["content"]))
 
 
 def text_message(text: str) -> dict[str, str]:
-    """A message of a user."""
     return {"role": "user", "content": text}
 
 

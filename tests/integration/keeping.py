@@ -1,7 +1,5 @@
 """What the tests of what is kept outright share: a memory that waits, over a SQLite file."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from agent_memory import AgentMemory, Block

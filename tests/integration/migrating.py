@@ -1,8 +1,6 @@
 """What the tests of migrations share: a deployment with something of everything, and what a store
 holds, as values that can be compared."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
@@ -189,7 +187,6 @@ def seen(store: Store | str) -> list[Any]:
 
 
 def moved(source: Store, target: Store) -> MigrationStep:
-    """Migrate, to the end."""
     *_, last = migrate_stores(source, target, "origin")
     return last
 

@@ -1,8 +1,6 @@
 """The page as people have it: a service on a port of this machine, over a memory in which a few
 users talked for a year, or in which every text is an attack."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ up to forty calls with their results in any order, calls whose results come late
 results that nobody asked for.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -77,7 +75,6 @@ def text(rng: random.Random, budget: int) -> str:
 
 
 def content(rng: random.Random, budget: int) -> Any:
-    """A text, or a list of parts."""
     if rng.random() < 0.9:
         return text(rng, budget)
     parts: list[Any] = [{"type": "text", "text": text(rng, budget)}, _PICTURE]
@@ -123,11 +120,7 @@ def history(rng: random.Random, budget: int) -> list[Json]:
 def wrong(
     context: MemoryContext, log: Sequence[Entry], asked: str | None, known: set[int]
 ) -> list[str]:
-    """Return how a context breaks the guarantees.
-
-    `known` has the seqs of calls, and of results without one, whose omission a context has already
-    reported. Those of this context are added.
-    """
+    """Return how a context breaks the guarantees."""
     found: list[str] = []
     chat = context.to_messages()
     cost = COUNTER.context(chat) if chat else 0
@@ -174,7 +167,6 @@ def wrong(
 
 
 def entry_view(entry: Entry) -> Json:
-    """An entry as a chat shows it."""
     return entry.message.to_openai() or {}
 
 
@@ -240,7 +232,6 @@ def play(seed: int) -> list[str]:
 
 
 def held(head: Head) -> int:
-    """Tokens of a window and its summary."""
     return head.window_tokens + (head.summary.tokens if head.summary is not None else 0)
 
 

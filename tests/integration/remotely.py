@@ -4,8 +4,6 @@ One server of a test process serves every memory that is opened, each below a pa
 HTTP on 127.0.0.1. What is opened is closed with its client.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from functools import cache
@@ -50,7 +48,6 @@ class _Services:
 
 @cache
 def services() -> _Services:
-    """Those of this process."""
     return _Services()
 
 

@@ -1,8 +1,6 @@
 """The service as tests ask it: in this process, byte for byte as over a socket; and a memory in
 which two users have something of everything."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading
@@ -53,12 +51,10 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body, read."""
         return json.loads(self.body)
 
     @property
     def problem(self) -> str:
-        """The kind of problem that it tells."""
         assert self.headers["content-type"] == "application/problem+json", self.body
         assert self.json["status"] == self.status
         return str(self.json["type"]).removeprefix("urn:agent-memory:problem:")
@@ -74,7 +70,6 @@ class Service:
     ids: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def key(self, *users: str, rights: str = "read write delete") -> str:
-        """A key for users."""
         return self.ring.create("test", users, rights.split())[0]
 
     def raw(
@@ -145,7 +140,6 @@ class Service:
         user: str | None = None,
         **headers: str,
     ) -> Answer:
-        """Make a call of the table."""
         method, path, body = request_of(BY_NAME[name], given or {}, user)
         return self.ask(method, path, token, body, **headers)
 

@@ -1,8 +1,6 @@
 """What the tests of snapshots share: a conversation with something in every block, and all that can
 be seen of it."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -136,14 +134,12 @@ def own_values(memory: AgentMemory, session_id: str = "s") -> KeyValues:
 
 
 def exported(memory: AgentMemory, session_id: str = "s") -> list[str]:
-    """The lines of a snapshot."""
     file = io.StringIO()
     memory.session(session_id).export(file)
     return [f"{line}\n" for line in file.getvalue().split("\n")[:-1]]
 
 
 def log_of(memory: AgentMemory, session_id: str = "s") -> list[tuple[Any, ...]]:
-    """The log, byte for byte."""
     return [
         (e.seq, e.message.to_json(), e.tokens, e.total, e.encoding, e.created_at)
         for e in memory.history(session_id)
@@ -179,12 +175,10 @@ def seen(memory: AgentMemory, session_id: str = "s", user_id: str | None = "ada"
 
 
 def searches(mine: Any) -> list[Any]:
-    """What is found for each question."""
     return [mine.search(question) for question in QUESTIONS]
 
 
 def scores(memory: AgentMemory, session_id: str = "s", user_id: str | None = "ada") -> list[float]:
-    """What was found is worth."""
     mine = memory.session(session_id, user_id)
     recalled = [mine.get(question).recalls for question in QUESTIONS]
     return [one.score for found in (*searches(mine), *recalled) for one in found]
@@ -204,7 +198,6 @@ def resummed(bodies: list[Mapping[str, Any]]) -> list[str]:
 
 
 def bodies_of(lines: list[str]) -> list[dict[str, Any]]:
-    """What lines say, without their sums."""
     return [{k: v for k, v in json.loads(line).items() if k != "sum"} for line in lines]
 
 

@@ -4,8 +4,6 @@ What is expected is worked out from the statements alone, by a definition that s
 `agent_memory.facts`, nor with what a model answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,26 +19,7 @@ Kind = Literal["value", "end", "denial"]
 
 @dataclass(frozen=True)
 class Statement:
-    """One thing that was said.
-
-    Attributes:
-        number: Its place among all, in the order in which they were said.
-        text: What is said.
-        category: What the model calls it.
-        thing: What can have one value at a time.
-        stretch: Of which part of the timeline it tells.
-        kind: "value": what the thing was then. "end": only until when. "denial": it was never so.
-        at: When it was said.
-        since: First day, as the model is to give it.
-        until: Last day.
-        begin: The same, as a moment; `BEGINNING` where nobody says.
-        end: That moment excluded; `END` where nobody says.
-        corrects: Those of the same kind that told of the same stretch before were wrong.
-        again: It says what this one says, by its number.
-        role: Who says it.
-        session: In which session.
-        seq: In which message of it.
-    """
+    """One thing that was said."""
 
     number: int
     text: str
@@ -66,12 +45,10 @@ class Statement:
 
     @property
     def weight(self) -> int:
-        """What its role's word weighs."""
         return WEIGHTS[self.role]
 
 
 def around(moments: Collection[datetime]) -> list[datetime]:
-    """Moments, and those just before and after."""
     return sorted({at + shift for at in moments for shift in (-TICK, timedelta(), TICK)})
 
 

@@ -1,7 +1,5 @@
 """Blocks that absorb the same session do so at once, from one reading of its log."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from typing import Any

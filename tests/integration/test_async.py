@@ -1,7 +1,5 @@
 """The async face, on asyncio and trio."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Absorbing in the background: threads, and what exits, forks and other processes leave to them."""
 
-from __future__ import annotations
-
 import gc
 import json
 import threading
@@ -10,10 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,9 +18,7 @@ from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Recall, Scope
 from agent_memory.engine.assembly import Components
-from agent_memory.errors import MemoryClosed
 from agent_memory.stores import MemoryStore
-from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
 from tests.kit import SECONDS, StepwiseNotes, until, user
@@ -33,7 +26,6 @@ from tests.kit import SECONDS, StepwiseNotes, until, user
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers look at the store often."""
     monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.05)
 
 
@@ -159,28 +151,6 @@ def test_flush_and_close_wait(book: Book, gate: Gate, call: str) -> None:
     memory.close()
 
 
-def test_close_returns_though_others_go_on(book: Book) -> None:
-    """Else closing waits for a moment in which nobody has anything to absorb, for ever."""
-    book = book.model_copy(update={"within": lambda _: time.sleep(0.01)})
-    memory = background(book, background_threads=2)
-    acknowledged: Counter[str] = Counter()
-
-    def talk(name: str) -> None:
-        try:
-            while True:
-                memory.update(name, user("and another thing"))
-                acknowledged[name] += 1
-        except MemoryClosed:
-            pass
-
-    with ThreadPoolExecutor() as pool:
-        talkers = [pool.submit(talk, f"s{n}") for n in range(4)]
-        until(lambda: len(acknowledged) == 4)
-        memory.close()
-        for talker in talkers:
-            talker.result(SECONDS)
-
-
 @pytest.mark.parametrize(
     ("absorb", "counts"),
     [("every_update", [1, 2, 3, 4, 5, 6]), (60, [0, 0, 0, 4, 4, 4]), ("overflow", [0] * 6)],
@@ -196,25 +166,6 @@ def test_when_blocks_absorb(book: Book, absorb: Any, counts: list[int]) -> None:
                 memory._background.drain()  # type: ignore[union-attr]
         seen.append(len(book.taken.get("s", [])))
     assert seen == counts
-
-
-def test_a_silent_session_is_absorbed(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: the end of a conversation waits for messages that never come; or one that goes on
-    is absorbed as if it had ended."""
-    store, now = MemoryStore(), datetime.now(UTC)
-    with background(book, "overflow", store=store, idle_minutes=5) as memory:
-        memory.update("ended", old("That was all."))
-        memory.update("goes on", user("More to come.", created_at=now))
-        until(lambda: book.taken == {"ended": [1]} and not store.due())
-        later = SimpleNamespace(now=lambda zone: now + timedelta(minutes=4.9))
-        monkeypatch.setattr("agent_memory.engine.processing.session_work.datetime", later)
-        store.schedule_all()
-        until(lambda: not store.due())
-        assert "goes on" not in book.taken
-        later.now = lambda zone: now + timedelta(minutes=5)
-        clock = SimpleNamespace(time=lambda: time.time() + 7)  # 6 s are left, as it was put off
-        monkeypatch.setattr("agent_memory.stores.kernel.coding.time", clock)
-        until(lambda: "goes on" in book.taken)
 
 
 def test_users_take_turns(book: Book) -> None:
@@ -233,36 +184,6 @@ def test_users_take_turns(book: Book) -> None:
     assert sorted(turns) == sorted(book.taken) == sorted(set(turns))
     assert len(turns) == 202
     assert {turns.index("one"), turns.index("nobody's")} == {1, 2}
-
-
-def test_long_sessions_take_turns(book: Book) -> None:
-    """Wrong: a session of many batches keeps others waiting until it is done."""
-    store = MemoryStore()
-    config = AgentMemoryConfig(store=store, overflow=FlushToLTM(blocks=[book]))
-    with AgentMemory(store=store) as memory:
-        memory.update("long", [old(str(n)) for n in range(1000)])
-        memory.update("short", old("hello"))
-    turns: list[str] = []
-    worker = Components(config).worker(1, lambda session_id, processed: turns.append(session_id))
-    worker.run_once()
-    worker.stop()
-    assert turns == ["long", "short", *["long"] * 6]
-    assert book.taken == {"long": list(range(1, 1001)), "short": [1]}
-
-
-def test_a_session_that_gets_a_user_waits_once(book: Book, gate: Gate) -> None:
-    """Else two threads take it at once, and one of them dies of it."""
-    book = book.model_copy(update={"within": gate})
-    with background(book, background_threads=2) as memory:
-        memory.update("x", user("hello"))
-        memory.update("y", user("hello"))
-        until(lambda: gate.inside == 2)
-        memory.update("s", user("hello"))
-        memory.update("s", user("I am Ada."), user_id="ada")
-        gate.open.set()
-        memory._background.drain()  # type: ignore[union-attr]
-        assert all(t.is_alive() for t in memory._background._threads)  # type: ignore[union-attr]
-        assert book.taken["s"] == [1, 2]
 
 
 def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixture) -> None:
@@ -380,29 +301,6 @@ def test_a_store_that_is_down_for_a_while(book: Book) -> None:
         until(lambda: book.taken == {"s": [1, 2]})
 
 
-def test_polls_though_it_is_never_idle(book: Book) -> None:
-    """Else what other processes leave waits for as long as this one has work of its own."""
-    store = MemoryStore()
-    slow = book.model_copy(update={"within": lambda _: time.sleep(0.01)})
-    with background(slow, store=store, background_threads=1) as memory:
-        deadline = time.monotonic() + SECONDS
-
-        def talk() -> None:
-            for n in range(50):
-                memory.update(f"s{n}", user("hello"))
-            with AgentMemory(store=store) as other:
-                other.update("left", old("hello"))
-            while "left" not in book.taken:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)  # 50 sessions take five times as long
-                for n in range(50):
-                    memory.update(f"s{n}", user("hello"))
-
-        with ThreadPoolExecutor() as pool:
-            pool.submit(talk).result(SECONDS)
-    assert "left" in book.taken
-
-
 def test_threads_of_a_dropped_memory_end(book: Book) -> None:
     """Else a notebook whose cell is run again and again fills with threads that poll."""
     memory = background(book)
@@ -415,13 +313,3 @@ def test_threads_of_a_dropped_memory_end(book: Book) -> None:
     for thread in worker._threads:
         thread.join(SECONDS)
         assert not thread.is_alive()
-
-
-def test_what_is_left_is_picked_up(book: Book, gate: Gate, tmp_path: Path) -> None:
-    """Wrong: what one memory did not get to, the next over the same file never does."""
-    url = f"sqlite:///{tmp_path}/m.db"
-    with AgentMemory(store=url) as memory:  # absorbs nothing
-        for n in range(5):
-            memory.update(f"s{n}", old("hello"))
-    with closing(SQLStore(url)) as store, background(book, store=store):
-        until(lambda: len(book.taken) == 5)

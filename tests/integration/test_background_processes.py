@@ -1,7 +1,5 @@
 """Background absorbing and the life of processes: exits, signals, forks, several over one file."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -301,8 +299,7 @@ memory.close()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_forks(start: Start, tmp_path: Path) -> None:
-    """Wrong: parent or child waits for ever for what a thread held that did not come along, or
-    what the child began is not done."""
+    """Wrong: parent or child waits for ever for what a thread held that did not come along."""
     url = f"sqlite:///{tmp_path}/m.db"
     assert ended(start(FORKS, url)) == (0, "", "")
     with AgentMemory(store=url) as memory:
@@ -431,45 +428,3 @@ def test_forks_share_no_connection(start: Start, monkeypatch: pytest.MonkeyPatch
     with FakeLLM(answer) as fake:
         assert ended(start(CLIENTS, fake.api_base)) == (0, "", "")
     assert sorted(asked.values(), key=min) == [{"child"}, {"parent"}]
-
-
-SHARE = (
-    BEGIN
-    + """
-class Told(Notes):
-    def update(self, scope, entries):
-        sys.stdout.write(f"{entries[0].session_id}\\n")
-        time.sleep(0.02)
-        super().update(scope, entries)
-
-
-blocks[0] = Told()
-print("ready", flush=True)
-sys.stdin.readline()
-memory = opened(sys.argv[1])
-sys.stdin.readline()
-memory.close()
-"""
-)
-
-
-def test_processes_share_the_work(start: Start, tmp_path: Path) -> None:
-    """Wrong: two processes absorb the same session, or one of them does nothing."""
-    url = f"sqlite:///{tmp_path}/m.db"
-    with AgentMemory(store=url) as memory:
-        for n in range(60):
-            memory.update(f"s{n:02}", {"role": "user", "content": "hello"}, user_id="u")
-        processes = [start(SHARE, url) for _ in range(2)]
-        for process in processes:
-            assert line(process) == "ready"
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("\n")
-            process.stdin.flush()
-        until(lambda: not any(head.lag("notes") for head in memory.sessions()))
-        ends = [ended(process, "\n") for process in processes]
-        assert [(code, errors) for code, _, errors in ends] == [(0, ""), (0, "")]
-        shares = [out.split() for _, out, _ in ends]
-        assert sorted(shares[0] + shares[1]) == [f"s{n:02}" for n in range(60)]
-        assert min(map(len, shares)) > 0
-        assert absorbed(memory) == [(f"s{n:02}", 1) for n in range(60)]

@@ -1,7 +1,5 @@
 """`agent-memory backup`, and `restore` of what it wrote: whole stores, as a shell runs it."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading
@@ -34,7 +32,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def memory() -> Iterator[AgentMemory]:
-    """One that is open, as in a service."""
     with _opened() as memory:
         memory.history("s-1")
         yield memory
@@ -58,7 +55,6 @@ def _say(memory: AgentMemory, content: str) -> int:
 
 
 def _alone(*names: str) -> None:
-    """Only these files are here."""
     assert sorted(os.listdir()) == sorted(names)
 
 

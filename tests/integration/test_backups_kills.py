@@ -1,7 +1,5 @@
 """`agent-memory backup`, `restore` and `migrate` that are killed: at every step, and at random."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3
@@ -91,7 +89,6 @@ def _seconds(*arguments: str) -> float:
 
 
 def _said(path: Path) -> list[object]:
-    """What a sound store holds of a session."""
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     with closing(SQLStore(f"sqlite:///{path}")) as store:
@@ -146,9 +143,7 @@ def test_restores_killed_at_every_step(tmp_path: Path) -> None:
 
 
 def test_backups_killed_at_every_step(tmp_path: Path) -> None:
-    """Wrong: a backup that is cut short takes the place of the last whole one, or of nothing; or
-    what it leaves, with all that was said in it, stays for ever.
-    """
+    """Wrong: a backup that is cut short takes the place of the last whole one, or of nothing."""
     path, backup = tmp_path / "a.db", tmp_path / "b.db"
     command = ["backup", str(backup), "--store", f"sqlite:///{path}"]
     with closing(_filled(path, 1)) as store:

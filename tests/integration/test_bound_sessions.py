@@ -1,20 +1,15 @@
 """A session bound to another user: every call refuses it, whichever face it is asked through."""
 
-from __future__ import annotations
-
 import inspect
 import io
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import anyio
 import pytest
 
 from agent_memory import (
     AgentMemory,
-    AsyncAgentMemory,
-    CompositeMemory,
     NoteMemory,
     Session,
     SessionOfAnotherUser,
@@ -22,8 +17,6 @@ from agent_memory import (
     VectorMemory,
     WorkingMemory,
 )
-from agent_memory.aio.memory import AsyncSession
-from agent_memory.composite.calls import CompositeSession
 from agent_memory.core.turns import Turn
 from agent_memory.engine.sharing.shares import SharedMemory
 from agent_memory.errors import AccessDenied, InvalidInput
@@ -77,7 +70,6 @@ def arguments_of(call: str, turn: Turn) -> list[Any]:
 
 
 def state(memory: AgentMemory) -> tuple[Any, ...]:
-    """All that Ana's session holds."""
     of_ana = memory.session("s", "ana")
     history = [entry.message.text() for entry in of_ana.history()]
     return memory.update("s", []), history, of_ana.working().all()
@@ -93,32 +85,6 @@ def test_a_session_refuses_another_user(memory: AgentMemory, call: str, bound: s
     before = state(memory)
     with pytest.raises(SessionOfAnotherUser):
         getattr(memory.session("s", "eve"), call)(*arguments_of(call, turn))
-    assert state(memory) == before
-
-
-@pytest.mark.parametrize("call", calls_of(AsyncSession))
-def test_an_async_session_refuses_another_user(memory: AgentMemory, call: str) -> None:
-    """Wrong: an awaited call is another call than the one that was checked."""
-    turn = memory.before_turn("s", "What is my cat called?", user_id="ana")
-    before = state(memory)
-
-    async def ask() -> None:
-        session = AsyncAgentMemory(memory).session("s", "eve")
-        with pytest.raises(SessionOfAnotherUser):
-            await getattr(session, call)(*arguments_of(call, turn))
-
-    anyio.run(ask)
-    assert state(memory) == before
-
-
-@pytest.mark.parametrize("call", calls_of(CompositeSession))
-def test_a_session_of_a_composite_refuses_another_user(memory: AgentMemory, call: str) -> None:
-    """Wrong: what a memory refuses is to be had through a composite."""
-    both = CompositeMemory({"home": memory})
-    turn = both.before_turn("s", "What is my cat called?", user_id="ana")
-    before = state(memory)
-    with pytest.raises(SessionOfAnotherUser):
-        getattr(both.session("s", "eve"), call)(*arguments_of(call, turn))
     assert state(memory) == before
 
 

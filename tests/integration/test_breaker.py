@@ -12,7 +12,6 @@ import pytest
 from agent_memory import AgentMemory, Block, MemoryContext
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
-from tests.integration.calling import running, wait_for_calls
 
 
 class Dead(Block):
@@ -73,10 +72,7 @@ class Asked:
 
 
 def test_a_dead_block_does_not_cost_each_get_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: each `get` waits for a block that hangs; or none asks it again; or another rests too.
-
-    Else: after it worked again it is still left alone.
-    """
+    """Wrong: each `get` waits for a block that hangs; or none asks it again."""
     with Asked(monkeypatch, 0.05, "hangs", "works") as asked:
         asked.blocks["hangs"].gate.clear()
         for n in range(20):
@@ -125,40 +121,6 @@ def test_a_block_that_rested_is_asked_by_one_caller_at_a_time(
             assert probe.result().warnings == []
         assert asked.get().warnings == []
         assert asked.calls("one") == 4
-
-
-def test_many_callers_that_fail_at_once_are_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a moment's outage under load counts once for each caller, and rests for minutes."""
-    with Asked(monkeypatch, 60.0, "one") as asked:
-        block = asked.blocks["one"]
-        block.broken.append(ConnectionError("down"))
-        block.gate.clear()
-        with ThreadPoolExecutor(8) as pool:
-            waiting = [pool.submit(asked.get) for _ in range(8)]
-            for _ in range(8):
-                block.within.acquire()
-            block.gate.set()
-            assert all(len(one.result().warnings) == 1 for one in waiting)
-        block.broken.clear()
-        assert asked.get().warnings == []
-        assert asked.calls("one") == 9
-
-
-def test_calls_that_hang_for_ever_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a block that hangs takes one more thread after each rest, until there are none."""
-    monkeypatch.setattr("agent_memory.engine.recall.runner.MOST_ABANDONED", 3)
-    with Asked(monkeypatch, 0.02, "one") as asked:
-        asked.blocks["one"].gate.clear()
-        for _ in range(10):
-            assert asked.get().warnings
-            asked.clock[0] += 1000
-        assert asked.calls("one") == 3
-        assert "3 calls to it hang" in asked.get().warnings[0]
-        assert running("one") == 3
-        asked.blocks["one"].gate.set()
-        wait_for_calls("one")
-        asked.clock[0] += 1000
-        assert asked.get().warnings == []
 
 
 @pytest.mark.parametrize("text", [None, 7])

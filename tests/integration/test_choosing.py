@@ -1,7 +1,5 @@
 """A model may say which facts bear on a message; the local ranking stands where it does not."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

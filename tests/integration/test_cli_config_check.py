@@ -1,7 +1,5 @@
 """`agent-memory config check`: what a file will do, and what is wrong with it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -130,29 +128,12 @@ def test_a_kind_by_its_name(text: str) -> None:
     assert checked(text).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("stores = 3", "a table with a table for each store"),
-        ("[stores]", "a table with a table for each store"),
-        ("[stores]\na = 3", "stores.a: This must be a table of settings"),
-        ('[stores."a b"]', "stores.a b: .*letters and digits"),
-    ],
-)
-def test_a_bad_table_of_stores(text: str, told: str) -> None:
-    """Wrong: a traceback, or stores are looked for where there are none."""
-    result = checked(text)
-    assert result.exit_code == 1
-    assert re.search(told, result.stderr)
-
-
 @pytest.fixture(scope="module")
 def schema() -> Any:
     return json.loads(invoke(["config", "schema"]).stdout)
 
 
 def docs_file() -> str:
-    """The file that docs/deployment.md shows."""
     page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
     found = re.search(r"<!-- file: deployment\.toml -->\n```toml\n(.*?)```", page, re.DOTALL)
     assert found
@@ -290,9 +271,6 @@ def test_nothing_gives_a_traceback_or_a_secret(
     assert CANARY not in result.output
 
 
-# --- the other commands ---------------------------------------------------------------------------
-
-
 def test_a_command_takes_one_store_of_a_deployment() -> None:
     """Wrong: the first store is taken, or a user has to guess the names."""
     Path("d.toml").write_text(GOOD)
@@ -320,18 +298,6 @@ def test_one_store_needs_no_name_and_a_plain_file_none() -> None:
         assert told.exit_code == 0, named
 
 
-def test_a_mistake_names_the_store() -> None:
-    """Wrong: a command says what is wrong and not of which store."""
-    Path("d.toml").write_text("[stores.a]\nmax_tokens = 8\n[stores.b]\nmax_tokns = 800")
-    told = invoke(["stats", "--config", "d.toml#a"])
-    assert "at least 64 tokens" in told.stderr
-    assert "This is about the store 'a' of the deployment." in told.stderr
-    told = invoke(["stats", "--config", "d.toml#b"])
-    assert told.exit_code == 2
-    assert "no setting `max_tokns`. Did you mean `max_tokens`?" in told.stderr
-    assert "This is about the store 'b' of the deployment." in told.stderr
-
-
 def test_doctor_looks_at_every_store() -> None:
     """Wrong: doctor asks for one store, leaves one out, or mixes up what it found."""
     Path("d.toml").write_text(GOOD + '[stores.broken]\nstore = "sqlite:///broken.db"')
@@ -347,12 +313,3 @@ def test_doctor_looks_at_every_store() -> None:
     named = invoke(["doctor", "--config", "d.toml#scratch"])
     assert named.exit_code == 0
     assert "support" not in named.stdout
-
-
-def test_demo_takes_a_store_of_a_deployment() -> None:
-    """Wrong: the demo knows plain files only."""
-    Path("d.toml").write_text("[stores.a]\nmemory_role = 'user'\n[stores.b]")
-    told = invoke(["demo", "--strategy", "trim", "--config", "d.toml#a"])
-    assert told.exit_code == 0, told.output
-    told = invoke(["demo", "--strategy", "trim", "--config", "d.toml"])
-    assert "describes several stores" in told.stderr

@@ -1,11 +1,7 @@
 """The commands about facts, as they are typed."""
 
-from __future__ import annotations
-
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -85,35 +81,3 @@ def test_forgetting_a_source() -> None:
     assert "Lives in Paris." in run("forget", "--source", "s1:1-1")
     assert "Lives in Rome." in run("forget", "--source", "s2")
     assert run("facts", "--user", "ana").strip() == "No facts."
-
-
-@pytest.mark.parametrize("command", ["facts", "profile", "audit"])
-def test_somebody_must_be_named(command: str) -> None:
-    """Wrong: nobody's facts, in silence."""
-    assert "--user" in run(command, code=1)
-    assert "--user" in run("forget", "abc", code=1)
-
-
-def test_a_profile_is_printed_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a profile named in a settings file is not found, or not filled."""
-    Path("people.py").write_text(
-        "from pydantic import BaseModel\n\n\n"
-        "class Person(BaseModel):\n    home: str | None = None\n",
-        encoding="utf-8",
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    Path("m.toml").write_text(
-        'store = "sqlite:///p.db"\n[[blocks]]\nkind = "extractive"\nprofile = "people.Person"\n',
-        encoding="utf-8",
-    )
-    found: dict[str, Any] = {"field": "home", "value": "Oslo", "message": 1, "quote": "Oslo"}
-    with FakeLLM(json.dumps({"facts": [found]})) as fake:
-        monkeypatch.setenv("AGENT_MEMORY_API_BASE", fake.api_base)
-        monkeypatch.setenv("AGENT_MEMORY_API_KEY", "k")
-        monkeypatch.setenv("AGENT_MEMORY_MODEL", "openai/any")
-        Path("log.jsonl").write_text('{"role": "user", "content": "Oslo it is."}\n')
-        run("import", "log.jsonl", "s", "--user", "ana", "--config", "m.toml")
-        run("flush", "--config", "m.toml")
-        assert json.loads(run("profile", "--user", "ana", "--config", "m.toml")) == {"home": "Oslo"}
-        assert "people.Person" in run("config", "show", "--config", "m.toml")
-    assert "No block fills a profile" in run("profile", "--user", "ana", code=1)

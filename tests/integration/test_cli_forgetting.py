@@ -1,7 +1,5 @@
 """What the commands forget: what they showed, when they are told to, and no more."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -76,20 +74,3 @@ def test_what_a_search_found_is_forgotten() -> None:
     assert "KEY=VALUE" in run("search", "boat", *filters, "--where", "topic", code=1)
     with AgentMemory("m.db") as memory:
         assert len(memory.history("t")) == 1
-
-
-def test_a_window_is_cut_when_it_is_told_to() -> None:
-    """Wrong: to ask how large a window is cuts it, or messages leave the log."""
-    with AgentMemory("m.db") as memory:
-        for number in range(20):
-            memory.update("s", {"role": "user", "content": f"Question number {number}?"})
-        before = memory.history("s")
-    assert "22 of 22 messages" in run("prune", "s", "--to", "60", given="n", code=1)
-    assert "22 of 22 messages" in run("prune", "s", "--to", "60", given="n", code=1)
-    told = run("prune", "s", "--to", "60", "--yes")
-    assert "22 of 22 messages" in told
-    assert "6 of 22 messages" in told
-    assert "nothing to do" in run("prune", "s", "--to", "60")
-    assert "no session" in run("prune", "none", "--to", "60", code=1)
-    with AgentMemory("m.db") as memory:
-        assert memory.history("s") == before

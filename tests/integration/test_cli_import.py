@@ -1,7 +1,5 @@
 """`agent-memory import --from`, as a shell runs it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`agent-memory shares`, and what other commands say of shared namespaces."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -32,7 +30,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*arguments: str, code: int = 0) -> str:
-    """What a command prints."""
     result = invoke(list(arguments))
     assert result.exit_code == code, result.output
     assert "\x1e" not in result.output

@@ -1,7 +1,5 @@
 """`agent-memory snapshot` and `restore`, as a shell runs them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What the commands leave alone, and what they do when something fails or stops them."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sqlite3
@@ -10,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +69,8 @@ def lags(block: str = "extractive") -> dict[str, int]:
 
 
 def dump() -> list[str]:
-    """All that the database holds."""
     with closing(sqlite3.connect("m.db")) as connection:
         return list(connection.iterdump())
-
-
-# --- looking changes nothing ----------------------------------------------------------------------
 
 
 def test_doctor_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +86,7 @@ def test_doctor_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_doctor_tells_what_fails_elsewhere() -> None:
-    """Wrong: absorbing has its tick, while nothing is absorbed; or it has none for what is only
-    not configured."""
+    """Wrong: absorbing has its tick, while nothing is absorbed."""
     Path("m.toml").write_text(CONFIG, encoding="utf-8")
     with AgentMemory(AgentMemoryConfig.from_file("m.toml")) as memory:
         memory.update("s", {"role": "user", "content": "I live in Rome."}, user_id="u")
@@ -122,49 +114,6 @@ def test_doctor_says_what_is_no_memory(content: bytes) -> None:
     assert Path("m.db").read_bytes() == content
 
 
-class _Qdrant(BaseHTTPRequestHandler):
-    """A Qdrant server that has no collections, and takes none."""
-
-    asked: list[str] = []
-
-    def do_GET(self) -> None:
-        self.asked.append(f"GET {self.path}")
-        body = {"result": {"exists": False}, "status": "ok", "time": 0.0, "version": "1.16.0"}
-        data = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_PUT(self) -> None:
-        self.asked.append(f"PUT {self.path}")
-        self.send_error(500)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing."""
-
-
-def test_doctor_makes_no_collection() -> None:
-    """Wrong: doctor makes a collection on a Qdrant server, for vectors of what is only tried."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Qdrant)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        url = f"http://127.0.0.1:{server.server_port}"
-        vector = f'{{kind = "vector", store = "{url}"}}'
-        text = CONFIG.replace('{kind = "extractive"}', vector)
-        Path("m.toml").write_text(text, encoding="utf-8")
-        doctor = command("doctor", "--config", "m.toml")
-        assert f"Vectors in {url} have the embedder" in doctor.communicate(timeout=SECONDS)[0]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-    assert any("/collections/agent_memory_default_vector/exists" in one for one in _Qdrant.asked)
-    assert not [one for one in _Qdrant.asked if one.startswith("PUT")]
-
-
 @pytest.mark.parametrize("name", ["sessions", "stats", "show s0", "search x --user u", "export s0"])
 def test_looking_absorbs_nothing(name: str, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: with background absorbing configured a look at the numbers pays for model calls."""
@@ -173,9 +122,6 @@ def test_looking_absorbs_nothing(name: str, fake: FakeLLM, monkeypatch: pytest.M
     run(*name.split(), "--config", "m.toml")
     assert lags() == {"s0": 2}
     assert fake.requests == []
-
-
-# --- worker ---------------------------------------------------------------------------------------
 
 
 def test_once_tells_cron_of_failures_only(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,9 +178,6 @@ def test_a_worker_needs_a_store_to_share() -> None:
     assert not Path("m.db").exists()
 
 
-# --- replay, and dead letters ---------------------------------------------------------------------
-
-
 def test_ctrl_c_leaves_a_replay_that_goes_on(fake: FakeLLM) -> None:
     """Wrong: an interrupted replay begins anew, leaves sessions out, or ends in a traceback."""
     write(sessions=4)
@@ -265,14 +208,3 @@ def test_ctrl_c_leaves_a_replay_that_goes_on(fake: FakeLLM) -> None:
     assert len(fake.requests) == begun + 2
     assert "no unfinished replay" in run("doctor", "--config", "m.toml")
     assert "4 of 4 sessions rebuilt" in run("replay", "extractive", "--config", "m.toml")
-
-
-def test_stats_tell_of_dead_letters(fake: FakeLLM) -> None:
-    """Wrong: nobody finds out that a block gave something up, or why."""
-    write()
-    fake.default = "rubbish"
-    run("flush", "--config", "m.toml", code=1)
-    told = run("stats", "--config", "m.toml")
-    row = next(line.split() for line in told.splitlines() if line.startswith("extractive"))
-    assert row[:4] == ["extractive", "0", "1", "ModelOutputInvalid:"]
-    assert "1 of 1 dead letters are left." in run("retry", "--config", "m.toml", code=1)

@@ -1,7 +1,5 @@
 """The commands that absorb: `worker` as real processes, `retry`, and what `doctor` tells."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -72,7 +70,6 @@ def served_by(fake: FakeLLM) -> dict[str, str]:
 
 
 def asking_worker(fake: FakeLLM) -> subprocess.Popen[str]:
-    """A worker that has just asked the model."""
     worker = command("worker", **served_by(fake))
     until(lambda: fake.requests)
     return worker
@@ -104,17 +101,6 @@ def test_once_does_what_is_due_and_exits() -> None:
     assert "15 messages of 3 sessions absorbed." in told
     assert absorbed(2) == [(f"s{n}", i) for n in range(3) for i in range(1, 6)]
     assert "0 messages of 0 sessions absorbed." in run("worker", "--once")
-
-
-def test_two_workers_share_the_work() -> None:
-    """Wrong: two workers absorb the same messages, or leave some to each other."""
-    written(sessions=30, users=3, messages=4)
-    workers = [command("worker", "--once", "--background-threads", "2") for _ in range(2)]
-    told = [worker.communicate(timeout=60) for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], told
-    assert absorbed(3) == sorted((f"s{n}", i) for n in range(30) for i in range(1, 5))
-    counts = [int(out.splitlines()[-1].split()[0]) for out, _ in told]
-    assert sum(counts) == 120
 
 
 def test_sigterm_lets_a_worker_finish(fake: FakeLLM) -> None:
@@ -194,8 +180,7 @@ def test_replay_under_another_embedding_model(fake: FakeLLM) -> None:
 
 
 def test_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: where the extra "local" is missing nothing is absorbed or found, or doctor says that
-    an embedder agrees with what is stored."""
+    """Wrong: where the extra "local" is missing nothing is absorbed or found."""
     find = importlib.util.find_spec
     with monkeypatch.context() as patch:
         patch.setattr(

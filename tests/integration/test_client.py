@@ -1,7 +1,5 @@
 """The client: what it asks again, what it shows to nobody, and for whom it asks."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import logging
@@ -9,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +33,6 @@ HI = {"role": "user", "content": "I moved to Lisbon."}
 
 @pytest.fixture
 def inside(tmp_path: Path) -> Iterator[AgentMemory]:
-    """The memory that is served."""
     blocks = [NoteMemory(), WorkingMemory()]
     url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, blocks=blocks, recall_timeout=30) as memory:
@@ -51,7 +47,6 @@ class Home:
         self.opened: list[AgentMemory] = []
 
     def as_(self, *users: str, rights: str = "read write delete", **more: Any) -> AgentMemory:
-        """A client with a key for users."""
         key, _ = self.ring.create("test", users, rights.split())
         self.opened.append(AgentMemory(self.url, api_key=key, **more))
         return self.opened[-1]
@@ -59,7 +54,6 @@ class Home:
 
 @pytest.fixture
 def home(inside: AgentMemory) -> Iterator[Home]:
-    """A service."""
     home = Home(inside)
     yield home
     for one in home.opened:
@@ -115,8 +109,7 @@ def test_each_call_of_the_library_asks_or_refuses() -> None:
 
 @pytest.mark.parametrize("answers", [(0,), (503,), (429, 0, 503)])
 def test_a_write_that_is_made_again_is_stored_once(home: Home, answers: tuple[int, ...]) -> None:
-    """Wrong: an answer that was lost, or that said "later", is given up; or the message is stored
-    as often as it was sent."""
+    """Wrong: an answer that was lost, or that said "later", is given up."""
     memory = home.as_("ana")
     service = failing(*answers)
     assert memory.update("s", HI).end == 1
@@ -149,8 +142,7 @@ def test_it_gives_up(home: Home) -> None:
 
 
 def test_the_key_goes_nowhere_else(home: Home, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: the key is in a repr, an error or a log; is sent on by a redirect, in the clear, or a
-    key of something else is sent at all."""
+    """Wrong: the key is in a repr, an error or a log."""
     key, _ = home.ring.create("test", ["ana"], ["read", "write"])
     with caplog.at_level(logging.DEBUG), AgentMemory(home.url, api_key=key) as memory:
         assert key not in repr(memory) + repr(memory.session("s")) + repr(vars(memory))
@@ -210,36 +202,6 @@ def test_whose_memory_follows_from_the_key(home: Home, inside: AgentMemory) -> N
     with pytest.raises(SessionOfAnotherUser):
         ben.checkpoint("s")
     assert [one.message.to_dict() for one in inside.history("s")] == [HI]
-
-
-def test_a_report_is_made_and_followed(home: Home, inside: AgentMemory) -> None:
-    """Wrong: what is kept twice can be looked for by a program of the library alone, or a key is
-    enough to take out what is another's, or to learn that there is such a session."""
-    ana, ben = home.as_("ana"), home.as_("ben")
-    for doctor in ("doctor", "new doctor"):
-        ana.remember(f"Ana is allergic to peanuts and all other kinds of nuts, says her {doctor}.")
-    ana.update("s", HI)
-    report = ana.user("ana").surplus(older_than=timedelta(days=1), messages=True)
-    assert report == inside.user("ana").surplus()
-    assert [one.why for one in report] == ["duplicate"]
-    assert len(ana.user("ana").surplus(older_than=timedelta(0), messages=True)) == 3
-    said = ana.search("Lisbon")
-    assert [one.text for one in said] == ["user: I moved to Lisbon."]
-    there = ben.user("ben").forget_all(said, messages=True)
-    gone = [replace(one, sources=(("none", 1),)) for one in said]
-    assert there == ben.user("ben").forget_all(gone, messages=True) == []
-    assert ben.user("ben").forget_all(report) == []
-    with pytest.raises(AccessDenied, match='right "delete"'):
-        home.as_("ana", rights="read write").user("ana").forget_all(report)
-    with pytest.raises(AccessDenied, match='right "read"'):
-        home.as_("ana", rights="write").user("ana").surplus()
-    assert ana.user("ana").forget_all(iter(report)) == [report[0].recall]
-    assert ana.user("ana").surplus() == ana.user("ana").forget_all(report) == []
-    assert len(inside.history("s")) == 1
-    assert ana.user("ana").forget_all(said, messages=True) == said
-    assert inside.history("s") == []
-    with pytest.raises(InvalidInput, match="found has the wrong type"):
-        ana.user("ana").forget_all(["s"])  # type: ignore[list-item]
 
 
 def test_rights_are_the_services(home: Home) -> None:
@@ -322,14 +284,10 @@ async def _ask(url: str, key: str) -> list[str]:
         return [recall.text for recall in await memory.search("Lisbon")]
 
 
-def test_it_can_be_awaited(home: Home) -> None:
+def test_a_client_is_awaited_and_closed(home: Home) -> None:
     """Wrong: the async face opens a database of that name."""
     key, _ = home.ring.create("test", ["ana"], ["read", "write"])
     assert "Lisbon" in asyncio.run(_ask(home.url, key))[0]
-
-
-def test_a_closed_one_says_so(home: Home) -> None:
-    """Wrong: a closed client opens its connections anew."""
     memory = home.as_("ana")
     memory.close()
     memory.close()
@@ -339,8 +297,7 @@ def test_a_closed_one_says_so(home: Home) -> None:
 
 @pytest.mark.timeout(1_800)
 def test_the_engines_own_tests_pass_over_it() -> None:
-    """Wrong: something that the library does is another over a service; `tests.served` says what is
-    run, and what is not, with the why."""
+    """Wrong: something that the library does is another over a service."""
     files = [f"tests/integration/test_{name}.py" for name in MODULES]
     command = [sys.executable, "-m", "pytest", "--service", "-q", "-n", "2", *files]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)

@@ -1,16 +1,13 @@
 """Turns that are asked for again once they are stored: no model is asked, and nothing stored."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, CompositeMemory
+from agent_memory import AgentMemory
 from agent_memory.errors import Conflict, InvalidInput
-from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
-from tests.integration.turning import WEATHER, fake, memory, remembering
+from tests.integration.turning import WEATHER, fake, memory
 
 __all__ = ["fake", "memory"]
 
@@ -118,28 +115,3 @@ def test_another_answer_is_put_down_once(fake: FakeLLM, memory: AgentMemory) -> 
     assert said(memory) == ["hi", "", "rain", "It rains."]
     with pytest.raises(InvalidInput, match="went on"):
         memory.after_turn(turn, "Other.", key="k")
-
-
-def test_composed_and_shared_turns(fake: FakeLLM) -> None:
-    """Else: turns of a composite, or in a shared namespace, are asked and stored anew."""
-    with remembering(fake, MemoryStore()) as memory:
-        fake.reply("Hello!")
-        composite = CompositeMemory({"main": memory})
-        for _ in range(2):
-            found = composite.completion("s", "hi", key="k")
-            assert found.choices[0].message.content == "Hello!"
-        assert len(fake.requests) == 1
-        turn = composite.before_turn("s", "more")
-        assert composite.after_turn(turn, "yes", key="l").end == 4
-        assert composite.after_turn(turn, "yes", key="l").end == 4
-        share = memory.share("team")
-        share.grant("a", "write")
-        agent = share.agent("a")
-        fake.reply("Hello, team!")
-        for _ in range(2):
-            found = agent.completion("s", "hi", key="k")
-            assert found.choices[0].message.content == "Hello, team!"
-        assert len(fake.requests) == 2
-        turn = agent.before_turn("s", "more")
-        for _ in range(2):
-            assert agent.after_turn(turn, "yes", key="l").end == 4

@@ -1,10 +1,6 @@
 """Streams of a completion: chunks as they arrive, and the turn stored once all were read."""
 
-from __future__ import annotations
-
 import asyncio
-import os
-import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -24,7 +20,6 @@ from agent_memory.errors import InvalidMessage, MemoryClosed, ModelUnavailable
 from agent_memory.models.llm import Reading
 from agent_memory.testing import FakeLLM
 from tests.integration.turning import FACT, WEATHER, add, logged, remembering, results
-from tests.kit import until
 
 EVENTS = 7
 """Of "It is six.": the role, three words, the reason to finish, the usage, and the end."""
@@ -123,11 +118,7 @@ def test_chunks_come_as_they_arrive(memory: AgentMemory, fake: FakeLLM) -> None:
 
 @pytest.fixture
 def streams(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[openai.Stream[Any]]]:
-    """The streams that the provider's client has begun.
-
-    They are noted as they begin. Who asks the garbage collector for all objects gets those that
-    other threads are still making, and takes the process down.
-    """
+    """The streams that the provider's client has begun."""
     begun: list[weakref.ref[openai.Stream[Any]]] = []
     initialize = openai.Stream.__init__
 
@@ -158,25 +149,6 @@ def test_a_stream_that_is_closed_hangs_up(
     assert reading.response.is_closed
 
 
-def test_an_interrupted_stream_hangs_up(
-    memory: AgentMemory, fake: FakeLLM, streams: list[weakref.ref[openai.Stream[Any]]]
-) -> None:
-    """Fails if what was asked for and is not wanted any more keeps its connection."""
-    answered = threading.Event()
-
-    def interrupt(body: dict[str, Any]) -> str:
-        os.kill(os.getpid(), signal.SIGINT)
-        answered.wait(1)
-        return "too late"
-
-    fake.default = interrupt
-    with pytest.raises(KeyboardInterrupt):
-        list(memory.completion("s", "Count", stream=True))
-    answered.set()
-    # the thread that asks goes on, and is answered
-    until(lambda: streams and not still_open(streams))
-
-
 def test_nothing_is_asked_before_the_first_chunk(memory: AgentMemory, fake: FakeLLM) -> None:
     """Fails if a stream that nobody reads costs something."""
     stream = memory.completion("s", "Count", stream=True)
@@ -185,9 +157,6 @@ def test_nothing_is_asked_before_the_first_chunk(memory: AgentMemory, fake: Fake
     assert fake.requests == []
     with pytest.raises(InvalidMessage):
         memory.completion("s", [], stream=True)
-
-
-# --- broken off -----------------------------------------------------------------------------------
 
 
 class Failure(Exception):
@@ -259,8 +228,7 @@ def test_a_stream_that_is_left_sets_no_context_variable(
 def test_a_connection_that_breaks_at_any_event_leaves_no_trace(
     memory: AgentMemory, fake: FakeLLM, then: Any, round_: int
 ) -> None:
-    """Fails if half an answer is stored as a whole one. litellm takes a connection that closes
-    early for the end of the answer, and says that the model had finished."""
+    """Fails if half an answer is stored as a whole one."""
     before, failures = memory.history("s"), 0
     for events in range(1, EVENTS):
         if round_ == 2:
@@ -308,9 +276,6 @@ def test_a_stream_is_tried_again_before_its_first_chunk(
     assert text_of(list(memory.completion("s", "Go", stream=True))) == "Done."
     assert len(fake.requests) == 3
     assert stored(memory) == ["Go", "Done."]
-
-
-# --- other threads --------------------------------------------------------------------------------
 
 
 def reading(stream: CompletionStream, until: int) -> tuple[threading.Thread, list[Any]]:
@@ -373,12 +338,8 @@ def test_a_memory_that_was_closed_meanwhile_says_so(fake: FakeLLM) -> None:
         list(stream)
 
 
-# --- handed back ----------------------------------------------------------------------------------
-
-
 def test_a_call_that_is_handed_back_is_gone_on_with(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if the caller of a stream has nothing to go on with, or our rounds before it are
-    lost."""
+    """Fails if the caller of a stream has nothing to go on with."""
     tools = [WEATHER, add]
     fake.call(("add", {"a": 5}))
     fake.call(("get_weather", {"city": "Oslo"}))
@@ -391,9 +352,6 @@ def test_a_call_that_is_handed_back_is_gone_on_with(memory: AgentMemory, fake: F
     given = [question, stream.response, rain]
     assert text_of(list(memory.completion("s", given, tools=tools, stream=True))) == "Done."
     assert stored(memory) == ["Weather?", "add", "6", "get_weather", "rain", "Done."]
-
-
-# --- awaited --------------------------------------------------------------------------------------
 
 
 async def read(stream: AsyncCompletionStream, chunks: list[Any]) -> None:
@@ -450,19 +408,3 @@ def test_a_cancelled_task_is_let_go_and_stores_nothing(fake: FakeLLM, tmp_path: 
     asyncio.run(run())
     with remembering(fake, f"sqlite:///{tmp_path}/m.db") as memory:
         assert memory.history("s") == []
-
-
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_an_awaited_stream_that_is_left_stores_nothing(fake: FakeLLM, backend: str) -> None:
-    """Fails if what was said up to there is stored."""
-
-    async def run() -> None:
-        with remembering(fake) as memory:
-            stream = await AsyncAgentMemory(memory).completion("s", "Count", stream=True)
-            async for _ in stream:
-                break
-            await stream.aclose()
-            assert [chunk async for chunk in stream] == []
-            assert memory.history("s") == []
-
-    anyio.run(run, backend=backend)

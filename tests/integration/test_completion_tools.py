@@ -1,7 +1,5 @@
 """Tools of a completion that are functions, and those that only the caller can run."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -27,9 +25,6 @@ def asked(*results: Any) -> list[Any]:
 
 def answers(call_id: str, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": text}
-
-
-# --- functions ------------------------------------------------------------------------------------
 
 
 class Place(BaseModel):
@@ -99,8 +94,7 @@ def odd(text: str) -> Any:
 def test_functions_are_called(
     memory: AgentMemory, fake: FakeLLM, made: Callable[..., Any], arguments: Any, told: str
 ) -> None:
-    """Fails if an async function's coroutine is taken for its result, or one text breaks the
-    turn."""
+    """Fails if an async function's coroutine is taken for its result."""
     fake.call((made.__name__, arguments))
     memory.completion("s", "Go", tools=[made])
     assert results(fake) == [told]
@@ -166,9 +160,6 @@ def test_calls_of_one_response_are_all_answered(memory: AgentMemory, fake: FakeL
         ("call_2", "3"),
     ]
     assert told[2]["tool_call_id"] == "call_3"
-
-
-# --- tools of the caller --------------------------------------------------------------------------
 
 
 def test_calls_of_the_callers_tools_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:

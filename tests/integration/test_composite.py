@@ -1,7 +1,5 @@
 """Several memories read as one: what each of them recalls, within one budget, whoever fails."""
 
-from __future__ import annotations
-
 import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -29,14 +27,11 @@ from agent_memory.errors import (
     InvalidId,
     MemoryClosed,
     SessionOfAnotherUser,
-    StoreUnavailable,
 )
-from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.histories import histories, unpaired
 from tests.integration.composing import (
     SECONDS,
-    Outage,
     Reader,
     composed,
     opened,
@@ -51,7 +46,6 @@ USERS = ["ada", "bob", "cleo", "dan", "eve"]
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Callable[[str], str]:
-    """Addresses of stores, by name."""
     return lambda name: f"sqlite:///{tmp_path / name}.db"
 
 
@@ -60,9 +54,6 @@ def by_block(recalls: list[Recall]) -> dict[str, list[tuple[str, str]]]:
     for recall in recalls:
         found.setdefault(recall.block, []).append((recall.id, recall.text))
     return found
-
-
-# --- what is recalled -----------------------------------------------------------------------------
 
 
 def test_merging_gives_what_each_gives(stores: Callable[[str], str]) -> None:
@@ -127,19 +118,6 @@ def test_the_context_names_blocks_and_their_kinds() -> None:
         assert context.extracted_facts == []
 
 
-def test_what_the_window_shows_is_not_recalled_again() -> None:
-    """Fails if a message stands in a context twice."""
-    with composed({"s": opened(Echo()), "a": opened(Echo())}) as both:
-        both.update("s-1", [said("canary one"), said("canary two")], user_id="ada")
-        both.flush()
-        context = both.get("s-1", "What?", user_id="ada")
-        assert context.recalls == []
-        chat = str(context.to_messages())
-        assert (chat.count("canary one"), chat.count("canary two")) == (1, 1)
-        other = both.get("s-2", "What?", user_id="ada")
-        assert sorted(recall.text for recall in other.recalls) == ["canary one", "canary two"]
-
-
 def test_another_member_may_hold_the_same_session_id() -> None:
     """Fails if what another member knows is hidden by the home's window, since a session there has
     the same id and the same seqs; or is taken for this session by `search`."""
@@ -158,7 +136,7 @@ def test_another_member_may_hold_the_same_session_id() -> None:
         assert {one.text for one in found} == {"the sail", "the mast"}
 
 
-def test_a_session_without_a_user_is_nobody_in_other_members() -> None:
+def test_members_are_asked_for_the_user_or_the_session() -> None:
     """Fails if a session without a user reads that of the same id in another member."""
     reader = Reader()
     support, company = opened(Echo()), opened(Echo(), reader)
@@ -171,11 +149,6 @@ def test_a_session_without_a_user_is_nobody_in_other_members() -> None:
         assert reader.scopes == [Scope()]
         found = both.search("What?", session_id="s-1")
         assert {one.text for one in found} == {"hello", "What it knows."}
-
-
-def test_a_block_alone_is_asked_about_the_session() -> None:
-    """Fails if a block alone is told another scope than a block of the home; or its name is
-    lost."""
     reader = Reader(says="Tides are high.")
     with composed({"support": opened(), "tides": reader}) as both:
         both.update("s-1", said("hello"), user_id="ada")
@@ -186,8 +159,8 @@ def test_a_block_alone_is_asked_about_the_session() -> None:
         both.delete_user("ada")
 
 
-def test_search_reads_the_log_where_no_block_absorbs() -> None:
-    """Fails if a session of a home without blocks finds nothing; or other sessions are searched."""
+def test_logs_questions_and_notes_of_members_are_searched() -> None:
+    """Fails if a session of a home without blocks finds nothing."""
     with composed({"support": opened(), "rules": StaticMemory(facts=["Be kind."])}) as both:
         both.update("s-1", [said("The anchor is rusty."), said("The sail is new.")])
         both.update("s-2", said("Another anchor."))
@@ -196,10 +169,6 @@ def test_search_reads_the_log_where_no_block_absorbs() -> None:
         assert logged == ["user: The anchor is rusty."]
         assert [one.text for one in found if one.block != "support.log"] == ["Be kind."]
         assert all(one.tokens > 0 for one in found)
-
-
-def test_without_a_message_the_newest_of_the_user_counts() -> None:
-    """Fails if `get` without a message recalls for nothing."""
     with composed({"support": opened(), "company": opened(VectorMemory())}) as both:
         both.memories["company"].update("c", said("The ferry to Porto leaves at six."), user_id="u")
         both.flush()
@@ -207,10 +176,6 @@ def test_without_a_message_the_newest_of_the_user_counts() -> None:
             "s", [said("When does the ferry leave?"), said("Hm.", "assistant")], user_id="u"
         )
         assert [one.block for one in both.get("s").recalls] == ["company.vector"]
-
-
-def test_notes_of_a_member_are_searched() -> None:
-    """Fails if `search` asks only what `get` asks."""
     with composed({"support": opened(), "company": opened(NoteMemory())}) as both:
         for memory in both.memories.values():
             memory.user("ada").notes().add("Ada is vegetarian.")
@@ -219,9 +184,6 @@ def test_notes_of_a_member_are_searched() -> None:
         assert [one.block for one in both.get("s", "Food?", user_id="ada").recalls] == [
             "company.notes"
         ]
-
-
-# --- who is slow, who fails -----------------------------------------------------------------------
 
 
 def test_a_slow_member_is_named_and_holds_nobody_up() -> None:
@@ -271,39 +233,6 @@ def test_a_failing_member_is_named_and_rests() -> None:
         assert len(asked) == 2
 
 
-def test_a_member_whose_store_is_down_is_named() -> None:
-    """Fails if another member's outage is the caller's; or the home's is hidden from him."""
-    outage, broken = Outage(MemoryStore()), Outage(MemoryStore())
-    members: dict[str, AgentMemory | Block] = {
-        "home": opened(store=broken.store), "company": opened(Echo(), store=outage.store),
-    }  # fmt: skip
-    with composed(members) as both:
-        both.memories["company"].update("c", said("The anchor."), user_id="ada")
-        both.flush()
-        assert len(both.get("s", "What?", user_id="ada").recalls) == 1
-        outage.at = {"before existing"}  # whether the session still stands nobody can tell
-        context = both.get("s", "What?", user_id="ada")
-        assert context.recalls == []
-        assert "'company.echo' failed: StoreUnavailable" in context.warnings[0]
-        outage.at = set()
-        broken.at = {"before head"}
-        with pytest.raises(StoreUnavailable):
-            both.get("s", "What?", user_id="ada")
-        broken.at = set()
-
-
-def test_recalls_of_sessions_that_are_gone_are_left_out() -> None:
-    """Fails if a member's block still tells of a session that was deleted there."""
-
-    class Ghost(Reader):
-        def get(self, scope: Scope, message: Any, limit: int) -> list[Recall]:
-            return [Recall(self.name, "g", "gone", sources=(("no-such", 1),))]
-
-    with composed({"home": opened(), "company": opened(Ghost())}) as both:
-        context = both.get("s", "What?")
-        assert (context.recalls, context.warnings) == ([], [])
-
-
 def test_a_members_trouble_with_absorbing_is_told() -> None:
     """Fails if long-term memory of a member is stale, and nobody says so."""
 
@@ -318,24 +247,11 @@ def test_a_members_trouble_with_absorbing_is_told() -> None:
         assert warning.startswith("company: The block 'echo' could not absorb")
 
 
-def test_a_member_that_was_closed_is_named() -> None:
-    """Fails if a member that its owner closed fails every call, or answers still."""
-    with composed({"home": opened(), "company": opened(Reader())}) as both:
-        both.memories["company"].close()
-        context = both.get("s", "What?")
-        assert context.recalls == []
-        assert "MemoryClosed" in context.warnings[0]
-
-
-# --- one budget, many users -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("role", ["system", "user", "leading"])
 @hypothesis_settings(max_examples=at_length(40))
 @given(given_=st.data())
 def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
-    """Fails if what several members recall passes the home's budget, or is not counted; or a tool
-    call loses its result."""
+    """Fails if what several members recall passes the home's budget, or is not counted."""
     history = given_.draw(histories(10))
     budget = given_.draw(st.integers(120, 600))
     company = opened(Echo(), StaticMemory(facts=["Ships <need> a pilot. " * 9, "Be kind."]))
@@ -390,9 +306,6 @@ def test_users_do_not_meet_in_any_member(stores: Callable[[str], str]) -> None:
             both.get("s-0", "code?", user_id="bob")
         with pytest.raises(SessionOfAnotherUser):
             both.search("code?", session_id="s-0", user_id="bob")
-
-
-# --- turns, handles, the end ----------------------------------------------------------------------
 
 
 def test_a_turn_is_asked_with_all_and_stored_at_home() -> None:
@@ -466,12 +379,8 @@ def test_closing_closes_every_member() -> None:
         two.sessions()
 
 
-# --- what can be no member ------------------------------------------------------------------------
-
-
 def test_what_cannot_work_is_refused() -> None:
-    """Fails if a composite is made that fails later: no home, a block that nothing feeds, a name
-    that makes no element, a limit for nobody."""
+    """Fails if a composite is made that fails later."""
     memory = opened(StaticMemory(facts=["A."]))
     refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({"rules": StaticMemory()}, {}, "needs an AgentMemory"),

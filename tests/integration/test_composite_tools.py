@@ -1,7 +1,5 @@
 """Tools and writes of a composite's members: none hides another, each goes to its memory."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,8 +47,7 @@ def names(both: CompositeMemory, **who: Any) -> list[str]:
 
 
 def test_no_tool_hides_another(both: CompositeMemory) -> None:
-    """Wrong: of two memories one cannot be written to, or a tool that needs a session is offered
-    where there is none."""
+    """Wrong: of two memories one cannot be written to."""
     found = names(both, user_id="ana")
     assert len(set(found)) == len(found)
     assert {"memory_write", "company_memory_write", "company_files", "drafts"} <= set(found)
@@ -61,8 +58,7 @@ def test_no_tool_hides_another(both: CompositeMemory) -> None:
 
 
 def test_each_tool_works_in_its_memory(both: CompositeMemory) -> None:
-    """Wrong: what a model writes into one memory lies in another, or in another user's; or a
-    session begins where there is none."""
+    """Wrong: what a model writes into one memory lies in another, or in another user's."""
     home, company = both.memories["home"], both.memories["company"]
     both.call_tool("s", "memory_write", {"text": "At home."}, user_id="ana")
     both.call_tool("s", "company_memory_write", {"text": "At work."}, user_id="ana")
@@ -83,7 +79,7 @@ def test_each_tool_works_in_its_memory(both: CompositeMemory) -> None:
                                      user_id="ana")  # fmt: skip
 
 
-def test_a_completion_runs_the_tools_of_all() -> None:
+def test_a_completion_runs_the_tools_of_all_and_clashes_are_told() -> None:
     """Wrong: a call of another member's tool is handed back to the caller."""
     with FakeLLM() as fake:
         home = AgentMemory("memory://", model="openai/m", api_base=fake.api_base, api_key="k")
@@ -94,25 +90,10 @@ def test_a_completion_runs_the_tools_of_all() -> None:
             tools = both.tools("s", user_id="ana")
             both.completion("s", "Tell the company.", user_id="ana", tools=tools)
             assert [n.text for n in company.user("ana").notes().all()] == ["Ana works here."]
-
-
-def test_names_that_clash_are_told() -> None:
-    """Wrong: of two tools of one name the model gets one, by chance."""
     home = AgentMemory("memory://", blocks=[FileMemory(name="files")])
     members = {"home": home, "x": FileMemory(name="memory_read")}
     with CompositeMemory(members) as both, pytest.raises(ConfigError, match="memory_read"):
         both.tools("s", user_id="ana")
-
-
-# --- writes ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The clock that ends the rest of a failed block."""
-    now = [0.0]
-    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: now[0])
-    return now
 
 
 # --- one home a session ---------------------------------------------------------------------------
@@ -249,8 +230,7 @@ def pinned(both: CompositeMemory, user_id: str) -> list[str]:
 
 
 def test_delete_user_leaves_nothing(tmp_path: Path) -> None:
-    """Wrong: a log, a note or a vector of a user is left in a member, or in its file; or
-    another user's is gone."""
+    """Wrong: a log, a note or a vector of a user is left in a member, or in its file."""
     words = {"ada": "canary0a1b2c3d4e5f", "bob": "canary5f4e3d2c1b0a"}
 
     def member(name: str) -> AgentMemory:
@@ -278,26 +258,8 @@ def test_delete_user_leaves_nothing(tmp_path: Path) -> None:
     assert in_files(tmp_path) == {words["bob"].encode()}
 
 
-def test_delete_leaves_nothing_of_a_session(tmp_path: Path) -> None:
-    """Wrong: something of it is left in its home's file, or what a block alone keeps of it."""
-    word = "canary0a1b2c3d4e5f"
-    home = opened(Echo(), store=f"sqlite:///{tmp_path / 'home'}.db")
-    base = opened(store=f"sqlite:///{tmp_path / 'base'}.db")
-    with composed({"base": base, "home": home, "pinned": NoteMemory()}, route="home") as both:
-        both.update("s", said(f"My code is {word}."))
-        both.flush()
-        pin(both, Scope(None, "s"), f"Pinned: {word}.")
-        both.delete("s")
-        both.delete("s")
-        assert home.sessions() == []
-        assert both.search(word, session_id="s") == []
-        assert in_files(tmp_path) == set()  # while the files are open still
-    assert in_files(tmp_path) == set()
-
-
 def test_blocks_alone_are_told_of_ends_and_deletions() -> None:
-    """Wrong: a block of somebody's own that keeps things has them still after a deletion; or what
-    it keeps for a session's time only outlives that."""
+    """Wrong: a block of somebody's own that keeps things has them still after a deletion."""
     told: list[tuple[str, Scope]] = []
 
     class Keeper(ManualBlock):
@@ -322,8 +284,7 @@ def test_blocks_alone_are_told_of_ends_and_deletions() -> None:
 
 
 def test_deletion_tries_all_and_names_who_failed() -> None:
-    """Wrong: the members after the one that failed keep everything; or nobody is told; or calling
-    it again does not finish it."""
+    """Wrong: the members after the one that failed keep everything; or nobody is told."""
     outage = Outage(MemoryStore())
     members: dict[str, AgentMemory | Block] = {
         name: opened(Echo(), store=outage.store if name == "two" else "memory://")

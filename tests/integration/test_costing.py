@@ -1,7 +1,5 @@
 """The costs of a chat log, counted without a model, and the tokens that a memory saves."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,9 +82,6 @@ def test_a_log_is_priced_on_the_command_line(
     assert "full history" in shown.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["chat.jsonl"]
     assert read_chat(log, "jsonl")[0][0] == "one"
-
-
-# --- tokens that a conversation saves -------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Repairs that are killed, at every step: the next one ends it, and nothing whole is lost."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shutil
@@ -33,13 +31,11 @@ Open = Callable[[], Store]
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who was killed keeps nobody waiting."""
     monkeypatch.setattr(leases, "LEASE_SECONDS", 0.05)
 
 
 @pytest.fixture(autouse=True)
 def no_children_left() -> Iterator[None]:
-    """Each process has ended."""
     yield
     assert not multiprocessing.active_children()
 
@@ -49,7 +45,6 @@ def opened(store: Store) -> AgentMemory:
 
 
 def fill(store: Store) -> None:
-    """Four absorbed sessions of one user."""
     with opened(store) as memory:
         for name in ("a", "b", "c", "d"):
             for n in range(4):
@@ -126,7 +121,6 @@ def mended(opened_store: Open) -> Any:
 
 
 def calls(opened_store: Open) -> int:
-    """How many steps a repair has."""
     seen: list[str] = []
     with closing(opened_store()) as store, opened(watched(store, seen.append)) as memory:
         for error in operations.damaged(memory):

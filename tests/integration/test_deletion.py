@@ -1,7 +1,5 @@
 """Deletion that finishes: interrupted anywhere, raced by anybody, it leaves nothing anywhere."""
 
-from __future__ import annotations
-
 import json
 import re
 import secrets
@@ -39,8 +37,7 @@ from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
 from tests.integration.calling import wait_for_calls
 from tests.integration.echoing import Echo
-from tests.integration.racing import Gone
-from tests.kit import SECONDS, until
+from tests.kit import SECONDS, Cut, cut_at, until
 
 Way = Callable[[AgentMemory, AgentMemoryConfig], None]
 
@@ -85,7 +82,6 @@ def config(store: Store | str, *blocks: Block, **fields: Any) -> AgentMemoryConf
 
 
 def filled(store: Store) -> None:
-    """Two sessions of Ada, one of Bob, absorbed."""
     with AgentMemory(config(store)) as memory:
         for name, owner in (("a1", "ada"), ("a2", "ada"), ("b", "bob")):
             memory.update(
@@ -118,28 +114,6 @@ def traces(store: Store) -> list[str]:
         *(n.text for n in notes),
         *(h.session_id for h in heads),
     ]
-
-
-@pytest.fixture
-def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is cut short holds on to its leases for a moment only."""
-    monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.005)
-
-
-class Cut(Exception):
-    """The process ends here."""
-
-
-def cut_at(step: int) -> tuple[Callable[[str], None], list[str]]:
-    """A watch that ends everything at the so manieth step, and the steps so far."""
-    steps: list[str] = []
-
-    def watch(name: str) -> None:
-        steps.append(name)
-        if len(steps) >= step:
-            raise Cut(name)
-
-    return watch, steps
 
 
 def by_delete(memory: AgentMemory, _: AgentMemoryConfig) -> None:
@@ -298,27 +272,6 @@ def test_who_writes_again_is_kept(session_id: str, finish: Way) -> None:
     assert step > 20
 
 
-def test_what_is_said_meanwhile_is_absorbed_without_a_flush() -> None:
-    """Wrong: a new session whose records went with the user's is never absorbed again."""
-    store = MemoryStore()
-    filled(store)
-    said = threading.Event()
-
-    class Late(Notes):
-        def delete(self, scope: Scope) -> None:
-            if scope.session_id is None and not said.is_set():
-                said.set()
-                with AgentMemory(config(store)) as other:
-                    other.update("new", user("said meanwhile"), user_id="ada")
-            super().delete(scope)
-
-    with AgentMemory(config(store, Late())) as memory:
-        memory.delete_user("ada")
-        assert said.is_set()
-        by_worker(memory, config(store))
-        assert [one.text for one in memory.search("said", user_id="ada")] == ["said meanwhile"]
-
-
 @pytest.mark.usefixtures("short_leases")
 def test_one_that_fails_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a user whose records can't be erased now blocks the deletions of all others, and
@@ -410,8 +363,7 @@ def test_work_in_flight(kind: type[Notes | Elsewhere], again: bool, gate: thread
 
 @pytest.mark.parametrize("call", ["delete", "delete_user"])
 def test_deletion_waits_for_whoever_is_at_it(call: str, gate: threading.Event) -> None:
-    """Wrong: it erases what a block is about to write, and so too early; or the session is to be
-    seen until the block lets go."""
+    """Wrong: it erases what a block is about to write, and so too early."""
     entered = threading.Event()
 
     def stall() -> None:
@@ -454,9 +406,6 @@ def test_whoever_does_not_let_go(gate: threading.Event, monkeypatch: pytest.Monk
     assert traces(store) == []
 
 
-# --- beside those who go on ----------------------------------------------------------------------
-
-
 def begin_to_delete(store: Store, session_id: str) -> Head | None:
     """Mark a session, as a deletion does that stops there; None where there is none."""
     head = store.head(session_id)
@@ -482,8 +431,7 @@ def test_an_update_that_is_deleted_again_and_again(times: int) -> None:
 
 
 def test_an_update_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: it never comes back from a session that is deleted whenever it looks; or it comes back
-    without a word of what to do."""
+    """Wrong: it never comes back from a session that is deleted whenever it looks."""
     monkeypatch.setattr("agent_memory.engine.edit.delete._PATIENCE", 0.0)
     store = MemoryStore()
 
@@ -517,60 +465,6 @@ def test_updates_and_deletions_of_one_session(where: str, tmp_path: Path) -> Non
         assert memory.update("s", user("still here")).end == 1
         memory.flush()
         assert [one.text for one in memory.search("here", session_id="s")] == ["still here"]
-
-
-def test_a_deletion_whose_session_is_gone_and_back() -> None:
-    """Wrong: it says that the session is being absorbed, while nobody is at it; or it leaves a
-    session that is marked."""
-    store = MemoryStore()
-    with AgentMemory(config(store)) as other:
-        gone = Gone(
-            lambda: other.delete("s"),
-            lambda: (other.update("s", user("anew")), begin_to_delete(store, "s")),
-        )
-        with AgentMemory(config(watched(store, gone))) as memory:
-            memory.update("s", user("of before"))
-            gone.armed = True
-            memory.delete("s")
-        assert gone.over
-        assert store.head("s") is None
-
-
-@pytest.mark.parametrize("work", ["facts", "summary"])
-def test_a_model_that_is_at_it(work: str, gate: threading.Event) -> None:
-    """Wrong: what a model makes of messages comes back after these were deleted."""
-    entered = threading.Event()
-
-    def answer(body: dict[str, Any]) -> str:
-        entered.set()
-        assert gate.wait(SECONDS)
-        fact = {"text": "the old secret", "message": 1, "quote": "the old secret"}
-        return json.dumps({"facts": [fact]}) if work == "facts" else "the old secret"
-
-    store = MemoryStore()
-    facts = FlushToLTM(blocks=[ExtractiveMemory()], absorb="every_update")
-    with (
-        FakeLLM(answer) as fake,
-        AgentMemory(
-            store=store,
-            max_tokens=300,
-            model="openai/any",
-            api_base=fake.api_base,
-            api_key="k",
-            overflow=facts if work == "facts" else Summarize(max_summary_tokens=50),
-            overflow_mode="background",
-        ) as memory,
-        ThreadPoolExecutor() as pool,
-    ):
-        for _ in range(5):
-            memory.update("s", user("the old secret " * 20), user_id="ada")
-        assert entered.wait(SECONDS)
-        done = pool.submit(memory.delete, "s")
-        until(lambda: not memory.sessions())
-        gate.set()
-        done.result(SECONDS)
-        assert memory.update("s", user("something new"), user_id="ada").summary is None
-        assert store.records("extractive", "user:ada") == []
 
 
 # What is deleted is not in the files either.

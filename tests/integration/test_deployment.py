@@ -1,7 +1,5 @@
 """`Deployment`: several stores from one file."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -93,23 +91,6 @@ def test_a_file_without_stores_is_a_deployment_of_one(tmp_path: Path) -> None:
     assert dict(stores) == {"default": AgentMemoryConfig.from_file(path)}
 
 
-def test_it_opens_all_and_closes_all(tmp_path: Path) -> None:
-    """Wrong: a store is not opened with its own settings, is another one's, or stays open."""
-    with Deployment.from_file(written(tmp_path), model=None).open() as memories:
-        assert list(memories) == ["support", "team-scratch"]
-        assert len(memories) == 2
-        assert "support" in repr(memories)
-        for i in range(60):
-            memories["team-scratch"].update("s", {**USER, "content": f"Hello {i}."})
-        assert len(memories["team-scratch"].get("s").messages) <= 50
-        assert memories["support"].history("s") == []
-        assert "elsewhere" not in memories
-    for memory in memories.values():
-        with pytest.raises(errors.MemoryClosed):
-            memory.update("s", USER)
-    memories.close()
-
-
 def test_one_that_cannot_open_closes_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,25 +119,6 @@ def test_one_that_cannot_open_closes_the_others(
     assert len(opened) == 1
     with pytest.raises(errors.MemoryClosed):
         opened[0].update("s", USER)
-
-
-def test_one_that_fails_to_close_keeps_no_other_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wrong: the stores that would be closed after it stay open."""
-    memories = Deployment.from_file(written(tmp_path), model=None).open()
-    last = memories["team-scratch"]
-    close = last.close
-
-    def failing() -> None:
-        close()
-        raise OSError("the disk is gone")
-
-    monkeypatch.setattr(last, "close", failing)
-    with pytest.raises(OSError, match="the disk is gone"):
-        memories.close()
-    with pytest.raises(errors.MemoryClosed):
-        memories["support"].update("s", USER)
 
 
 def test_the_environment_wins_over_the_file(
@@ -205,7 +167,7 @@ def test_a_bad_table_of_stores(tmp_path: Path, text: str, told: str) -> None:
         Deployment.from_file(written(tmp_path, text))
 
 
-def test_a_mistake_names_its_store(tmp_path: Path) -> None:
+def test_a_mistake_names_its_store_and_what_to_do(tmp_path: Path) -> None:
     """Wrong: of ten stores nobody knows which one is wrong."""
     path = written(tmp_path, "[stores.a]\n[stores.b]\nmax_tokens = 3")
     with pytest.raises(errors.InvalidBudget) as failure:
@@ -215,10 +177,6 @@ def test_a_mistake_names_its_store(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="max_tokns") as invalid:
         Deployment.from_file(path)
     assert invalid.value.__notes__ == ["This is about the store 'a' of the deployment."]
-
-
-def test_one_memory_from_a_file_of_several_says_what_to_do(tmp_path: Path) -> None:
-    """Wrong: "extra inputs are not permitted", or the first store of them."""
     with pytest.raises(errors.ConfigError, match=r"d\.toml describes a deployment .* FILE#NAME"):
         AgentMemoryConfig.from_file(written(tmp_path))
 

@@ -1,7 +1,4 @@
-"""What no caller means to give: every public call answers it with an error of ours, on every store
-the same."""
-
-from __future__ import annotations
+"""What no caller means to give."""
 
 import inspect
 import io
@@ -79,7 +76,6 @@ def calls_of(one: object) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def faces(memory: AgentMemory) -> list[object]:
-    """All through which a memory is called."""
     session, user, share = memory.session("s", "ana"), memory.user("ana"), memory.share("team")
     share.grant("bot", "write")
     kept = [user.notes(), user.files(), user.skills(), user.spatial(), session.working()]

@@ -1,7 +1,5 @@
 """Files and lines without an end, such as a device's: refused in words, whoever reads them."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

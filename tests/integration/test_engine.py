@@ -1,7 +1,5 @@
 """The engine as users call it, on a real SQLite file and in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise

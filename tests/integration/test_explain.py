@@ -1,7 +1,5 @@
 """`explain`: why something is recalled for a question, or not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import date
 

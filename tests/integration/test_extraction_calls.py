@@ -1,7 +1,5 @@
 """What absorbing asks a model: how often, for what, and what becomes of answers that do not fit."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
@@ -27,25 +25,13 @@ def fake() -> Iterator[FakeLLM]:
 
 
 def open_at(fake: FakeLLM, **fields: Any) -> AgentMemory:
-    """A memory whose one block asks this server."""
     overflow = FlushToLTM(blocks=[ExtractiveMemory()])
     settings = {"store": "memory://", "model": "openai/any", "overflow": overflow, **fields}
     return AgentMemory(AgentMemoryConfig(api_base=fake.api_base, api_key="k", **settings))
 
 
 def shown(model: Model) -> list[str]:
-    """What was shown in each first call."""
     return [one for one in model.asked if "<messages>" in one]
-
-
-def test_one_call_for_a_batch(model: Model) -> None:
-    """Wrong: each message costs a call."""
-    with remembering(model) as memory:
-        absorbed(memory, "s", *[said(f"message {n}") for n in range(60)])
-        assert memory.stats().usage.calls == 1
-        (told,) = shown(model)
-        numbers = re.findall(r"^\[(\d+)\] Fri user: message", told, re.MULTILINE)
-        assert [int(number) for number in numbers] == list(range(1, 61))
 
 
 def test_what_costs_no_call(model: Model) -> None:
@@ -61,14 +47,6 @@ def test_what_costs_no_call(model: Model) -> None:
         )
         assert memory.stats().usage.calls == 0
         assert memory.user("ada").facts() == []
-
-
-def test_what_others_say_is_context(model: Model) -> None:
-    """Wrong: a fact may be said to come from an assistant's line, or "yes" can't be understood."""
-    with remembering(model) as memory:
-        absorbed(memory, "s", said("Rome or Bonn?", role="assistant"), said("The first."))
-        (told,) = shown(model)
-        assert "\n2024-01-05:\nassistant: Rome or Bonn?\n[1] Fri user:" in told
 
 
 def parts_of(model: Model, sizes: list[int], window: int, **fields: Any) -> list[str]:
@@ -94,49 +72,6 @@ def test_a_batch_too_long_for_the_model_is_split(model: Model) -> None:
     for part in told:
         for number, word in re.findall(r"\[(\d+)\] \S+ user: m(\d+)w", part):
             assert int(number) == int(word) + 1
-
-
-def test_a_message_too_long_for_the_model_is_split(model: Model) -> None:
-    """Wrong: its end is never seen, or a part of it has no number, or that of another."""
-    told = parts_of(model, [3, 900, 3], window=2000)
-    words = re.findall(r"m\d+w\d+", "".join(told))
-    assert words == [f"m{n}w{w}" for n, size in enumerate([3, 900, 3]) for w in range(size)]
-    for line in "\n".join(told).splitlines():
-        if "m1w" in line:
-            assert line.startswith("[2] ")
-
-
-def test_a_message_longer_than_a_batch_is_read_in_parts(model: Model) -> None:
-    """Wrong: a document of many pages is one call, in which a model passes over most of it; or a
-    sentence is cut in two, and what it says is found in neither part."""
-    sentences = [f"In item {n} the committee saw {n * 7} boxes." for n in range(2_400)]
-    sentences[2_000] = "My sister Ilse breeds llamas."
-    model.tell("My sister Ilse breeds llamas.", "Ilse breeds llamas.")
-    with remembering(model, max_tokens=100_000) as memory:
-        llm = memory.blocks["extractive"].resources.models(None)
-        assert llm is not None
-        llm._window = 200_000
-        absorbed(memory, "s", said(" ".join(sentences)))
-        parts = shown(model)
-        assert 3 < len(parts) < 9
-        assert all("\n2024-01-05:\n[1] Fri user: " in part for part in parts)
-        assert all(part.removesuffix("\n</messages>").rstrip()[-1] == "." for part in parts)
-        (fact,) = memory.user("ada").facts()
-        assert fact.text == "Ilse breeds llamas."
-        assert fact.sources == (("s", 1),)
-
-
-def test_facts_of_all_parts_are_kept(model: Model) -> None:
-    """Wrong: only the first part's facts are."""
-    for n in range(10):
-        model.tell(f"m{n}w99", f"Fact of {n}.")
-    with remembering(model) as memory:
-        llm = memory.blocks["extractive"].resources.models(None)
-        assert llm is not None
-        llm._window = 2000
-        messages = [said(" ".join(f"m{n}w{word}" for word in range(100))) for n in range(10)]
-        absorbed(memory, "s", *messages)
-        assert texts(memory.user("ada").facts()) == [f"Fact of {n}." for n in range(10)]
 
 
 def test_a_server_that_finds_it_too_long(fake: FakeLLM) -> None:
@@ -223,28 +158,6 @@ def unshown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_KNOWN", 0)
 
 
-@pytest.mark.usefixtures("unshown")
-def test_a_bad_second_call_is_a_failure(fake: FakeLLM) -> None:
-    """Wrong: what could not be reconciled is kept beside what it contradicts."""
-    fake.reply(GOOD)
-    moved = {"text": "Lives in Bonn.", "message": 1, "quote": "Bonn"}
-    with open_at(fake) as memory:
-        absorbed(memory, "s", said("I live in Rome"))
-        fake.reply_json({"facts": [moved]})
-        fake.reply_json({"answers": [{"answer": "update"}]})
-        fake.reply("no")
-        memory.update("t", said("I moved to Bonn", "2024-02-01"), user_id="ada")
-        (failed,) = memory.flush()
-        assert failed.error is not None
-        assert texts(memory.user("ada").facts()) == ["Lives in Rome."]
-        assert [one.what for one in memory.user("ada").audit()] == ["learned"]
-        fake.reply_json({"facts": [moved]})
-        fake.reply_json({"answers": [{"number": 2, "answer": "update", "which": 1}]})
-        (done,) = memory.flush()
-        assert done.error is None
-        assert texts(memory.user("ada").facts()) == ["Lives in Bonn."]
-
-
 def second_calls(model: Model) -> list[str]:
     return [one for one in model.asked if one.startswith("<facts>")]
 
@@ -296,29 +209,8 @@ def test_two_calls_at_most(model: Model) -> None:
         assert len(memory.user("ada").facts()) == 60
 
 
-@pytest.mark.usefixtures("unshown")
-def test_the_list_of_the_second_call(model: Model) -> None:
-    """Wrong: it can't be told which is new, since when what holds, or whose facts they are."""
-    model.tell("I live in Rome", "Lives in Rome.", category="home", since="2020-05")
-    model.tell("in Bonn till June", "Lives in Bonn.", category="home", until="2024-06")
-    model.tell("Tom lives with me", "Lives with <b>.", subject="Tom", category="home")
-    with remembering(model) as memory:
-        absorbed(memory, "s1", said("I live in Rome"))
-        absorbed(memory, "s2", said("in Bonn till June", "2024-02-01"), said("Tom lives with me"))
-        (told,) = second_calls(model)
-        assert told.splitlines() == [
-            "<facts>",
-            "New 2. home [until 2024-06, said 2024-02-01]: Lives in Bonn.",
-            "   1. home [since 2020-05]: Lives in Rome.",
-            "New 3. Tom, home [said 2024-01-05]: Lives with &lt;b&gt;.",
-            "   1. home [since 2020-05]: Lives in Rome.",
-            "</facts>",
-        ]
-
-
 def test_known_facts_stand_before_the_messages(model: Model) -> None:
-    """Wrong: what is known is found anew by each call, or needs a second one; or a fact's text
-    closes the list."""
+    """Wrong: what is known is found anew by each call, or needs a second one."""
     model.tell("I live in Rome", "Ada lives in <Rome>.", category="home", kind="state")
     moved = ("update", "Ada lives in <Rome>.")
     model.tell("I moved", "Ada lives in Bonn.", moved, category="home", kind="state")
@@ -431,30 +323,8 @@ def test_what_is_refused_is_counted_without_its_text(fake: FakeLLM) -> None:
         assert "secret" not in str(kept).lower()
 
 
-CATEGORIES: list[tuple[dict[str, Any], list[str]]] = [
-    ({}, ["a", "b", "c"]),
-    ({"categories": ["Home"]}, ["a"]),
-    ({"categories": ("home", " work ")}, ["a", "b"]),
-    ({"refuse_categories": ["HOME"]}, ["b", "c"]),
-    ({"categories": ["home", "work"], "refuse_categories": ["work"]}, ["a"]),
-    ({"min_confidence": 0.5}, ["a", "b"]),
-]
-
-
-@pytest.mark.parametrize(("settings", "kept"), CATEGORIES)
-def test_what_is_kept_and_refused(settings: dict[str, Any], kept: list[str], model: Model) -> None:
-    """Wrong: a category that is not wanted is stored, or how it is written matters."""
-    model.tell("one", "a", category="home ")
-    model.tell("two", "b", category="Work")
-    model.tell("three", "c", category="", confidence=0.4)
-    with remembering(model, block=ExtractiveMemory(**settings)) as memory:
-        absorbed(memory, "s", said("one"), said("two"), said("three"))
-        assert texts(memory.user("ada").facts()) == kept
-
-
 def test_a_prompt_of_ones_own() -> None:
-    """Wrong: it lacks the rules that answers are checked by, or the categories; or facts found with
-    another prompt can't be told apart."""
+    """Wrong: it lacks the rules that answers are checked by, or the categories."""
     versions = set()
     for prompt in (None, "Note allergies: {categories} {x}.", "Note pets."):
         with FakeLLM(GOOD) as fake:
@@ -481,20 +351,6 @@ def test_a_model_of_ones_own(fake: FakeLLM) -> None:
         absorbed(memory, "s", said("I live in Rome"))
         assert {one["model"] for one in fake.requests} == {"other"}
         assert memory.user("ada").facts()[0].evidence[0].model == "openai/other"
-
-
-def test_redaction_comes_first(fake: FakeLLM) -> None:
-    """Wrong: what is to be redacted reaches the model or the facts."""
-    fake.default = json.dumps(
-        {"facts": [{"text": "Mail ann@x.org or [email].", "message": 1, "quote": "at [email]"}]}
-    )
-    blocks = [ExtractiveMemory(redact=lambda text: text.replace("ann@x.org", "[email]"))]
-    with open_at(fake, overflow=FlushToLTM(blocks=blocks)) as memory:
-        absorbed(memory, "s", said("Reach me at ann@x.org", name="ann@x.org"))
-        (fact,) = memory.user("ada").facts()
-        assert fact.text == "Mail [email] or [email]."
-        assert "ann@x.org" not in str(fake.requests)
-        assert "ann@x.org" not in str(memory._store.records("extractive", "user:ada"))
 
 
 SIXTY = " ".join(f"word{n % 10}" for n in range(28))

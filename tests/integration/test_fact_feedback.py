@@ -1,7 +1,5 @@
 """Recalled facts that come back in what is said: nothing grows by it, however long the talk."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -33,10 +31,7 @@ OFFERED = ["Nordmarka has the best trails.", "The ferry leaves at nine."]
 
 
 class Greedy:
-    """A model that takes each sentence and each item for a fact.
-
-    A `careful` one sees that a text with the words of another fact says the same.
-    """
+    """A model that takes each sentence and each item for a fact."""
 
     def __init__(self, *, careful: bool) -> None:
         self.careful = careful
@@ -100,8 +95,7 @@ def talk(memory: AgentMemory) -> Iterator[None]:
 @pytest.mark.parametrize("careful", [True, False])
 @pytest.mark.parametrize("roles", [("user",), ("user", "assistant")])
 def test_what_is_recalled_is_not_learned_again(roles: Any, careful: bool) -> None:
-    """Wrong: each repetition of what memory said makes another fact, or another record of what the
-    assistant said; or stored markup of memory is heard as the user's word."""
+    """Wrong: each repetition of what memory said makes another fact."""
     store = MemoryStore()
     with FakeLLM(Greedy(careful=careful)) as fake:
         memory = AgentMemory(

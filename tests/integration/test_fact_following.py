@@ -1,14 +1,12 @@
 """Facts between absorbs: each record is read and decoded once, whoever wrote it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from agent_memory import AgentMemory, ExtractiveMemory
+from agent_memory import AgentMemory
 from agent_memory.core.records import Record, Scope
 from agent_memory.ltm_blocks import registry
 from agent_memory.ltm_blocks.extractive.history import claims as coding
@@ -53,36 +51,6 @@ def pair(
 
 def recalled(memory: AgentMemory) -> list[str]:
     return sorted(one.text.split(" (")[0] for one in memory.get("q", user_id="ada").recalls)
-
-
-def test_each_claim_is_decoded_once(store: Store, decoded: list[str]) -> None:
-    """Fails if an absorb or a context reads all facts anew, though one is new; or what another
-    process has absorbed, forgotten or deleted is known, or not, because of what is kept."""
-    model = Model()
-    with pair(model, store) as (one, two):
-        absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
-        absorbed(two, "b", said(model.tell("I play chess.", "Plays chess.")))
-        assert recalled(one) == recalled(two) == ["Has a dog.", "Plays chess."]
-        decoded.clear()
-        # a session's first absorb takes away what may be left of one of its name
-        absorbed(two, "a", said(model.tell("I like tea.", "Likes tea.")))
-        assert recalled(one) == recalled(two) == ["Has a dog.", "Likes tea.", "Plays chess."]
-        absorbed(one, "b", said(model.tell("I paint.", "Paints.")))
-        assert len(recalled(one)) == len(recalled(two)) == 4
-        assert sorted(decoded) == ["Likes tea.", "Likes tea.", "Paints.", "Paints."]
-        dog = next(fact for fact in one.user("ada").facts() if fact.text == "Has a dog.")
-        two.user("ada").forget(dog.id)
-        assert recalled(one) == recalled(two) == ["Likes tea.", "Paints.", "Plays chess."]
-        one.delete("b")
-        assert recalled(one) == recalled(two) == ["Likes tea."]
-        absorbed(two, "c", said(model.tell("I sing.", "Sings.")))
-        assert recalled(one) == recalled(two) == ["Likes tea.", "Sings."]
-        two.delete_user("ada")
-        assert recalled(one) == recalled(two) == []
-        for memory in (one, two):
-            block = memory.blocks[BLOCK]
-            assert isinstance(block, ExtractiveMemory)
-            assert not block._following
 
 
 def test_what_is_absorbed_anew_takes_the_place_of_what_was(store: Store) -> None:

@@ -1,12 +1,4 @@
-"""Injected text against a model that obeys whatever it sees: what the user said of himself stays.
-
-Each attempt stands in turn in a tool's result, in a system message, in recalled memory and in what
-the assistant says. The model behind FakeLLM finds the attempt's fact wherever it sees the attempt,
-with all the quotes and numbers it can think of, and in the second call answers against every fact
-of the list.
-"""
-
-from __future__ import annotations
+"""Injected text against a model that obeys whatever it sees."""
 
 import base64
 import codecs
@@ -34,11 +26,7 @@ DAY = datetime(2024, 3, 1, 12, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Attempt:
-    """An injected text; a request that has `mark` shows it.
-
-    If the words of `fact` are not `readable` in the text, no code can tell that a model has them
-    from there. Recalled memory is not `shown` as a source of facts.
-    """
+    """An injected text; a request that has `mark` shows it."""
 
     kind: str
     text: str
@@ -237,7 +225,6 @@ class Talk:
     model: Obedient
 
     def begin(self, user: str) -> list[Fact]:
-        """Have a user tell of himself."""
         said = [{"role": "user", "content": text, "created_at": DAY} for text in TOLD]
         self.memory.update(f"{user}-before", said, user_id=user)
         self.absorb()
@@ -246,7 +233,6 @@ class Talk:
         return known
 
     def inject(self, user: str, attempt: Attempt, place: Place) -> str:
-        """Have an attempt absorbed; the session's id."""
         self.model.attempt, self.model.saw = attempt, False
         self.model.turn = ATTEMPTS.index(attempt) + "tsma".index(place[0])
         session = f"{user}-{place}"
@@ -316,8 +302,7 @@ def test_what_nobody_may_tell_by_is_not_even_shown(fake: FakeLLM, attempt: Attem
 @pytest.mark.long
 @pytest.mark.parametrize("attempt", EACH)
 def test_what_an_assistant_says_changes_nothing(fake: FakeLLM, attempt: Attempt) -> None:
-    """Wrong: what an assistant was made to say changes, or takes the place of, what the user said
-    of himself, by a quote of the user's thanks."""
+    """Wrong: what an assistant was made to say changes."""
     it = talk(fake)
     with it.memory:
         known = it.begin("ann")
@@ -338,9 +323,7 @@ def test_what_an_assistant_says_changes_nothing(fake: FakeLLM, attempt: Attempt)
 def test_where_all_may_tell_the_user_is_believed(
     fake: FakeLLM, attempt: Attempt, place: Place
 ) -> None:
-    """Wrong: a tool's result changes, hides or crowds out what the user said of himself; it is
-    recalled as if he had said it, reaches another user, stays once its session is forgotten, or
-    breaks out of the memory element."""
+    """Wrong: a tool's result changes, hides or crowds out what the user said of himself."""
     it = talk(fake, roles=("user", "assistant", "tool"))
     with it.memory:
         known = it.begin("ann")

@@ -1,7 +1,5 @@
 """What is remembered of facts between calls, and what becomes of a `forget` that is cut short."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -26,7 +24,6 @@ def recalled(memory: AgentMemory, user_id: str = "ada") -> list[str]:
 
 @pytest.fixture
 def model() -> Model:
-    """It finds two facts."""
     model = Model()
     model.tell("I live in Oslo", "Lives in Oslo.", category="home")
     model.tell("I row", "Rows.", category="sport")

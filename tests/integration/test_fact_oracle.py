@@ -1,19 +1,15 @@
 """A thousand generated lives, told in any order, against a definition of what is to be known."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from pydantic import SecretStr
 
-from agent_memory import AgentMemory, ExtractiveMemory
+from agent_memory import ExtractiveMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Scope, Span
 from agent_memory.core.tokens.counter import TokenCounter
@@ -23,7 +19,6 @@ from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.ltm_blocks.extractive.history.history import facts_of
 from agent_memory.ltm_blocks.extractive.storage import Keeper
 from agent_memory.stores.memory import MemoryStore
-from agent_memory.testing import FakeLLM
 from tests.integration.statements import END, TICK, Statement, around, expected
 from tests.integration.timeline_model import TimelineModel, content
 from tests.integration.timelines import History, Stretch, history
@@ -72,11 +67,9 @@ class Absorbed:
             self.block.update(Scope("u", session), entries)
 
     def claims(self) -> set[str]:
-        """Ids of what is kept."""
         return {one.id for one in Keeper(self._store, BLOCK.name).read(USER.owner).claims}
 
     def facts(self, known_at: datetime | None = None) -> list[Fact]:
-        """All facts, superseded ones too."""
         claims = Keeper(self._store, BLOCK.name).read(USER.owner).claims
         return facts_of(claims, weights=WEIGHTS, known_at=known_at)
 
@@ -102,7 +95,6 @@ def everything_is_compared() -> Iterator[None]:
 
 @cache
 def absorbed_once(seed: int) -> Absorbed:
-    """A history, for tests that only look."""
     return Absorbed(history(seed))
 
 
@@ -222,42 +214,3 @@ def test_forgetting_is_as_if_it_had_never_been_told(first: int) -> None:
 def _covers(what: str | Span, one: Statement, late: Statement) -> bool:
     """Whether a statement is forgotten too, where one of them is."""
     return late.root == one.root if isinstance(what, str) else what.holds(late.session, late.seq)
-
-
-@pytest.mark.parametrize("seed", range(25))
-def test_the_same_through_the_engine(seed: int, tmp_path: Path) -> None:
-    """Wrong: over HTTP, a database and the engine something is known otherwise, or a batch costs
-    more than two calls."""
-    told = history(seed)
-    model = TimelineModel(told)
-    with (
-        FakeLLM(model.default) as fake,
-        AgentMemory(
-            store=f"sqlite:///{tmp_path}/memory.db",
-            blocks=[BLOCK],
-            model="openai/test-model",
-            api_base=fake.api_base,
-            api_key=SecretStr("sk-test"),
-        ) as memory,
-    ):
-        for session, messages in told.batches:
-            said = [
-                {"role": one[0].role, "content": content(one), "created_at": one[0].at}
-                for one in messages
-            ]
-            memory.update(session, said, user_id="u")
-            before = model.calls
-            assert [done.error for done in memory.flush()] == [None]
-            assert model.calls - before <= 2
-        chance = random.Random(seed)
-        for _ in range(60):
-            known_at, as_of = chance.choice(around(told.said_at())), chance.choice(told.moments())
-            facts = memory.user("u").facts(as_of=as_of, known_at=known_at)
-            right = expected([one for one in told.statements if one.at <= known_at])
-            assert sorted(fact.text for fact in facts) == right.at(as_of), (as_of, known_at)
-        gone = chance.choice(told.statements).session
-        memory.session(gone).owner().forget(source=gone, why="asked for")
-        right = expected([one for one in told.statements if one.session != gone])
-        for as_of in told.moments():
-            held = sorted(fact.text for fact in memory.user("u").facts(as_of=as_of))
-            assert held == right.at(as_of), as_of

@@ -1,10 +1,4 @@
-"""Workers that stall in the middle of their work, while others take their sessions over.
-
-A worker stalls at a step: there, inside its own call of the store or of a block, another memory
-over the same store does what it likes. Leases last for no time: nobody waits for who stalls.
-"""
-
-from __future__ import annotations
+"""Workers that stall in the middle of their work, while others take their sessions over."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -64,10 +58,7 @@ class Facts(Echo):
 
 @dataclass
 class Steps:
-    """Counts the steps of one memory's work, and does something at one of them.
-
-    Between what comes after one step and before the next nothing happens, so one of both will do.
-    """
+    """Counts the steps of one memory's work, and does something at one of them."""
 
     left: int = 0
     then: Callable[[], None] | None = None
@@ -142,9 +133,6 @@ def _leases_of_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-# --- what the first does ------------------------------------------------------------------------
-
-
 def absorbs(place: Place) -> None:
     place.one.flush("s")
 
@@ -179,9 +167,6 @@ def absorbs_more(place: Place) -> None:
 
 
 WORK = [absorbs, absorbs_more, deletes, deletes_the_user, pops, retries, replays]
-
-
-# --- what comes between -------------------------------------------------------------------------
 
 
 def says_more(place: Place) -> None:
@@ -289,11 +274,7 @@ def _fails(step: str) -> None:
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("work", WORK)
 def test_a_stalled_worker(work: Callable[[Place], None], between: Callable[[Place], None]) -> None:
-    """Wrong: what a worker knew before it stalled is written over what has come since.
-
-    Then an entry is missing or there twice, one of a deleted or popped message is back, or a
-    session that began anew has lost something.
-    """
+    """Wrong: what a worker knew before it stalled is written over what has come since."""
     for place in stalled(lambda: prepared(work), lambda place: _meanwhile(place, between)):
         try:
             work(place)
@@ -316,11 +297,7 @@ def _meanwhile(place: Place, between: Callable[[Place], None]) -> None:
         place.one.components.leases.renew(Lease("s", owner))
 
 
-# --- calls that cross -----------------------------------------------------------------------------
-
-
 def marked() -> Place:
-    """A session whose deletion was interrupted."""
     place = Place()
     place.say("old")
     head = place.store.head("s")
@@ -362,7 +339,7 @@ def test_two_that_finish_one_deletion(work: Callable[[Place], object]) -> None:
             place.check()
 
 
-def test_an_update_while_messages_are_popped() -> None:
+def test_pops_and_deletions_cross_other_writes() -> None:
     """Wrong: a message that came while others were taken back goes with them, unseen."""
     for place in stalled(filled, lambda place: place.say("four")):
         taken = [message.text() for message in place.one.pop("s", 1)]
@@ -371,10 +348,6 @@ def test_an_update_while_messages_are_popped() -> None:
             assert sorted([*left, *taken]) == ["four", "one", "three", "two"], place.steps.at
             assert taken in (["three"], ["four"])
             place.check()
-
-
-def test_a_user_is_deleted_while_his_session_becomes_anothers() -> None:
-    """Wrong: the deletion of a user takes a session that is another user's by now."""
     for place in stalled(filled, is_anothers):
         place.one.delete_user("ann")
         if place.steps.at:
@@ -404,10 +377,7 @@ def test_a_session_gets_a_user(
 
 
 def test_a_block_that_can_not_forget() -> None:
-    """Wrong: what it kept under the session's own name stays beside what it keeps under the user's.
-
-    Nobody would ever have it forget that: the messages were given up, and come back by `retry`.
-    """
+    """Wrong: what it kept under the session's own name stays beside the user's."""
     place = nobodys()
     place.two.flush()
     notebook = place.two.blocks["notebook"]
@@ -424,56 +394,6 @@ def test_a_block_that_can_not_forget() -> None:
     object.__setattr__(notebook, "step", lambda step: None)
     place.check()
     assert {owner for owner, _ in place.pages.values()} == {"user:ann"}
-
-
-@pytest.mark.parametrize("error", [ConnectionError, ValueError])
-@pytest.mark.parametrize("between", BETWEEN)
-def test_a_stalled_block_that_fails_then(
-    between: Callable[[Place], None], error: type[Exception]
-) -> None:
-    """Wrong: of a batch that failed half-way, what was written after the lease was lost stays."""
-
-    def meanwhile(place: Place) -> None:
-        if place.steps.at not in ("before write", "after write"):
-            return
-        between(place)
-        place.steps.left, place.steps.then = 0, fails  # once more has been written
-
-    def fails() -> None:
-        raise error
-
-    for place in stalled(lambda: prepared(absorbs), meanwhile):
-        absorbs(place)
-        if place.steps.at:
-            place.check()
-
-
-def test_a_worker_that_stalls_twice() -> None:
-    """Wrong: what a worker takes back, late, is of the session that has begun meanwhile."""
-    place = prepared(absorbs)
-
-    def first() -> None:
-        is_gone(place)
-        place.steps.left, place.steps.then = 0, second
-
-    def second() -> None:
-        if place.steps.at == "before erase":
-            place.say("fresh")
-            place.two.flush()
-        else:
-            place.steps.left, place.steps.then = 0, second
-
-    def wait_for_write() -> None:
-        then = first if place.steps.at == "after write" else wait_for_write
-        place.steps.left, place.steps.then = 0, then
-
-    place.steps.then = wait_for_write
-    absorbs(place)
-    assert place.steps.at == "before erase"
-    place.check()
-
-
-# --- a block that hangs ---------------------------------------------------------------------------
 
 
 def nothing(place: Place) -> None:
@@ -508,28 +428,4 @@ def test_a_block_that_writes_late(
     due = {head.session_id for head in place.store.due()}
     for head in place.two.sessions():
         assert head.session_id in due or not head.lag("notebook"), "nobody is to look at it again"
-    place.check()
-
-
-@pytest.mark.parametrize("between", [is_gone, is_anothers, has_no_user_any_more])
-def test_what_is_written_late_is_gone_at_once(between: Callable[[Place], None]) -> None:
-    """Wrong: a deleted message is back in a block until the session is next absorbed, or longer."""
-    place = Place(absorb_timeout=0.25)
-    over = threading.Event()
-
-    def hangs_then_fails(step: str) -> None:
-        if step == "before write":
-            over.wait(60)
-        if step == "after write" and place.pages.get(("s", 2)):
-            raise ConnectionError("and then it broke")
-
-    place.say("one", "two", "three")
-    object.__setattr__(place.one.blocks["notebook"], "step", hangs_then_fails)
-    place.one.flush()
-    between(place)
-    over.set()
-    wait_for_calls("notebook")
-    texts = {text for _, text in place.pages.values()}
-    assert not texts & {"one", "two", "three"}
-    object.__setattr__(place.one.blocks["notebook"], "step", lambda step: None)
     place.check()

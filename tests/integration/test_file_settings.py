@@ -1,7 +1,5 @@
 """Files under a root of one's own, that expire, and that are redacted; what a `create` may say."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

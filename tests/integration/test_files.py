@@ -1,7 +1,5 @@
 """Files that a model keeps: whose they are, how many, that none is lost, and the tool for them."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -16,8 +14,6 @@ import pytest
 from agent_memory import AgentMemory, AgentMemoryConfig, FileMemory, StaticMemory
 from agent_memory.errors import (
     ConfigError,
-    InvalidInput,
-    SessionOfAnotherUser,
     StoreUnavailable,
     ToolRefused,
 )
@@ -55,44 +51,6 @@ def test_files_last(opened: Callable[..., AgentMemory]) -> None:
         assert files.read("/memories/cafe\u0301/日本/") == texts["/memories/caf\u00e9/日本"]
 
 
-def test_each_user_has_files_of_their_own(opened: Callable[..., AgentMemory]) -> None:
-    """Fails if a user sees, changes or clears the files of another, or a user's session has others
-    than the user."""
-    with opened() as memory:
-        memory.update("s-ana", {"role": "user", "content": "Hi."}, user_id="ana")
-        memory.update("s-none", {"role": "user", "content": "Hi."})
-        memory.user("ana").files().create(PLAN, "ana's")
-        memory.user("ben").files().create(PLAN, "ben's")
-        memory.session("s-none").owner().files().create(PLAN, "nobody's")
-        memory.user("session:s-none").files().create(PLAN, "a user called so")
-        assert memory.session("s-ana").owner().files().read(PLAN) == "ana's"
-        memory.session("s-ana", "ana").owner().files().str_replace(PLAN, "ana's", "still ana's")
-        memory.user("ben").files().clear()
-        assert memory.user("ben").files().paths() == []
-        assert memory.session("s-new", "ana").owner().files().read(PLAN) == "still ana's"
-        assert memory.session("s-none").owner().files().read(PLAN) == "nobody's"
-        with pytest.raises(SessionOfAnotherUser):
-            memory.session("s-ana", "ben").owner().files()
-        with pytest.raises(InvalidInput, match="user_id"):
-            memory.open("files")
-
-
-def test_deletion(opened: Callable[..., AgentMemory]) -> None:
-    """Fails if files outlive their user, or a session that they belong to; or they go with a
-    session in which they were merely written."""
-    with opened() as memory:
-        memory.session("s-ana", "ana").owner().files().create(PLAN, "ana's")
-        memory.user("ben").files().create(PLAN, "ben's")
-        memory.session("s-none").owner().files().create(PLAN, "nobody's")
-        memory.delete("s-ana")
-        memory.delete("s-none")
-        assert memory.user("ana").files().read(PLAN) == "ana's"
-        assert memory.session("s-none").owner().files().paths() == []
-        memory.delete_user("ana")
-        assert memory.user("ana").files().paths() == []
-        assert memory.user("ben").files().read(PLAN) == "ben's"
-
-
 def test_limits(opened: Callable[..., AgentMemory]) -> None:
     """Fails if a user fills the store, the last that has room is refused, or a refusal changed
     something all the same."""
@@ -124,8 +82,7 @@ def test_limits(opened: Callable[..., AgentMemory]) -> None:
 
 @pytest.mark.parametrize("text", ["a\ud800", "\udfff"])
 def test_texts_that_no_file_can_keep(opened: Callable[..., AgentMemory], text: str) -> None:
-    """Fails if half a surrogate pair gets into a file, or into a reply, which then cannot be
-    sent."""
+    """Fails if half a surrogate pair gets into a file."""
     with opened() as memory:
         files = memory.user("ana").files()
         files.create(PLAN, "a")
@@ -140,27 +97,6 @@ def test_texts_that_no_file_can_keep(opened: Callable[..., AgentMemory], text: s
                 attempt()
             assert str(refused.value).encode()
         assert [files.read(path) for path in files.paths()] == ["a"]
-
-
-def test_directories(opened: Callable[..., AgentMemory]) -> None:
-    """Fails if a directory is moved or deleted in part, or with another whose name begins alike."""
-    with opened() as memory:
-        files = memory.user("ana").files()
-        for path in ("/memories/a/x", "/memories/a/b/y", "/memories/a.md", "/memories/ab/z"):
-            files.create(path, path)
-        files.rename("/memories/a", "/memories/new/a")
-        assert files.paths() == [
-            "/memories/a.md", "/memories/ab/z", "/memories/new/a/b/y", "/memories/new/a/x",
-        ]  # fmt: skip
-        assert files.read("/memories/new/a/b/y") == "/memories/a/b/y"
-        files.create("/memories/a/x", "another")  # its old place is free
-        files.delete("/memories/new")
-        assert files.paths() == ["/memories/a.md", "/memories/a/x", "/memories/ab/z"]
-        files.delete("/memories/a/x")
-        with pytest.raises(ToolRefused, match="does not exist"):
-            files.view("/memories/a")
-        files.clear()
-        assert files.view("/memories").endswith("0B\t/memories")
 
 
 @pytest.mark.parametrize("stop", range(1, 7))
@@ -197,8 +133,7 @@ def test_a_rename_that_stops_half_way(stop: int, when: str) -> None:
 
 
 def test_edits_at_the_same_time(tmp_path: Path) -> None:
-    """Fails if of lines that two memories insert into one file at the same time one is lost; or two
-    create one file, or the last free place is taken twice."""
+    """Fails if of lines that two memories insert into one file at the same time one is lost."""
 
     def linger(step: str) -> None:
         if step == "after records":
@@ -271,27 +206,6 @@ def test_the_tool(opened: Callable[..., AgentMemory]) -> None:
         ]:
             assert words in call(**wrong), wrong
         assert call(command="delete", path="/memories/p") == "Successfully deleted /memories/p"
-        assert memory.user("ana").files().paths() == []
-
-
-def test_what_the_tool_tells_of_itself() -> None:
-    """Fails if a model is not told of an argument, or offered one that names a user."""
-    blocks = [FileMemory(), FileMemory(name="drafts")]
-    with AgentMemory(store="memory://", blocks=blocks) as memory:
-        tools = {tool["function"]["name"]: tool["function"] for tool in memory.tools("s")}
-        assert {"files", "drafts"} <= set(tools)
-        parameters = tools["files"]["parameters"]
-        assert set(parameters["properties"]) == {
-            "command", "path", "view_range", "file_text", "old_str", "new_str", "insert_line",
-            "insert_text", "old_path", "new_path",
-        }  # fmt: skip
-        assert parameters["properties"]["command"]["enum"] == [
-            "view", "create", "str_replace", "insert", "delete", "rename",
-        ]  # fmt: skip
-        assert parameters["required"] == ["command"]
-        assert all(one["description"] for one in parameters["properties"].values())
-        create = {"command": "create", "path": PLAN, "file_text": "a"}
-        memory.call_tool("s", "drafts", create, user_id="ana")
         assert memory.user("ana").files().paths() == []
 
 

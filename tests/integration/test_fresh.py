@@ -1,7 +1,5 @@
 """What was just said is known in the next chat."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,8 +11,7 @@ from agent_memory import AgentMemory, StaticMemory, VectorMemory
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.operations import import_session
-from agent_memory.testing import FakeLLM
-from tests.kit import at_length, until, user
+from tests.kit import until, user
 
 SAID = "I am allergic to peanuts, badly."
 ASKED = "Am I allergic to peanuts?"
@@ -31,8 +28,7 @@ def texts(recalls: Sequence[Recall]) -> list[str]:
 
 
 def test_the_next_chat_knows_what_the_last_one_said(memory: AgentMemory) -> None:
-    """Fails if what was said is unknown until something absorbs it; or it is recalled although the
-    window shows it, or to somebody else."""
+    """Fails if what was said is unknown until something absorbs it."""
     memory.update("a", user(SAID), user_id="u")
     assert memory.stats().blocks["vector"].lag == 1
     assert texts(memory.get("b", ASKED, user_id="u").recalls) == [f"user: {SAID}"]
@@ -213,8 +209,7 @@ class Slow(Block):
 
 
 def test_what_waits_for_another_block_is_recalled_from_the_log(url: str) -> None:
-    """Fails if what no model has read yet is known to nobody; or it is recalled from the log
-    although the block has it."""
+    """Fails if what no model has read yet is known to nobody."""
     with AgentMemory(store=url, blocks=[Slow()]) as memory:
         memory.update("a", user(SAID), user_id="u")
         (recall,) = memory.get("b", ASKED, user_id="u").recalls
@@ -226,28 +221,8 @@ def test_what_waits_for_another_block_is_recalled_from_the_log(url: str) -> None
         assert memory.search(ASKED, user_id="u") == []
 
 
-def test_a_question_is_embedded_once_however_many_blocks_ask(url: str) -> None:
-    """Fails if each block that asks at the same time sends a request of its own."""
-    names = ("one", "two", "three", "four", "five")
-    with FakeLLM() as fake:
-        blocks = [VectorMemory(name=name) for name in names]
-        named = VectorMemory(name="six", embedding="openai/fake")
-        with AgentMemory(
-            store=url, blocks=[*blocks, named], embedding="openai/fake", api_base=fake.api_base,
-            api_key="k", recall_timeout=20,
-        ) as memory:  # fmt: skip
-            memory.get("s", "Who are you?", user_id="u")
-            before = len(fake.requests)
-            for number in range(5):
-                memory.get("s", f"What is number {number}?", user_id="u")
-            assert len(fake.requests) == before + 5
-            memory.search("What is another number?", user_id="u")
-            assert len(fake.requests) == before + 6
-
-
 def test_a_context_says_what_waits_for_a_block(url: str) -> None:
-    """Fails if nobody learns that a model has not read yet what was said; or each context of a
-    conversation complains of its own messages, which it shows."""
+    """Fails if nobody learns that a model has not read yet what was said."""
     with AgentMemory(store=url, blocks=[Slow(), VectorMemory()]) as memory:
         memory.update("a", [user(SAID), user("Really.")], user_id="u")
         memory.update("b", user("Good morning!"), user_id="u")
@@ -263,8 +238,7 @@ def test_a_context_says_what_waits_for_a_block(url: str) -> None:
 
 @pytest.mark.parametrize("mode", ["inline", pytest.param("background", marks=pytest.mark.long)])
 def test_where_much_waits_updates_work_it_off(url: str, mode: Any) -> None:
-    """Fails if what nobody absorbs grows, and each question takes longer than the one before it; or
-    of ten thousand messages the one that is asked for is not found."""
+    """Fails if what nobody absorbs grows, and each question takes longer than the one before it."""
     with AgentMemory(
         store=url, blocks=[VectorMemory()], overflow_mode=mode, recall_timeout=60
     ) as memory:
@@ -337,27 +311,3 @@ def test_an_update_does_not_wait_for_many_messages_to_be_encoded(url: str) -> No
         assert memory.stats().blocks["vector"].lag == 300
         goes_on.set()
         until(lambda: not memory.stats().blocks["vector"].lag)
-
-
-def test_a_rare_word_is_found_among_many_that_wait(memory: AgentMemory) -> None:
-    """Fails if messages that share a common word with the question hide the one that has the rare
-    one, or the oldest of many are not looked at."""
-    said = [
-        user(f"Note {n}: the code of the garden door is not here") for n in range(at_length(25_000))
-    ]
-    said[3] = user("The xylophone stands in the hall.")
-    for at in range(0, len(said), 5_000):
-        memory.update(f"s{at}", said[at : at + 5_000], user_id="ana")
-    found = memory.search("Where in the garden is the xylophone?", user_id="ana")
-    assert "xylophone" in found[0].text
-
-
-def test_absorbed_messages_are_let_go_of(memory: AgentMemory) -> None:
-    """Fails if what waited is kept in memory for as long as the process lives."""
-    memory.update("s", [user(f"note {n}") for n in range(100)], user_id="ana")
-    pending = memory.components.services.resources.pending
-    memory.search("note", user_id="ana")
-    assert pending._cache.total == 100
-    memory.flush()
-    memory.search("note", user_id="ana")
-    assert pending._cache.total == 0

@@ -1,7 +1,5 @@
 """On every store the next call knows what was just said, from another process too."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,13 +1,10 @@
 """`get(window=...)`: what a framework is about to send, within the budget and with recalls."""
 
-from __future__ import annotations
-
 from typing import Any
 
-import anyio
 import pytest
 
-from agent_memory import AgentMemory, AsyncAgentMemory, NullMemory, Summarize, VectorMemory
+from agent_memory import AgentMemory, NullMemory, Summarize, VectorMemory
 from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.errors import InvalidInput
 from agent_memory.testing import FakeLLM
@@ -24,8 +21,8 @@ GIVEN: list[Json] = [
 ]  # fmt: skip
 
 
-def test_it_is_shown_as_it_was_given_and_not_stored() -> None:
-    """Wrong: the session's own window is shown as well, the turn is not whole, or it is stored."""
+def test_a_given_window_is_shown_and_not_stored() -> None:
+    """Wrong: the session's own window is shown as well, the turn is not whole."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", [user("Hello."), assistant("Hello!")])
         for session in ("s", "new"):
@@ -34,10 +31,6 @@ def test_it_is_shown_as_it_was_given_and_not_stored() -> None:
         assert memory.history("new") == []
         assert memory.get("s", window=[]).to_messages() == []
     assert NullMemory().get("s", window=GIVEN).to_messages() == GIVEN
-
-
-def test_the_system_message_is_the_one_that_is_given() -> None:
-    """Wrong: the session's own rules stand above what the framework sends, or both do."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", [{"role": "system", "content": "Rhyme."}, user("Hello.")])
         assert memory.get("s", window=GIVEN).to_messages() == GIVEN
@@ -47,8 +40,8 @@ def test_the_system_message_is_the_one_that_is_given() -> None:
         assert context.head == memory.get("s").head
 
 
-def test_what_the_window_holds_is_not_recalled() -> None:
-    """Wrong: what the framework shows is recalled beside it; or what it cannot show is not."""
+def test_a_given_window_keeps_the_budget_and_is_not_recalled() -> None:
+    """Wrong: what the framework shows is recalled beside it; a long run passes the budget."""
     with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
         memory.update("old", [user("The rent is 900 euros."), assistant("Noted.")], user_id="ana")
         held = [user("The rent is due on Monday."), assistant("I see.")]
@@ -60,10 +53,6 @@ def test_what_the_window_holds_is_not_recalled() -> None:
         assert not any("Monday" in text for text in texts)
         shown = context.to_messages()
         assert [one["role"] for one in shown] == ["user", "assistant", "system", "user"]
-
-
-def test_it_keeps_the_budget() -> None:
-    """Wrong: a long run passes the budget, or a result stands without its call."""
     talk = [one for at in range(60) for one in (user(f"Question {at}?"), assistant("An answer."))]
     long = [*talk, *GIVEN[:2], {**GIVEN[2], "content": "Much to pay. " * 400}]
     with AgentMemory(store="memory://", blocks=[], max_tokens=300) as memory:
@@ -104,16 +93,6 @@ def test_items_of_a_provider_stay_as_they_are() -> None:
         given = [{"raw": item, "format": RESPONSES} for item in items]
         assert memory.get("s", window=given, format=RESPONSES).to_messages() == items
         assert memory.session("s").get(window=given, format=RESPONSES).to_messages() == items
-
-
-def test_awaited() -> None:
-    """Wrong: the async face does not take it."""
-
-    async def run() -> list[Json]:
-        async with AsyncAgentMemory(store="memory://", blocks=[]) as memory:
-            return (await memory.get("s", window=GIVEN)).to_messages()
-
-    assert anyio.run(run) == GIVEN
 
 
 @pytest.mark.parametrize("bad", [[1], [{"content": "nobody's"}]])

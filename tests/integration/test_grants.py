@@ -1,7 +1,4 @@
-"""Grants against a model of two dicts: whatever is granted, revoked, written and deleted, by two
-memories over one store, each call goes through or is refused as the model says."""
-
-from __future__ import annotations
+"""Grants against a model of two dicts."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,7 +35,6 @@ class Sharing(RuleBasedStateMachine):
         self.said = 0
 
     def stores(self) -> list[Store]:
-        """Two handles on one store."""
         store = MemoryStore()
         return [store, store]
 

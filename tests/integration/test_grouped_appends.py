@@ -1,7 +1,5 @@
 """Threads that wait to append at the same time: what each of them is told, and what is stored."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -11,11 +9,10 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory
-from agent_memory.errors import Conflict, InvalidMessage, SessionOfAnotherUser, StoreUnavailable
+from agent_memory.errors import Conflict, InvalidMessage, SessionOfAnotherUser
 
 
 def said(text: str, role: str = "user") -> dict[str, Any]:
-    """A message."""
     return {"role": role, "content": text}
 
 
@@ -49,7 +46,6 @@ def at_once(memory: AgentMemory, calls: Sequence[Callable[[], Any]]) -> list[Fut
 
 
 def update(memory: AgentMemory, session: str, message: Any, **more: Any) -> Callable[[], Any]:
-    """An update, to be made."""
     return lambda: memory.update(session, message, **more)
 
 
@@ -79,23 +75,3 @@ def test_each_is_told_of_its_own(memory: AgentMemory) -> None:
     assert log == [(1, "first"), (2, "one"), (3, "two")]
     assert [one.content for one in memory.get("anas").messages] == ["first", "one", "two"]
     assert [entry.message.content for entry in memory.history("bens")] == ["ben's"]
-
-
-def test_many_to_one_session_keep_their_order(memory: AgentMemory) -> None:
-    """Wrong: of more than one turn takes, some are lost, doubled, or share a place; or who came
-    later stands before who came first."""
-    calls = [update(memory, "s", said(str(n)), user_id="ana") for n in range(50)]
-    ends = [future.result(30).end for future in at_once(memory, calls)]
-    assert ends == list(range(1, 51))
-    assert [entry.message.content for entry in memory.history("s")] == list(map(str, range(50)))
-
-
-def test_an_outage_is_told_to_all_that_wait(tmp_path: Path) -> None:
-    """Wrong: of those whose commit failed some are told that they are stored, or wait for ever."""
-    path = tmp_path / "m.db"
-    with AgentMemory(store=f"sqlite:///{path}", blocks=[]) as memory:
-        memory.update("s", said("kept"))
-        path.rename(tmp_path / "elsewhere.db")
-        calls = [update(memory, "s", said(str(n))) for n in range(3)]
-        errors = [future.exception(30) for future in at_once(memory, calls)]
-        assert [type(error) for error in errors] == [StoreUnavailable] * 3

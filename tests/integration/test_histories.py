@@ -1,9 +1,4 @@
-"""The real engine over generated conversations, message by message, at budgets it must fight for.
-
-`AGENT_MEMORY_EXAMPLES=10000` plays so many conversations; the default is quick.
-"""
-
-from __future__ import annotations
+"""The real engine over generated conversations, message by message."""
 
 import os
 from collections.abc import Sequence
@@ -26,7 +21,7 @@ from agent_memory.core.window import Cut, apply, units, visible
 from agent_memory.ltm_blocks import StaticMemory
 from agent_memory.strategies import Chain, FlushToLTM, Summarize, Trim
 from agent_memory.strategies.base import Strategy
-from tests.histories import histories, long_turn, unpaired
+from tests.histories import histories, unpaired
 from tests.kit import at_length
 
 EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES") or at_length(150))
@@ -137,18 +132,6 @@ def test_generated_histories_keep_budget_turns_and_words(
         log = memory.history("s")
         assert [entry.seq for entry in log] == list(range(1, len(kept) + 1))
         assert [entry.message.to_dict() for entry in log] == [one.to_dict() for one in kept]
-
-
-@pytest.mark.long
-def test_one_turn_of_200_tool_rounds_is_cut_inside() -> None:
-    """Wrong: the turn passes the budget, loses its question, or is cut in the middle of a group."""
-    with AgentMemory(store="memory://", max_tokens=1500, overflow=Trim()) as memory:
-        kept = play(memory, long_turn(200), 1)
-        chat = memory.get("s").to_messages()
-        assert chat[0]["content"] == "Audit every account."
-        assert chat[-1] == kept[-1].to_openai()
-        assert 10 < len(chat) < 200
-        assert len(memory.history("s")) == 601
 
 
 @pytest.mark.long

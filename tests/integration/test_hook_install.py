@@ -1,7 +1,5 @@
 """Hooks written into agents' settings."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -9,25 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import invoke
+from tests.kit import home_of_its_own, invoke
 
 
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home and a folder of its own, no settings from outside."""
-    for name in list(os.environ):
-        if name.startswith("AGENT_MEMORY_") or name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
-            monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("LOGNAME", "ana")
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.chdir(tmp_path)
+    home_of_its_own(monkeypatch, tmp_path)
 
 
 def run(*arguments: str, given: str = "") -> str:
-    """Run a command; what it prints."""
     done = invoke(["hook", *arguments], given)
     assert done.exit_code == 0, done.output
     return done.output

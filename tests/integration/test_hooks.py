@@ -1,7 +1,5 @@
 """Coding agents' hooks, as an agent runs them."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3
@@ -16,15 +14,14 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Trim
+from agent_memory import AgentMemory
 from agent_memory.cli import hook_events
 from agent_memory.core.records import Scope
 from agent_memory.core.system_collections import WORDS
 from agent_memory.integrations.hooks import log_file, storing
-from agent_memory.integrations.hooks.log_file import MOST, WordPlaces, packed
+from agent_memory.integrations.hooks.log_file import MOST
 from agent_memory.integrations.hooks.prompt import relevant_messages
-from agent_memory.retrieval.words import roots
-from tests.kit import invoke
+from tests.kit import home_of_its_own, invoke
 
 ROOT = Path(__file__).parents[2]
 Lines = list[dict[str, Any]]
@@ -32,20 +29,10 @@ Lines = list[dict[str, Any]]
 
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home and a folder of its own, no settings from outside."""
-    for name in list(os.environ):
-        if name.startswith("AGENT_MEMORY_") or name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
-            monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("LOGNAME", "ana")
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.chdir(tmp_path)
+    home_of_its_own(monkeypatch, tmp_path)
 
 
 def event(session: str = "s", **fields: Any) -> str:
-    """An event as agents send it."""
     return json.dumps({"session_id": session, "cwd": "/src/kestrel", **fields})
 
 
@@ -60,7 +47,6 @@ def hook(
 
 
 def context(told: str) -> str:
-    """What the model reads of an answer."""
     if not told:
         return ""
     fields = json.loads(told)
@@ -70,7 +56,6 @@ def context(told: str) -> str:
 
 
 def claude(*texts: str, first: int = 0) -> Lines:
-    """A conversation as Claude Code writes it down."""
     found: Lines = []
     for n, text in enumerate(texts, first):
         kind = "assistant" if n % 2 else "user"
@@ -80,14 +65,12 @@ def claude(*texts: str, first: int = 0) -> Lines:
 
 
 def write(path: Path, lines: Lines, mode: str = "w", tail: str = "") -> str:
-    """Write lines as a transcript; its path."""
     with path.open(mode, encoding="utf-8") as file:
         file.write("".join(json.dumps(line) + "\n" for line in lines) + tail)
     return str(path)
 
 
 def log(session: str = "claude-code:s") -> list[str]:
-    """What a session says."""
     with AgentMemory("m.db") as memory:
         return [entry.message.text() for entry in memory.history(session, user_id="ana")]
 
@@ -98,7 +81,6 @@ ANSWERED = "Noted: Kestrel staging is on 6543."
 
 @pytest.fixture
 def told(tmp_path: Path) -> str:
-    """A transcript that was stored."""
     path = write(tmp_path / "t.jsonl", claude(ASKED, ANSWERED))
     hook("Stop", event(transcript_path=path))
     return path
@@ -176,8 +158,7 @@ def test_a_message_that_cannot_be_kept_holds_back_no_other(told: str) -> None:
 
 
 def test_much_is_stored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first stop in a long session would be killed, and begin anew each time. A compaction must
-    have all."""
+    """A first stop in a long session would be killed, and begin anew each time."""
     path = write(tmp_path / "t.jsonl", claude(*map(str, range(10))))
     monkeypatch.setattr(storing, "_BATCH", 4)
     monkeypatch.setattr("agent_memory.integrations.hooks.run._SECONDS", -1.0)
@@ -185,19 +166,6 @@ def test_much_is_stored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert log() == ["0", "1", "2", "3"]
     hook("PreCompact", event(transcript_path=path))
     assert log() == list(map(str, range(10)))
-
-
-def test_tools_stay_paired(tmp_path: Path) -> None:
-    """A context would hold a result that nothing asked for."""
-    use = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
-    result = {"type": "tool_result", "tool_use_id": "t1", "content": "a.py"}
-    lines = claude("What is here?", "", "", "One file.")
-    lines[1]["message"]["content"] = [use]
-    lines[2]["message"]["content"] = [result]
-    hook("Stop", event(transcript_path=write(tmp_path / "t.jsonl", lines)))
-    with AgentMemory("m.db") as memory:
-        shown = memory.get("claude-code:s", user_id="ana").to_messages()
-    assert [one["role"] for one in shown] == ["user", "assistant", "tool", "assistant"]
 
 
 def test_after_a_compaction_the_session_itself_is_quoted(tmp_path: Path) -> None:
@@ -247,8 +215,7 @@ FAILURES: dict[str, Callable[[Path], str | bytes]] = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_failure_stops_no_agent(failure: str, tmp_path: Path) -> None:
-    """An agent would stop, or ask its user what to do, since memory is down; 2 would even mean that
-    it must not go on. `--strict` has to tell."""
+    """An agent would stop, or ask its user what to do, since memory is down."""
     given = FAILURES[failure](tmp_path)
     options = ["hook", "Stop", "--user", "ana", "--store", "sqlite:///m.db"]
     done = invoke(options, given)
@@ -276,27 +243,6 @@ def test_a_memory_that_cannot_be_read(told: str) -> None:
     Path("m.db").unlink()
     assert hook("UserPromptSubmit", given, strict=False) == ""
     assert not Path("m.db").exists()
-
-
-def test_the_quick_way_knows_the_tables() -> None:
-    """A new version of the tables would leave every prompt without memory."""
-    with AgentMemory("m.db") as memory:
-        memory.update("s", {"role": "user", "content": "caf\u00e9 \u65e5\u672c"}, user_id="ana")
-        memory.update("s", {"role": "assistant", "content": "yes"}, user_id="ana")
-        memory.update("s", {"role": "tool", "content": "no", "tool_call_id": "x"}, user_id="ana")
-        memory.update("t", {"role": "user", "content": "bob's"}, user_id="bob")
-    with reading() as file:
-        (part,) = file.parts("ana", 10, "another")
-        read = [file.message(part.session, seq) for seq in part.seqs]
-        assert [one.text for one in read if one] == [*("yes", "caf\u00e9 \u65e5\u672c")]
-        assert read[0]
-        assert read[1]
-        assert read[1].micros < read[0].micros
-        assert [part.holding(root) for root in ("caf", "\u65e5", "no")] == [[1], [1], []]
-        assert [one.size for one in file.parts("ana", 1, "")] == [1]
-        assert [*file.parts("ana", 10, "s")] == []
-    with reading("other") as file:
-        assert [*file.parts("ana", 10, "")] == []
 
 
 @contextmanager
@@ -369,21 +315,6 @@ def test_words_go_with_their_messages(tmp_path: Path) -> None:
     assert words_noted() == []
 
 
-def test_words_go_with_what_retention_takes(tmp_path: Path) -> None:
-    """Wrong: the log is shortened, and which words it had stays."""
-    path = write(tmp_path / "t.jsonl", claude(*[f"{n} says kestrel" for n in range(2 * MOST)]))
-    hook("Stop", event(transcript_path=path))
-    with AgentMemory(
-        "m.db", retention="window", blocks=[], max_tokens=1_000, overflow=Trim()
-    ) as memory:
-        memory.update("claude-code:s", {"role": "user", "content": "more"}, user_id="ana")
-        memory.flush()
-        expired = memory.components.store.head("claude-code:s")
-        assert expired
-        assert expired.expired > MOST
-    assert words_noted() == []
-
-
 @pytest.mark.parametrize("damage", ["", "AAAA", "QU1X" * 20, "caf\u00e9"])
 def test_damaged_words_are_passed_over(told: str, damage: str) -> None:
     """Wrong: an index that cannot be read keeps a prompt from the messages, which can."""
@@ -398,34 +329,8 @@ def test_damaged_words_are_passed_over(told: str, damage: str) -> None:
     assert kinds() == [("noted", 2)]
 
 
-def test_no_word_is_missed() -> None:
-    """Wrong: a message is passed over whose words are those of the prompt."""
-    texts = [
-        *(
-            "Kestrel's ports, listening",
-            "the staging_database: PORT 6543",
-            "d'accord, l'\u00e9t\u00e9",
-        ),
-        *(
-            "Stra\u00dfenbahnen fahren",
-            "\u6570\u636e\u5e93\u7aef\u53e3 6543",
-            "\ub370\uc774\ud130\ubca0\uc774\uc2a4\uac00",
-            "e-mail",
-        ),
-        *("x" * 300, "", "\ud800 half"),
-    ]
-    index = WordPlaces(packed([*texts, None]))
-    assert index.count == len(texts)
-    for place, text in enumerate(texts):
-        for root in roots(text).values():
-            assert place in index.holding(root), (text, root)
-    assert index.holding("kestrelz") == index.holding("zzz") == set()
-    assert WordPlaces(packed([])).holding("a") == set()
-
-
 def test_what_bears_on_a_prompt() -> None:
-    """The message with the rare words has to come first; a filler, and what only repeats the
-    prompt, must bring nothing."""
+    """The message with the rare words has to come first."""
     say = [
         json.dumps({"role": "user", "content": f"deploy number {n} went well"}) for n in range(9)
     ]
@@ -554,33 +459,6 @@ def test_a_prompt_loads_nothing_heavy(told: str, more: list[str]) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "sqlite3" in loaded
     assert not loaded & heavy
-
-
-@pytest.mark.long
-def test_hooks_at_the_same_time(tmp_path: Path) -> None:
-    """Two stops of a session would store it twice, or one of several sessions be lost."""
-    store = ["--agent", "claude-code", "--user", "ana", "--store", f"sqlite:///{tmp_path}/m.db"]
-    running = []
-    for n in range(3):
-        texts = [f"{n} says {k}" for k in range(300)]
-        path = write(tmp_path / f"{n}.jsonl", claude(*texts))
-        for _ in range(2):
-            one = subprocess.Popen(
-                [sys.executable, "-c", MAIN, "hook", "Stop", *store, "--strict"],
-                stdin=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-            )
-            assert one.stdin is not None
-            one.stdin.write(event(f"s{n}", transcript_path=path).encode())
-            one.stdin.close()
-            running.append(one)
-    for one in running:
-        assert one.wait() == 0, one.stderr and one.stderr.read()
-        assert one.stderr is not None
-        one.stderr.close()
-    for n in range(3):
-        assert log(f"claude-code:s{n}") == [f"{n} says {k}" for k in range(300)]
 
 
 def test_too_much_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

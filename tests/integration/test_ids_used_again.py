@@ -1,7 +1,5 @@
 """A session is deleted while it is read, and another user begins one under its id."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta

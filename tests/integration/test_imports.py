@@ -1,7 +1,5 @@
 """Importing chats: each source as others write it, into sessions as this library has them."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -33,7 +31,6 @@ def memory() -> Iterator[AgentMemory]:
 
 
 def ids(memory: AgentMemory) -> list[str]:
-    """The sessions that there are."""
     return [head.session_id for head in memory.sessions()]
 
 
@@ -47,8 +44,7 @@ def twice(memory: AgentMemory, path: Path, source: str, user: str | None = "ana"
 
 
 def test_chatgpt_has_its_branches(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: an answer that was thrown away stands in the session, or is lost; what is said
-    without a time is dated today."""
+    """Wrong: an answer that was thrown away stands in the session, or is lost."""
     export = [
         gpt_chat(
             "c",
@@ -83,8 +79,7 @@ def test_chatgpt_has_its_branches(tmp_path: Path, memory: AgentMemory) -> None:
 
 
 def test_chatgpt_shows_calls_of_tools_and_names_files(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a result without its call, which no context shows; a picture leaves no trace;
-    reasoning and instructions are told as if somebody had said them."""
+    """Wrong: a result without its call, which no context shows; a picture leaves no trace."""
     picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-1"}
     voice = {"content_type": "audio_transcription", "text": "spoken"}
     seen = {"content_type": "multimodal_text", "parts": [picture, voice, "look"]}
@@ -115,8 +110,7 @@ def test_chatgpt_shows_calls_of_tools_and_names_files(tmp_path: Path, memory: Ag
 
 
 def test_a_newer_export_adds_what_is_new(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a chat that went on is told twice; or what was asked anew is put behind the old
-    answer, so that two branches stand mixed in one session."""
+    """Wrong: a chat that went on is told twice."""
     path = tmp_path / "conversations.json"
     talk = [gpt("q1"), gpt("a1", "assistant", parent="q1"), gpt("q2", parent="a1")]
     old = [*talk, gpt("a2", "assistant", parent="q2")]
@@ -146,8 +140,7 @@ def test_what_was_said_here_since_stays(tmp_path: Path, memory: AgentMemory) -> 
 
 
 def test_claude_has_blocks_attachments_and_branches(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: an attached text is forgotten; a tool's result stands without its call; thinking is
-    told as if it had been said."""
+    """Wrong: an attached text is forgotten; a tool's result stands without its call."""
     blocks = [
         {"type": "thinking", "thinking": "hm"},
         {"type": "text", "text": "Let me look."},
@@ -191,8 +184,7 @@ def test_claude_without_parents_is_in_order(tmp_path: Path, memory: AgentMemory)
 def test_claude_code_keeps_side_chains_and_rewinds_apart(
     tmp_path: Path, memory: AgentMemory
 ) -> None:
-    """Wrong: what a subagent said stands between what was said to the user; results of tools that
-    ran side by side are taken for branches; a question that was asked anew stands there twice."""
+    """Wrong: what a subagent said stands between what was said to the user."""
     use = [{"type": "tool_use", "id": f"t{n}", "name": "Read", "input": {}} for n in (1, 2)]
     got = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"r{n}"} for n in (1, 2)]
     lines = [
@@ -239,8 +231,7 @@ def test_a_rewind_after_an_import_is_another_session(tmp_path: Path, memory: Age
 
 
 def test_codex_has_items_as_they_were(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: the surroundings that Codex tells are taken for words of the user, or its
-    instructions for the session's system message; reasoning is lost."""
+    """Wrong: the surroundings that Codex tells are taken for words of the user."""
     at = "2025-09-01T10:00:00Z"
     items = [
         {"type": "message", "role": "developer",
@@ -273,7 +264,6 @@ def test_codex_has_items_as_they_were(tmp_path: Path, memory: AgentMemory) -> No
 
 
 def shown(memory: AgentMemory, session_id: str) -> list[Any]:
-    """What a context shows of a session."""
     return [one["content"] for one in memory.get(session_id).to_messages()]
 
 
@@ -449,8 +439,7 @@ def test_the_agents_sdk_has_its_items(tmp_path: Path, memory: AgentMemory) -> No
 
 
 def test_plain_lines_have_sessions_users_and_times(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: lines of several sessions are mixed; a file that grew is told anew; a line that is no
-    message stops the rest."""
+    """Wrong: lines of several sessions are mixed; a file that grew is told anew."""
     lines: list[Any] = [
         {"session_id": "a", "user_id": "ben", "role": "user", "content": "1", "time": "2024-01-01"},
         {"session": "b", "role": "user", "content": "2", "id": "x"},

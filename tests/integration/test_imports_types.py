@@ -1,7 +1,5 @@
 """Imports of exports with a value of another type in any of their fields."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -219,8 +217,7 @@ def all_said(memory: AgentMemory) -> str:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_field_of_another_type_costs_its_part_alone(tmp_path: Path, name: str) -> None:
-    """Fails if an error of Python's, and what stands behind it is not read; or what was stored so
-    keeps a context from being made."""
+    """Fails if an error of Python's, and what stands behind it is not read."""
     source, sample, write = SAMPLES[name]
     seen: set[str] = set()
     for number, copy in enumerate(every_nth([sample, *edited(sample)], 10)):

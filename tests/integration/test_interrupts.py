@@ -1,7 +1,5 @@
 """Exceptions that signals raise in the middle of calls, and handlers that call a memory."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -76,7 +74,6 @@ class Late(Exception):
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[AgentMemory]:
-    """With a block that absorbs at every update."""
     DURING.clear()
     path = f"sqlite:///{tmp_path / 'memory.db'}"
     strategy = FlushToLTM(blocks=[Slow()], absorb="every_update")
@@ -86,7 +83,6 @@ def memory(tmp_path: Path) -> Iterator[AgentMemory]:
 
 @pytest.fixture
 def on_signal() -> Iterator[Callable[[Callable[[], Any]], None]]:
-    """Sets what SIGUSR1 calls."""
     before = signal.getsignal(signal.SIGUSR1)
 
     def handle(call: Callable[[], Any]) -> None:
@@ -110,8 +106,7 @@ def test_what_holds_a_lease_goes_on_to_its_end(
     on_signal: Callable[[Callable[[], Any]], None],
     error: type[BaseException],
 ) -> None:
-    """Wrong: a lease is held by nobody until it runs out, or for as long as a traceback is kept; or
-    a limit of time is taken for a failure of the block, and whoever set it never hears of it."""
+    """Wrong: a lease is held by nobody until it runs out, or for as long as a traceback is kept."""
     went_on = threading.Event()
 
     def stop() -> None:
@@ -150,8 +145,7 @@ BATCHES: list[int] = []
 def test_a_flush_that_was_interrupted_ends_after_its_batch(
     tmp_path: Path, on_signal: Callable[[Callable[[], Any]], None]
 ) -> None:
-    """Wrong: after Ctrl-C a flush of one long session goes on, unseen, for as long as it takes; or
-    what it has not come to is never absorbed, or some of it twice."""
+    """Wrong: after Ctrl-C a flush of one long session goes on, unseen, for as long as it takes."""
 
     def stop() -> None:
         raise Stopped
@@ -210,8 +204,7 @@ def test_a_handler_does_not_wait_for_the_call_it_interrupts(
 def test_a_handler_cannot_write_within_a_write(
     tmp_path: Path, on_signal: Callable[[Callable[[], Any]], None]
 ) -> None:
-    """Wrong: it waits for ever for the lock of the code that it interrupts, or spoils what that
-    writes."""
+    """Wrong: it waits for ever for the lock of the code that it interrupts."""
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with AgentMemory(store=url, blocks=[]) as memory:
         memory.update("s", said("one"))

@@ -1,7 +1,4 @@
-"""What blocks keep outright, over every kind of store: whose it is, how it is changed, and that it
-goes with its session and its user."""
-
-from __future__ import annotations
+"""What blocks keep outright, over every kind of store."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -130,8 +127,7 @@ def test_reading_begins_no_session(block: Keeper, store: Store) -> None:
 
 
 def test_scopes_are_apart(block: Keeper) -> None:
-    """Wrong: a user reads what is another's, or another session's, or of whoever has an id that
-    looks alike."""
+    """Wrong: a user reads what is another's."""
     several = [
         block.open(Scope("ada", "s1")),
         block.open(Scope("ada", "s1"), "session"),
@@ -151,14 +147,10 @@ def test_scopes_are_apart(block: Keeper) -> None:
         assert texts(keyed) == [str(number)]
 
 
-def test_no_id_with_a_key_is_another(block: Keeper) -> None:
+def test_keys_and_owners_are_no_others(block: Keeper) -> None:
     """Wrong: a user whose id ends as another's key begins overwrites what that one keeps."""
     names = {block.open(Scope("a\x1fb")).id_of("c"), block.open(Scope("a")).id_of("b\x1fc")}
     assert len(names) == 2
-
-
-def test_who_it_is_must_be_said(block: Keeper) -> None:
-    """Wrong: what nobody is named for is everybody's."""
     with pytest.raises(InvalidInput, match="session_id"):
         block.open(Scope())
     with pytest.raises(InvalidInput, match="session_id"):
@@ -208,8 +200,7 @@ def test_it_goes_with_its_user(memory: AgentMemory, store: Store, block: Keeper)
 
 
 def test_it_goes_where_its_block_is_not_configured(store: Store) -> None:
-    """Wrong: a block was taken out of the configuration, or is not in that of the process that
-    deletes; what it kept stays for ever."""
+    """Wrong: a block was taken out of the configuration."""
     with AgentMemory(store=store, blocks=[Keeper()]) as memory:
         several = [keeper(memory).open(Scope(user, f"s-{user}")) for user in ("ada", "ben", "eve")]
         pads = [keeper(memory).open(Scope(user, f"s-{user}"), "session") for user in ("ada", "ben")]
@@ -264,8 +255,7 @@ def test_nothing_of_a_session_is_read_once_its_deletion_has_begun(
 def test_what_is_kept_while_its_session_is_deleted_stays_nowhere(
     store: Store, whose: Whose, step: str, again: str | None
 ) -> None:
-    """Wrong: it was written after the deletion had looked for it, and stays for ever; or it is
-    found in the next session of that name, which may be another user's."""
+    """Wrong: it was written after the deletion had looked for it, and stays for ever."""
     armed = [False]
 
     def delete(now: str) -> None:
@@ -288,8 +278,7 @@ def test_what_is_kept_while_its_session_is_deleted_stays_nowhere(
 def test_the_next_session_of_that_name_is_another(
     memory: AgentMemory, store: Store, block: Keeper
 ) -> None:
-    """Wrong: who kept hold of a session's records reads, or clears, what the user keeps to whom the
-    next session of that name belongs."""
+    """Wrong: who kept hold of a session's records reads."""
     old = block.open(ADA, "session")
     old.put("k", "of ada")
     memory.delete("s-ada")
@@ -311,8 +300,7 @@ def test_the_next_session_of_that_name_is_another(
 def test_a_session_that_is_nobodys_yet_is_read_by_who_names_himself(
     block: Keeper, store: Store
 ) -> None:
-    """Wrong: what was kept before somebody logged in can't be read by naming the user, or a look
-    gives the session away; or what is kept then is another's than the session."""
+    """Wrong: what was kept before somebody logged in can't be read by naming the user."""
     block.open(Scope(None, "s"), "session").put("k", "kept")
     ada = block.open(Scope("ada", "s"), "session")
     assert texts(ada) == ["kept"]
@@ -379,8 +367,7 @@ def test_what_is_being_changed_does_not_outlive_its_user(store: Store) -> None:
 
 
 def test_json_is_plain_or_refused() -> None:
-    """Wrong: what is nested without end is followed until Python gives up; or the sentence does not
-    say what is wrong with which value."""
+    """Wrong: what is nested without end is followed until Python gives up."""
     assert plain_json({"b": [1, "é", None]}, "It") == '{"b":[1,"é",null]}'
     deep: list[Any] = []
     deep.append(deep)

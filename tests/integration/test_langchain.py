@@ -1,7 +1,5 @@
 """LangChain's agents and histories over a memory."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass

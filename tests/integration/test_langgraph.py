@@ -1,7 +1,5 @@
 """LangGraph's store and checkpointer over a memory. `make suites` runs LangGraph's own tests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from typing import Annotated, Any, TypedDict

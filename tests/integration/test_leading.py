@@ -1,7 +1,5 @@
 """`memory_role="leading"`: one system message, at the top, whatever a context has."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -22,8 +20,7 @@ def told(memory: AgentMemory, **how: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("system", ["Be short.", [{"type": "text", "text": "Be short."}], None])
 def test_there_is_one_system_message_at_the_top(system: Any) -> None:
-    """Wrong: a second system message, which chat templates refuse; or the rules come after the
-    memory, the summary is missing, or the tokens are not what the one message costs."""
+    """Wrong: a second system message, which chat templates refuse."""
     strategy = Summarize(max_summary_tokens=60, max_messages=4)
     with AgentMemory(
         "memory://", max_tokens=600, blocks=[FACTS], overflow=strategy, memory_role="leading"

@@ -1,7 +1,5 @@
 """Sessions as callers list them, and logs as they edit them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

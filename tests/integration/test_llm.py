@@ -1,7 +1,5 @@
 """The language model, through litellm's own HTTP path, against a scripted server."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import traceback
@@ -411,11 +409,3 @@ def test_stop_lets_hanging_requests_go(fake: FakeLLM) -> None:
     thread.join(20)
     assert not thread.is_alive()
     assert len(errors) == 1
-
-
-def test_default_may_be_a_function_of_the_request(fake: FakeLLM) -> None:
-    """A wrong one answers the same to all, or has scripted answers wait behind the default."""
-    fake.default = lambda body: f"you said {body['messages'][-1]['content']}"
-    fake.reply("scripted")
-    llm = open_llm(fake)
-    assert [llm.complete(HELLO), llm.complete(HELLO)] == ["scripted", "you said Say hello to me"]

@@ -1,8 +1,5 @@
 """Long messages: found passage by passage, and forgotten, moved and rebuilt with all of them."""
 
-from __future__ import annotations
-
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,14 +7,11 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Recall, VectorMemory, operations
+from agent_memory import AgentMemory, Recall, VectorMemory
 from agent_memory.core.records import Record, Scope
 from agent_memory.core.transcript import passages
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
-from tests.integration.migrating import moved
-from tests.integration.snapshot_world import exported
 
 pytestmark = pytest.mark.long
 
@@ -76,8 +70,7 @@ def ids(store: Store) -> list[str]:
 
 
 def test_what_stands_at_the_end_of_a_long_message_is_found(tmp_path: Path) -> None:
-    """Fails if the vector of many pages says nothing of any of them; or all pages are given back
-    where one was asked for."""
+    """Fails if the vector of many pages says nothing of any of them."""
     url = f"sqlite:///{tmp_path}/m.db"
     with remembering(url) as memory:
         converse(memory, text=document(1_000))
@@ -97,23 +90,6 @@ def test_what_stands_at_the_end_of_a_long_message_is_found(tmp_path: Path) -> No
             assert NEEDLE in context.recalls[0].text
         context = memory.get("later", "On which day do I row?", user_id="ada")
         assert context.recalls[0].text.startswith("user: I row on Sundays.")
-
-
-def test_a_model_reads_on_where_a_passage_was_found(tmp_path: Path) -> None:
-    """Fails if a model that found a passage has no way to what stands around it."""
-    url = f"sqlite:///{tmp_path}/m.db"
-    with remembering(url) as memory:
-        converse(memory)
-    with remembering(url, SMALL) as memory:
-        told = memory.call_tool("new", "memory_read", {"query": QUESTION}, user_id="ada")
-        (first, *others) = json.loads(told)
-        assert NEEDLE in first["text"]
-        place = first["read_on"]
-        assert place.keys() == {"session_id", "seq", "offset"}
-        page = memory.call_tool("new", "memory_read_message", place, user_id="ada")
-        assert NEEDLE in json.loads(page)["text"]
-        whole = [one for one in others if one["text"] == "user: I row on Sundays."]
-        assert all("read_on" not in one for one in whole)
 
 
 def test_without_a_block_the_log_is_searched_by_passages(tmp_path: Path) -> None:
@@ -167,58 +143,3 @@ def test_what_is_forgotten_is_forgotten_with_all_passages(store: Store) -> None:
         memory.delete_user("ben")
         assert kept(store, "u") == []
         assert [one.first for one in kept(store)] == [1, 2]
-
-
-def test_passages_are_rebuilt(store: Store) -> None:
-    """Fails if a replay leaves passages out or keeps old ones beside them."""
-    with remembering(store) as memory:
-        converse(memory)
-        before = ids(store)
-        scores = [(one.id, round(one.score, 4)) for one in found(memory)]
-        list(memory.replay("vector"))
-        assert ids(store) == before
-        assert [(one.id, round(one.score, 4)) for one in found(memory)] == scores
-
-
-def test_a_snapshot_brings_all_passages(store: Store) -> None:
-    """Fails if in another store the end of a long message is not found."""
-    source = MemoryStore()
-    with remembering(source) as memory:
-        converse(memory)
-        lines, wanted = exported(memory), ids(source)
-    with remembering(store) as memory:
-        operations.import_session(memory, lines)
-        assert memory.stats().blocks["vector"].lag == 0  # taken over, not absorbed anew
-        assert found(memory)
-        assert ids(store) == wanted
-
-
-def test_a_migration_brings_all_passages(store: Store) -> None:
-    """Fails if passages of one message are counted or compared as one."""
-    source = MemoryStore()
-    with remembering(source) as memory:
-        converse(memory)
-        before = ids(source)
-        assert moved(source, store)
-        assert ids(store) == before
-    with remembering(store) as memory:
-        assert found(memory)
-
-
-@pytest.mark.parametrize("long_one", [True, False])
-def test_batches_make_no_difference(long_one: bool) -> None:
-    """Fails if what is found of a message depends on whether the long one before it was absorbed
-    together with it."""
-    texts = ["I row.", document(200) if long_one else "Hm.", "And on Sundays?", "Yes.", "Why?"]
-    seen = []
-    for together in (True, False):
-        store = MemoryStore()
-        with remembering(store) as memory:
-            for text in texts:
-                memory.update("s", {"role": "user", "content": text}, user_id="ada")
-                if not together:
-                    memory.flush()
-            memory.flush()
-            recalls = memory.search("On which day do I row?", user_id="ada", limit=50)
-            seen.append([(one.id, round(one.score, 5)) for one in recalls])
-    assert seen[0] == seen[1]

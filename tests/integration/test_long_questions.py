@@ -1,7 +1,5 @@
 """Questions as long as a document: what they cost, and that they still find."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +16,6 @@ from agent_memory.core.threads import given_up
 from agent_memory.engine.recall.runner import TimeLimited
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.pending_index import Waiting
-from agent_memory.models.embedders.local import MiniLMEmbedder
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.pending import Tail, Tails
 from agent_memory.testing.watching import watched
@@ -81,30 +78,6 @@ def test_what_is_recalled_for_is_bounded(call: str) -> None:
     assert len(text) <= MOST + 1
 
 
-def test_what_values_are_searched_for_is_bounded() -> None:
-    """Wrong: the whole document is embedded, which takes seconds."""
-    embedder = MiniLMEmbedder()
-    asked: list[int] = []
-
-    class Counting:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(embedder, name)
-
-        def embed(self, texts: Sequence[str]) -> Any:
-            asked.extend(map(len, texts))
-            return embedder.embed(texts)
-
-    with AgentMemory(store="memory://", blocks=[]) as memory:
-        values = memory.values(embedder=Counting())  # type: ignore[arg-type]
-        values.put(("dogs",), "rex", {}, texts=["Ada adopted a dog, whose name is Rex."])
-        values.put(("dogs",), "tax", {}, texts=["the tax form"])
-        del asked[:]
-        found = values.search(query=LONG["at the end"])
-    assert found[0].key == "rex"
-    assert len(asked) == 1
-    assert asked[0] <= MOST + 1
-
-
 def test_what_waits_is_made_ready_once() -> None:
     """Wrong: each search that gave up on a pasted document leaves one behind that goes on with it,
     and the next one begins anew: all of them together take the longer, and nobody is answered."""
@@ -133,8 +106,7 @@ def test_what_waits_is_made_ready_once() -> None:
 
 
 def test_what_is_looked_at_of_what_waits_is_bounded() -> None:
-    """Wrong: a megabyte that was pasted costs every question seconds until it is absorbed; or of
-    what is looked at the passage is missing that has the question's words, or the end."""
+    """Wrong: a megabyte that was pasted costs every question seconds until it is absorbed."""
     looked_at: list[str] = []
 
     def make(said: Sequence[Any]) -> Any:

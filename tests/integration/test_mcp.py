@@ -1,12 +1,9 @@
 """The MCP server in process, by the official client: tools, resources, and whose they are."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -21,7 +18,7 @@ import agent_memory.mcp
 from agent_memory import AgentMemory, Block, Entry, Message, Recall, VectorMemory
 from agent_memory.core.records import Scope
 from agent_memory.core.tools import Arguments, Tool
-from agent_memory.errors import ConfigError, InvalidId, MissingExtra, StoreUnavailable
+from agent_memory.errors import InvalidId, MissingExtra
 from agent_memory.ltm_blocks.files.block import FileMemory
 from agent_memory.ltm_blocks.working import WorkingMemory
 from agent_memory.mcp.server import build
@@ -145,7 +142,6 @@ async def refusal(client: Client, name: str, **arguments: Any) -> str:
 
 
 async def resource(client: Client, uri: str) -> Any:
-    """What a resource holds."""
     [found] = (await client.read_resource(uri)).contents
     assert (found.uri, found.mime_type) == (uri, "application/json")
     return json.loads(found.text)
@@ -153,8 +149,7 @@ async def resource(client: Client, uri: str) -> Any:
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_remembering(memory: AgentMemory, mode: Mode) -> None:
-    """Wrong: what a client adds is not found, not changed or not forgotten; or adding the same
-    twice keeps it twice."""
+    """Wrong: what a client adds is not found, not changed or not forgotten."""
 
     async def talk(client: Client) -> None:
         note = await call(client, "add_memory", text="Allergic to nuts.")
@@ -186,26 +181,6 @@ def test_what_was_said_is_found(memory: AgentMemory) -> None:
         ("note", "The canary is called Kiri."),
         ("message", "user: The canary of sarahs sings."),
     }
-
-
-def test_a_long_message_is_read_on(memory: AgentMemory) -> None:
-    """Wrong: who found a passage of a long message, or was shown a part, has no way to the rest."""
-    text = "".join(f"Item {n} is a box. " for n in range(260)) + "The kettle hangs in the attic."
-    memory.update("sarahs", said(text))
-    memory.flush()
-
-    async def talk(client: Client) -> None:
-        found = await call(client, "search_memories", query="Where does the kettle hang?")
-        first = found["memories"][0]
-        assert first["text"].endswith("The kettle hangs in the attic.")
-        place, read = first["read_on"], ""
-        while place["offset"] is not None:
-            given = json.loads(await call(client, "memory_read_message", **place))
-            assert given["text"]
-            read, place = read + given["text"], {**place, "offset": given["next"]}
-        assert read == text[first["read_on"]["offset"] :]
-
-    speak(memory, talk)
 
 
 def test_pages(memory: AgentMemory) -> None:
@@ -314,40 +289,6 @@ def test_sessions_of_others(memory: AgentMemory, mode: Mode) -> None:
     assert (log["session_id"], log["next"]) == ("sarahs", None)
 
 
-def test_resources_are_listed(memory: AgentMemory) -> None:
-    """Wrong: a client does not learn of the sessions, or of how to ask for one."""
-
-    async def talk(client: Client) -> tuple[list[str], list[str]]:
-        listed = (await client.list_resources()).resources
-        templates = (await client.list_resource_templates()).resource_templates
-        return [one.uri for one in listed], [one.uri_template for one in templates]
-
-    listed, templates = speak(memory, talk)
-    assert listed == ["memory://sessions"]
-    assert templates == ["memory://sessions{?after}", "memory://sessions/{session_id}{?after}"]
-
-
-def test_long_lists_and_logs_go_on(memory: AgentMemory) -> None:
-    """Wrong: what is past the first page is lost, or shown twice."""
-    many = [f"a/b&c #{n:04}" for n in range(1_001)]
-    for session_id in many:
-        memory.update(session_id, said("hi"), user_id="ann")
-    memory.update("long", [said(f"{n}") for n in range(1_203)], user_id="eve")
-
-    async def follow(client: Client, uri: str, what: str) -> list[Any]:
-        found: list[Any] = []
-        while uri:
-            page = await resource(client, uri)
-            found += page[what]
-            uri = page["next"]
-        return found
-
-    listed = speak(memory, lambda one: follow(one, "memory://sessions", "sessions"), "ann")
-    assert [one["session_id"] for one in listed] == many
-    log = speak(memory, lambda one: follow(one, "memory://sessions/long", "messages"), "eve")
-    assert [one["content"] for one in log] == [f"{n}" for n in range(1_203)]
-
-
 @settings(max_examples=at_length(50))
 @given(st.text("/?#%+&=. aü", min_size=1) | st.text(min_size=1, max_size=20))
 def test_any_id_can_be_part_of_an_address(session_id: str) -> None:
@@ -379,8 +320,7 @@ def test_other_addresses(memory: AgentMemory) -> None:
 
 
 def test_no_tool_names_a_user(memory: AgentMemory) -> None:
-    """Wrong: a model can say whose memory it wants, or a session where it has no business with
-    one; or arguments that are not listed are let through."""
+    """Wrong: a model can say whose memory it wants."""
     tools = speak(memory, lambda client: client.list_tools()).tools
     for tool in tools:
         assert tool.input_schema["additionalProperties"] is False, tool.name
@@ -439,29 +379,6 @@ def test_what_went_wrong_inside_is_not_told(mode: Mode, caplog: pytest.LogCaptur
     assert "MemoryClosed" in caplog.text
 
 
-def test_what_could_not_be_asked_is_told() -> None:
-    """Wrong: while a block is down a client reads that nothing is known, and believes it."""
-
-    class Down(Odd):
-        def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-            raise StoreUnavailable("It is down.")
-
-    with AgentMemory(store="memory://", blocks=[Down()]) as memory:
-        memory.user("sarah").notes().add("Likes tea.")
-        found = speak(memory, lambda client: call(client, "search_memories", query="tea"))
-    assert [one["text"] for one in found["memories"]] == ["Likes tea."]
-    assert found["in_part"] is True
-
-
-def test_two_tools_of_a_name() -> None:
-    """Wrong: of two tools with one name, one silently stands for both."""
-    with (
-        AgentMemory(store="memory://", blocks=[Odd(tool="add_memory")]) as memory,
-        pytest.raises(ConfigError, match="'add_memory'"),
-    ):
-        build(memory, lambda asked: "sarah")
-
-
 def test_the_user_is_asked_for_with_each_call(memory: AgentMemory) -> None:
     """Wrong: whoever comes first is the user of all that follow."""
     users = iter(["sarah", "ben", "sarah"])
@@ -472,57 +389,6 @@ def test_the_user_is_asked_for_with_each_call(memory: AgentMemory) -> None:
             return [[one["text"] for one in page["memories"]] for page in found]
 
     assert anyio.run(run) == [[], ["Ben's canary is yellow."], []]
-
-
-def test_calls_do_not_wait_for_each_other() -> None:
-    """Wrong: a call that waits keeps others waiting; for ever, where it waits for one of them."""
-    with AgentMemory(store="memory://", blocks=[Odd(together=threading.Barrier(3))]) as memory:
-
-        async def talk(client: Client) -> list[str]:
-            told: list[str] = []
-
-            async def one() -> None:
-                told.append(await call(client, "odd_fail"))
-
-            async with anyio.create_task_group() as tasks:
-                for _ in range(3):
-                    tasks.start_soon(one)
-            return told
-
-        assert speak(memory, talk) == ["sarah was not alone."] * 3
-
-
-def test_many_calls_at_once(memory: AgentMemory) -> None:
-    """Wrong: of many notes at once some are lost, or kept twice."""
-
-    async def talk(client: Client) -> None:
-        async with anyio.create_task_group() as tasks:
-            for number in range(40):
-                add = partial(call, client, "add_memory", text=f"Note {number % 20}.")
-                tasks.start_soon(add)
-
-    speak(memory, talk)
-    texts = [note.text for note in memory.user("sarah").notes().all()]
-    assert sorted(texts) == sorted(f"Note {number}." for number in range(20))
-
-
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_large_and_odd_texts(memory: AgentMemory, mode: Mode) -> None:
-    """Wrong: a long answer is cut, or a text that can't be sent as it is ends the connection."""
-    for number in range(50):
-        memory.user("sarah").notes().add(f"{number:04} " + "ü" * 3_990)
-    memory.update("odd", said("a \ud800 b </memory> \x1b[31m \u2028 😀"), user_id="sarah")
-
-    async def talk(client: Client) -> None:
-        page = await call(client, "search_memories", limit=50)
-        assert [len(one["text"]) for one in page["memories"]] == [3_995] * 50
-        [message] = (await resource(client, "memory://sessions/odd"))["messages"]
-        assert message["content"] == "a \ufffd b </memory> \x1b[31m \u2028 😀"
-        context = await call(client, "get_context", session_id="odd", query="ü")
-        assert context["messages"][0]["content"] == message["content"]
-        assert context["messages"][-1]["content"] == "ü"
-
-    speak(memory, talk, mode=mode)
 
 
 def test_hints(memory: AgentMemory) -> None:

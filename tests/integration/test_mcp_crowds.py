@@ -1,7 +1,5 @@
 """`agent-memory mcp --http` among peers that have no token: half-sent requests, and too many."""
 
-from __future__ import annotations
-
 import errno
 import resource
 import socket
@@ -166,8 +164,7 @@ def test_half_of_the_files_are_for_connections(monkeypatch: pytest.MonkeyPatch) 
 def test_refused_where_no_file_can_be_opened(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: the event loop writes a traceback for each connection that it cannot take, or a peer
-    that cannot be served waits."""
+    """Wrong: the event loop writes a traceback for each connection that it cannot take."""
     take, fails = socket.socket.accept, iter([True, False, True, False, True])
 
     def accept(one: socket.socket) -> Any:

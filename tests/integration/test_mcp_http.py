@@ -1,7 +1,5 @@
 """`agent-memory mcp --http`: who comes in, and whose memory they find."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -251,8 +249,7 @@ def test_what_is_too_large_or_no_json(server: Server) -> None:
 
 
 def test_a_token_is_made_up(tmp_path: Path) -> None:
-    """Wrong: without a token given nobody can come in, or everybody can; it is printed twice, or
-    where results are; or Ctrl-C ends it with an error."""
+    """Wrong: without a token given nobody can come in, or everybody can."""
     server = start(tmp_path, "--user", "sarah")
     read = {**LIST, "method": "resources/read", "params": {"uri": "memory://sessions"}}
     assert server.post("made-up-by-somebody-else").status_code == 401
@@ -266,8 +263,7 @@ def test_a_token_is_made_up(tmp_path: Path) -> None:
 
 
 def test_a_token_of_the_environment(tmp_path: Path) -> None:
-    """Wrong: the token that was given is not taken, or printed; or a server that others can reach
-    does not say so."""
+    """Wrong: the token that was given is not taken, or printed."""
     server = start(tmp_path, "--user", "sarah", "--host", "0.0.0.0", AGENT_MEMORY_MCP_TOKEN=SARAH)
     local = Server(server.process, server.url.replace("0.0.0.0", "127.0.0.1"))
     assert local.post(SARAH).status_code == 200

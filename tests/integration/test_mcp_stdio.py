@@ -1,7 +1,5 @@
 """`agent-memory mcp` over stdin and stdout, as clients start it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -75,7 +73,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:
-    """A process to speak with, line by line."""
     return subprocess.Popen(
         arguments,
         stdin=subprocess.PIPE,
@@ -86,13 +83,11 @@ def started(*arguments: str) -> subprocess.Popen[str]:
 
 
 def called(name: str, **arguments: Any) -> dict[str, Any]:
-    """The request that calls a tool."""
     params = {"name": name, "arguments": arguments}
     return {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
 
 
 def asked(process: subprocess.Popen[str], request: dict[str, Any]) -> Any:
-    """What it answers to a request."""
     assert process.stdin
     assert process.stdout
     process.stdin.write(json.dumps(request) + "\n")
@@ -192,8 +187,7 @@ def test_it_ends(how: signal.Signals | str) -> None:
 
 
 def test_nothing_but_the_protocol_is_on_stdout() -> None:
-    """Wrong: what a library or a child process prints breaks the protocol, or a child reads the
-    client's requests."""
+    """Wrong: what a library or a child process prints breaks the protocol."""
     process = started(sys.executable, "-c", SERVER)
     asked(process, HELLO)
     told = asked(process, called("search_memories", query="x"))
@@ -203,23 +197,6 @@ def test_nothing_but_the_protocol_is_on_stdout() -> None:
     assert (process.returncode, rest) == (0, "")
     for noise in ("before", "printed", "written", "raw", "EOFError", "after"):
         assert noise in errors
-
-
-def test_what_is_under_way_is_finished() -> None:
-    """Wrong: a call that has begun is cut off when the server is told to end."""
-    process = started(sys.executable, "-c", SERVER)
-    asked(process, HELLO)
-    assert process.stdin
-    assert process.stderr
-    process.stdin.write(json.dumps(called("noisy_slow")) + "\n")
-    process.stdin.flush()
-    while process.stderr.readline() != "begun\n":
-        assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    assert process.returncode == 0
-    with AgentMemory(store=STORE) as memory:
-        assert [note.text for note in memory.user("sarah").notes().all()] == ["late"]
 
 
 @pytest.mark.parametrize(

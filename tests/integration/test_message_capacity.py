@@ -1,15 +1,10 @@
 """`max_messages`: a window's capacity in messages, whatever the strategy, beside its tokens."""
 
-from __future__ import annotations
-
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import SecretStr
 
 from agent_memory import (
     AgentMemory,
@@ -20,17 +15,13 @@ from agent_memory import (
     Strategy,
     Summarize,
     Trim,
-    VectorMemory,
 )
 from agent_memory.core.context import leading_count
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.core.window import apply, choose_cut, visible
 from agent_memory.errors import InvalidSetting
-from agent_memory.stores import MemoryStore
 from agent_memory.strategies import Cut, Window
-from agent_memory.testing import FakeLLM
-from agent_memory.testing.watching import watched
 from tests.histories import call, histories, result, unpaired
 from tests.kit import at_length
 
@@ -102,7 +93,6 @@ def answer(i: int) -> dict[str, Any]:
 
 
 def shown(context: MemoryContext) -> list[Message]:
-    """The turns' messages of a context."""
     return context.messages[leading_count(context.messages, context.head) :]
 
 
@@ -115,8 +105,7 @@ def held(memory: AgentMemory) -> int:
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=named)
 def test_no_context_shows_more(strategy: Strategy) -> None:
-    """Fails if a strategy, or a third party's `cut`, does not honour the capacity; or the window is
-    cut at every message instead of down to a low water."""
+    """Fails if a strategy, or a third party's `cut`, does not honour the capacity."""
     starts: list[int] = []
     with opened(max_messages=10, overflow=strategy) as memory:
         for i in range(40):
@@ -175,8 +164,7 @@ def least(entries: list[Entry]) -> int:
 
 
 def test_a_tool_call_and_its_results_are_never_split() -> None:
-    """Fails if a call with more results than the capacity loses some, or its question; or it stays
-    for good."""
+    """Fails if a call with more results than the capacity loses some, or its question."""
     ids = [f"c{i}" for i in range(6)]
     with opened(max_messages=4, overflow=Trim()) as memory:
         for i in range(3):
@@ -189,38 +177,6 @@ def test_a_tool_call_and_its_results_are_never_split() -> None:
         assert turns[0].content == user(3)["content"]
         memory.update("s", answer(3))
         assert [turn.role for turn in shown(memory.get("s"))] == ["user", "assistant"]
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeLLM]:
-    with FakeLLM("They asked for codes.") as server:
-        yield server
-
-
-def test_what_leaves_is_summarised_and_absorbed(fake: FakeLLM) -> None:
-    """Fails if what left for want of messages is in no summary or no block, or only some of it."""
-    strategy = Chain([FlushToLTM(blocks=[VectorMemory(embedding="local")]), Summarize()])
-    with opened(
-        max_messages=6,
-        overflow=strategy,
-        model="openai/test-model",
-        api_base=fake.api_base,
-        api_key=SecretStr("sk-test"),
-    ) as memory:
-        for i in range(12):
-            memory.update("s", [user(i), answer(i)])
-        context = memory.get("s", "QX-0")
-        head = context.head
-        assert head is not None
-        assert head.start > 12
-        assert head.summary is not None
-        assert head.summary.upto == head.start
-        assert head.cursors["vector"] == head.start
-        told = json.dumps(fake.requests) + head.summary.text
-        left = [entry.message.text() for entry in memory.history("s", limit=head.start)]
-        assert all(text in told for text in left)
-        assert any("QX-0" in recall.text for recall in context.recalls)
-        assert len(context.messages) <= 6 + 1  # the summary
 
 
 def test_the_system_message_does_not_count() -> None:
@@ -248,35 +204,6 @@ def test_what_is_left_of_an_opening_by_the_assistant() -> None:
         assert len(shown(memory.get("s"))) <= 4
 
 
-def test_both_capacities_hold() -> None:
-    """Fails if with one of them given the other is forgotten."""
-    with opened(max_tokens=300, max_messages=30, overflow=Trim()) as memory:
-        for i in range(40):
-            memory.update("s", [user(i), answer(i)])
-            context = memory.get("s")
-            assert context.tokens <= 300
-            assert len(shown(context)) < 30  # the tokens are fewer
-
-
-def test_no_reading_before_it_is_full() -> None:
-    """Fails if an update reads the log to count it."""
-    steps: list[str] = []
-    store = watched(MemoryStore(), steps.append)
-    settings: dict[str, Any] = {"max_tokens": PLENTY, "max_messages": 50, "overflow": Trim()}
-    with AgentMemory(store=store, blocks=[], **settings) as memory:
-        steps.clear()
-        for i in range(25):
-            memory.update("s", user(i))
-            memory.update("s", answer(i))
-        assert {step.removeprefix("before ") for step in steps if step[0] == "b"} == {"append"}
-        memory.update("s", user(25))
-        assert steps.count("before read") == 1
-        steps.clear()
-        for i in range(26, 30):
-            memory.update("s", [user(i), answer(i)])
-        assert "before read" not in steps
-
-
 def test_in_the_background_a_context_is_within_it_meanwhile() -> None:
     """Fails if until a thread made room, contexts show more; or no thread is told."""
     with opened(
@@ -302,20 +229,6 @@ def test_a_lowered_capacity_holds_at_once(tmp_path: Any) -> None:
         assert len(shown(memory.get("s"))) == 8
         memory.update("s", user(20))
         assert held(memory) <= 8
-
-
-def test_a_lowered_capacity_holds_beside_a_summary(tmp_path: Any) -> None:
-    """Fails if the capacity is forgotten once a summary stands in the window."""
-    store = f"sqlite:///{tmp_path}/m.db"
-    with opened(store=store, max_messages=20, overflow=Summarize()) as memory:
-        for i in range(12):
-            memory.update("s", [user(i), answer(i)])
-        assert len(shown(memory.get("s"))) > 4
-    with opened(store=store, max_messages=4) as memory:
-        context = memory.get("s")
-        assert context.head is not None
-        assert context.head.summary is not None
-        assert len(context.messages) == 4 + 1
 
 
 @pytest.mark.parametrize("bad", [1, 0, -3, 2.5])

@@ -1,7 +1,4 @@
-"""The engine against a model of it, under everything that can come between its steps.
-
-`AGENT_MEMORY_EXAMPLES=2000` plays so many stories per store; the default is quick.
-"""
+"""The engine against a model of it, under everything that can come between its steps."""
 
 from __future__ import annotations
 
@@ -92,9 +89,6 @@ def candidates(state: State, calls: Sequence[tuple[Op, bool]]) -> list[State]:
             states = [one for before in states for one in outcomes(before, op, whole)]
         found += states
     return found
-
-
-# --- what is around the engine -------------------------------------------------------------------
 
 
 class Crash(BaseException):
@@ -267,7 +261,6 @@ class Process:
         self._left, self._then = steps, then
 
     def disarm(self) -> bool:
-        """Whether it was not done."""
         then, self._then = self._then, None
         return then is not None
 
@@ -361,7 +354,6 @@ class Story(RuleBasedStateMachine):
 
     @rule(op=OPS, who=st.integers(0, 1))
     def call(self, op: Op, who: int) -> None:
-        """A call that nothing interrupts but an outage."""
         op = self.worded(op)
         error = self.run(self.processes[who], op)
         if not self.world.broken:
@@ -385,10 +377,7 @@ class Story(RuleBasedStateMachine):
 
     @rule(op=OPS, other=OPS, who=st.integers(0, 1), steps=STEPS)
     def stall(self, op: Op, other: Op, who: int, steps: int) -> None:
-        """A process stalls in the middle of a call; another one's call takes place meanwhile.
-
-        It takes over whatever the first holds: nobody renews the lease, so it runs out.
-        """
+        """A process stalls in the middle of a call; another one's call takes place meanwhile."""
         if op.name in ("get", "work"):
             return
         op, other = self.worded(op), self.worded(other)
@@ -582,7 +571,6 @@ class Story(RuleBasedStateMachine):
 
 
 def key(session: str, user: str | None) -> str:
-    """Under which records of a session are kept."""
     return Scope(user, session).owner
 
 

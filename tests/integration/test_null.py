@@ -1,7 +1,5 @@
 """`NullMemory`: memory switched off."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -40,7 +38,7 @@ def test_nothing_is_remembered(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_memory_refuses_is_refused() -> None:
+def test_what_memory_refuses_is_refused_and_the_model_asked() -> None:
     """Wrong: code that runs without memory fails when it is switched on."""
     with NullMemory() as memory:
         with pytest.raises(InvalidMessage):
@@ -49,10 +47,6 @@ def test_what_memory_refuses_is_refused() -> None:
             memory.update("", HELLO)
         with pytest.raises(ConfigError, match="skills"):
             memory.open("skills")
-
-
-def test_the_model_is_still_asked() -> None:
-    """Wrong: an assistant without memory does not answer, or is told of what was said before."""
     with (
         FakeLLM("Hello!") as fake,
         NullMemory(model="openai/any", api_base=fake.api_base, api_key="k") as memory,

@@ -1,7 +1,5 @@
 """Every numeric setting with infinities, zero, negatives and 1e12: refused, or it works."""
 
-from __future__ import annotations
-
 import json
 import typing
 from collections.abc import Iterator, Mapping

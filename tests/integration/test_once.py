@@ -1,9 +1,5 @@
-"""A write that is retried is stored once: by its key, by its messages' ids, or not at all where the
-log does not end where it was thought to."""
+"""A write that is retried is stored once."""
 
-from __future__ import annotations
-
-import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,9 +8,6 @@ import pytest
 
 from agent_memory import (
     AgentMemory,
-    AsyncAgentMemory,
-    CompositeMemory,
-    NullMemory,
     Trim,
 )
 from agent_memory.core.messages import Message
@@ -47,8 +40,7 @@ def test_a_retry_after_a_restart(url: str) -> None:
 
 
 def test_the_same_content_is_what_is_said(url: str) -> None:
-    """Else: a retry that builds its message anew, at another time, is taken for another write; or
-    one that says more is taken for the first."""
+    """Else: a retry that builds its message anew, at another time, is taken for another write."""
     with opened(url) as memory:
         then = datetime(2024, 5, 1, tzinfo=UTC)
         memory.update("s", user("a", metadata={"x": 1, "y": 2}, created_at=then), key="k")
@@ -174,37 +166,6 @@ def test_a_retry_is_shown_once(url: str) -> None:
         shown = [m["content"] for m in memory.get("s").to_messages()]
         assert shown == ["a", "b", "c", "c", "d", "e"]
         assert memory.get("s").tokens == other.get("s").tokens
-
-
-def test_every_face_takes_keys(url: str) -> None:
-    """Else: whoever goes by a session, awaits, composes or shares cannot retry."""
-    terms = {"key": "k", "expected_end": 0}
-    with opened(url) as memory:
-        session = memory.session("bound", "u")
-        assert session.update(user("a"), **terms) == session.update(user("a"), **terms)
-        composite = CompositeMemory({"main": memory})
-        for _ in range(2):
-            assert composite.update("composed", user("a"), **terms).end == 1
-            assert composite.session("composed").update(user("a"), **terms).end == 1
-        share = memory.share("team")
-        share.grant("agent", "write")
-        agent = share.agent("agent")
-        for _ in range(2):
-            assert agent.update("shared", user("a"), **terms).end == 1
-            assert agent.update("ids", [user("a", id="1"), user("b", id="2")]).end == 2
-        with pytest.raises(Conflict):
-            agent.update("shared", user("b"), **terms)
-        assert NullMemory().update("s", user("a"), **terms).end == 0
-
-        async def awaited() -> None:
-            face = AsyncAgentMemory(memory)
-            for _ in range(2):
-                assert (await face.update("awaited", user("a"), **terms)).end == 1
-                assert (await face.session("awaited").update(user("a"), **terms)).end == 1
-
-        asyncio.run(awaited())
-        for name in ("bound", "composed", "awaited"):
-            assert texts(memory.history(name)) == ["a"]
 
 
 def test_tools_write_once(url: str) -> None:

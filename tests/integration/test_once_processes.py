@@ -1,7 +1,4 @@
-"""Eight processes retry each of their writes, while connections are cut and processes killed: every
-write is stored once, and in order."""
-
-from __future__ import annotations
+"""Eight processes retry each of their writes, while connections are cut and processes killed."""
 
 import os
 import subprocess
@@ -68,7 +65,6 @@ memory.close()
 
 @pytest.fixture(scope="module")
 def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Redis cluster of the suite's own."""
     try:
         nodes = RedisNodes(tmp_path_factory.mktemp("nodes"), next(iter(redis_binaries().values())))
         nodes.start()
@@ -79,7 +75,6 @@ def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _said(name: str) -> list[str]:
-    """What a writer says, in order."""
     return [
         text
         for n in range(WRITES)

@@ -1,7 +1,5 @@
 """A message that tells what does not hold any more says so, where it is recalled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """The calls of the service that the page makes, and values that are no texts."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -23,8 +21,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def test_who_asks(service: Service) -> None:
-    """Fails if a credential is not told what it may do, or is told of others; or it needs a right,
-    so that one without it cannot even learn that."""
+    """Fails if a credential is not told what it may do, or is told of others."""
     token, key = service.ring.create("<b>desk", ["ana", "team-*"], ["delete"])
     told = service.call("read_me", token).json
     blocks = ("vector", "extractive", "notes", "files", "skills", "spatial")
@@ -40,8 +37,7 @@ def test_who_asks(service: Service) -> None:
 
 
 def test_the_window(service: Service) -> None:
-    """Fails if the cut is told elsewhere than where a context begins, or without what stands for
-    what left."""
+    """Fails if the cut is told elsewhere than where a context begins."""
     key, memory = service.key("ana", rights="read"), service.memory
     told = service.call("read_window", key, {"session_id": "moving-house"}).json
     head = memory.head("moving-house", user_id="ana")
@@ -58,8 +54,7 @@ def test_the_window(service: Service) -> None:
 
 
 def test_what_would_be_sent_now(service: Service) -> None:
-    """Fails if asking keeps a context, as if a model had been sent it; or what is told is not what
-    a turn would send; or a recall does not say what its score is made of."""
+    """Fails if asking keeps a context, as if a model had been sent it."""
     key, memory = service.key("ana", rights="read"), service.memory
     before = memory.contexts("where-1", user_id="ana")
     asked = {"question": "Which city do I live in?", "session_id": "where-1"}
@@ -115,18 +110,6 @@ def test_what_was_spent(service: Service) -> None:
     assert told["today"] is None  # nothing is limited
     assert 0 < told["kept_tokens"] <= told["prompt_tokens"]
     assert told["recalls"] > 0
-
-
-def test_what_was_spent_today(tmp_path: Path) -> None:
-    """Fails if where a limit is set it is not told how much of it is used."""
-    limits = {"total": {"calls": 100}}
-    with paging(tmp_path, model_of_a_year(), spending_limits=limits) as (service, _):
-        said = {"role": "user", "content": "I live in Porto."}
-        service.memory.update("s", said, user_id="ana")
-        service.memory.flush()
-        today = service.call("read_spending", service.key("*", rights="admin")).json["today"]
-        assert today["calls"] > 0
-        assert today["reached"] is None
 
 
 PAGE = Path(agent_memory.server.__file__).parent / "page"

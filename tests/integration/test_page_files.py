@@ -1,8 +1,6 @@
 """The page's files: served to anybody, confined by their headers, and with no way for a text to
 become markup."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,8 +40,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def test_everybody_gets_the_page_and_it_is_confined(service: Service) -> None:
-    """Wrong: signing in needs a credential to begin with; or a page may load what others have, be
-    framed, send a form, or run what stands in its markup."""
+    """Wrong: signing in needs a credential to begin with."""
     types = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
     paths = {f"/page/{one.name}": one for one in FOLDER.iterdir() if one.suffix in types}
     for path, file in {"/": FOLDER / "index.html", **paths}.items():
@@ -92,15 +89,14 @@ def test_nothing_else_is_served(service: Service, method: str, path: str) -> Non
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda one: one.name)
 def test_no_text_can_become_markup(module: Path) -> None:
-    """Wrong: some module hands a text to what reads markup, or runs it; a stored text could then
-    act for whoever looks at it."""
+    """Wrong: some module hands a text to what reads markup, or runs it."""
     code = module.read_text(encoding="utf-8")
     assert [one for one in SINKS if one in code] == []
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", code)
 
 
-def test_the_markup_has_no_script_and_no_style_of_its_own() -> None:
-    """Wrong: something stands inline, which the policy refuses: the page stays empty."""
+def test_markup_has_no_script_and_modules_are_used() -> None:
+    """Wrong: something stands inline, which the policy refuses."""
     text = (FOLDER / "index.html").read_text(encoding="utf-8")
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=", text)
     for path in re.findall(r'(?:src|href)="([^"]+)"', text):
@@ -108,10 +104,6 @@ def test_the_markup_has_no_script_and_no_style_of_its_own() -> None:
         assert (FOLDER.parent / path).is_file()
     assert "url(" not in STYLE
     assert "@import" not in STYLE
-
-
-def test_each_module_is_there_and_used() -> None:
-    """Wrong: a module asks for one that is not shipped, or is there and nobody asks for it."""
     asked = {"app.js"}
     for module in MODULES:
         for name in re.findall(r'from "\./([^"]+)"', module.read_text(encoding="utf-8")):

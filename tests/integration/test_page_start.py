@@ -1,7 +1,5 @@
 """The page for whoever begins: three commands in an empty folder; and behind a proxy."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import MutableMapping
@@ -20,8 +18,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=LACKING)
 
 
 def test_three_commands(tmp_path: Path) -> None:
-    """Wrong: who begins with an empty folder sees no message in the page after three commands, or
-    is not told where the page is."""
+    """Wrong: who begins with an empty folder sees no message in the page after three commands."""
     folder = tmp_path / "empty"
     (tmp_path / "browser").mkdir()
     folder.mkdir()

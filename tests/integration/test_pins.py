@@ -1,7 +1,5 @@
 """What is pinned stays in the window, or is recalled first; within the budget, and for its user."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +101,7 @@ def test_a_pin_is_of_the_message_and_not_of_its_number() -> None:
 
 
 def test_a_pinned_note_is_recalled_first_with_any_question() -> None:
-    """Wrong: what matters always is left out since it has no word of the question, or takes the
-    place of what bears on it; or another user sees it."""
+    """Wrong: what matters always is left out since it has no word of the question."""
     with AgentMemory("memory://") as memory:
         ana = memory.user("ana")
         allergy = memory.remember("Ana is allergic to peanuts.", user_id="ana")

@@ -1,7 +1,5 @@
 """A profile, filled field by field from what is said, with its history."""
 
-from __future__ import annotations
-
 import json
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -10,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
-from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM
+from agent_memory import ExtractiveMemory
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.errors import ConfigError, InvalidSetting, ModelOutputInvalid
 from tests.integration.fact_model import Model, absorbed, at, remembering, said, texts
@@ -55,7 +53,6 @@ class Small(BaseModel):
 
 
 def profiled(model: Model, profile: Any = Profile, **fields: Any) -> Any:
-    """A memory that fills a profile."""
     return remembering(model, block=ExtractiveMemory(profile=profile, **fields))
 
 
@@ -188,35 +185,6 @@ def test_a_correction_was_never_so() -> None:
         assert ("contradicted", "city: Lyon") in changes
 
 
-def test_said_again_is_evidence() -> None:
-    """Wrong: a value that is said twice stands there twice, or takes its own place."""
-    model = Model()
-    model.fill("in Rome", "city", "Rome")
-    model.fill("play chess", "hobbies", "chess")
-    with profiled(model) as memory:
-        absorbed(memory, "s1", said("I live in Rome", "2024-01-01"), said("I play chess"))
-        absorbed(memory, "s2", said("Still in Rome", "2024-02-01"), said("I play chess daily"))
-        facts = memory.user("ada").facts()
-        assert sorted(texts(facts)) == ["city: Rome", "hobbies: chess"]
-        assert [len(one.evidence) for one in facts] == [2, 2]
-        assert [one.what for one in memory.user("ada").audit()].count("said again") == 2
-
-
-def test_back_again_is_a_period_of_its_own() -> None:
-    """Wrong: who moves back never was away."""
-    model = Model()
-    model.fill("settled in Rome", "city", "Rome", since="2020")
-    model.fill("left for Bonn", "city", "Bonn", since="2022")
-    model.fill("back in Rome", "city", "Rome", since="2024")
-    with profiled(model) as memory:
-        for day, text in enumerate(
-            ("I settled in Rome", "I left for Bonn", "I am back in Rome"), 1
-        ):
-            absorbed(memory, f"s{day}", said(text, f"2024-06-0{day}"))
-        found = [memory.user("ada").profile(as_of=date(year, 6, 1)) for year in (2021, 2023, 2024)]
-        assert [one.city for one in found] == ["Rome", "Bonn", "Rome"]
-
-
 def test_items_of_a_list() -> None:
     """Wrong: an item takes the place of another, stays after its end, or stands there twice."""
     model = Model()
@@ -265,55 +233,8 @@ def test_an_item_is_corrected(before: list[str], quote: str, after: list[str]) -
         assert sorted(memory.user("ada").profile().hobbies) == after
 
 
-def test_who_says_less_changes_nothing() -> None:
-    """Wrong: an assistant's or a tool's word changes a field of the user's."""
-    model = Model()
-    model.fill("home is Rome", "city", "Rome")
-    model.fill("you live in Bonn", "city", "Bonn")
-    model.fill("record says Kiel", "city", "Kiel", corrects=True)
-    model.fill("also Rome", "city", "Rome")
-    roles = ("user", "assistant", "tool")
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    with profiled(model, Small, roles=roles) as memory:
-        absorbed(memory, "s1", said("My home is Rome", "2024-01-05"))
-        absorbed(
-            memory,
-            "s2",
-            said("I see that you live in Bonn", "2024-02-05", "assistant"),
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            said("The record says Kiel", "2024-02-06", "tool", tool_call_id="c"),
-            said("also Rome", "2024-02-07", "assistant"),
-        )
-        assert memory.user("ada").profile() == Small(city="Rome")
-        assert memory.user("ada").profile(as_of=at("2024-03-01")) == Small(city="Rome")
-        (fact,) = [one for one in memory.user("ada").facts() if one.value == "Rome"]
-        assert len(fact.evidence) == 1
-        assert "echo" not in str(memory.user("ada").audit())
-        assert any("in another role than the user" in one.why for one in memory.user("ada").audit())
-
-
-@pytest.mark.parametrize("by_source", [True, False])
-def test_forgetting_gives_the_older_value_back(by_source: bool) -> None:
-    """Wrong: with the newest value the whole field is lost."""
-    model = Model()
-    with profiled(model) as memory:
-        for session, message in moves(model):
-            absorbed(memory, session, message)
-        (now,) = memory.user("ada").facts()
-        gone = (
-            memory.session("s2").owner().forget(source="s2")
-            if by_source
-            else memory.user("ada").forget(now.id)
-        )
-        assert texts(gone) == ["city: Rome"]
-        assert memory.user("ada").profile().city == "Paris"
-        list(memory.replay("extractive"))
-        assert memory.user("ada").profile().city == "Paris"
-
-
 def test_a_value_that_does_not_fit_is_asked_again() -> None:
-    """Wrong: a profile holds what its own model refuses, and can't be read any more; or the model
-    is not told what is wrong."""
+    """Wrong: a profile holds what its own model refuses, and can't be read any more."""
     model = Model()
     model.fill("I am old", "age", 900)
     with profiled(model) as memory:
@@ -380,23 +301,6 @@ def test_a_profile_that_has_changed(tmp_path: Path) -> None:
         assert "town: Ulm" in texts(memory.user("ada").facts())
 
 
-class Numbers(BaseModel):
-    city: int = 0
-
-
-def test_a_field_whose_type_has_changed(tmp_path: Path) -> None:
-    """Wrong: a value of the older type is passed on as one of the new."""
-    model = Model()
-    model.fill("I live in Rome", "city", "Rome")
-    store = f"sqlite:///{tmp_path}/m.db"
-    with remembering(model, store, ExtractiveMemory(profile=Small)) as memory:
-        absorbed(memory, "s", said("I live in Rome"))
-    with remembering(model, store, ExtractiveMemory(profile=Numbers)) as memory:
-        with pytest.raises(ValidationError, match="city"):
-            memory.user("ada").profile()
-        assert texts(memory.user("ada").facts()) == ["city: Rome"]
-
-
 def test_a_file_names_the_profile(tmp_path: Path) -> None:
     """Wrong: a profile can be given in code alone, or the configuration can't be shown."""
     file = tmp_path / "memory.toml"
@@ -418,12 +322,3 @@ def test_a_file_names_the_profile(tmp_path: Path) -> None:
     assert again.model_dump() == block.model_dump()
     with pytest.raises(InvalidSetting, match="Nobody"):
         ExtractiveMemory(profile=f"{__name__}.Nobody")
-
-
-def test_profiles_of_several_blocks() -> None:
-    """Wrong: a block without a profile hides that of another."""
-    model = Model()
-    model.fill("I live in Rome", "city", "Rome")
-    blocks = [ExtractiveMemory(name="free"), ExtractiveMemory(name="form", profile=Small)]
-    with AgentMemory(store="memory://", overflow=FlushToLTM(blocks=blocks)) as memory:
-        assert memory.user("ada").profile() == Small()

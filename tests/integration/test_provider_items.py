@@ -1,7 +1,5 @@
 """What providers answer with beside chat messages: kept as it is, and shown where it can be."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,8 +56,7 @@ TALK = [
 
 
 def test_a_compaction_stands_for_what_came_before_it_for_its_own_provider() -> None:
-    """Wrong: the provider is sent what its own item stands for, or not the item as it gave it, or
-    a call without its reasoning."""
+    """Wrong: the provider is sent what its own item stands for."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", TALK)
         context = memory.get("s", format=RESPONSES)
@@ -75,8 +72,7 @@ def test_a_compaction_stands_for_what_came_before_it_for_its_own_provider() -> N
 
 
 def test_for_another_provider_the_log_is_shown_instead() -> None:
-    """Wrong: another model is sent what it can't read, or not what that stands for; or an item of
-    xAI is taken for one of OpenAI."""
+    """Wrong: another model is sent what it can't read, or not what that stands for."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", TALK)
         chat = memory.get("s").to_messages()
@@ -138,8 +134,7 @@ def test_a_compaction_that_has_no_room_stands_for_nothing() -> None:
 
 
 def test_claudes_compaction_is_a_summary_for_others() -> None:
-    """Wrong: Claude does not get its block back with all that it carries, or nobody else can read
-    what it says."""
+    """Wrong: Claude does not get its block back with all that it carries."""
     block = {"type": "compaction", "content": "Likes plums & <pears>.", "signature": "s", "x": [1]}
     answer = {"role": "assistant", "content": [block, {"type": "text", "text": "Hello."}]}
     failed = {"role": "assistant", "content": [{"type": "compaction", "content": None}]}
@@ -159,8 +154,7 @@ def test_claudes_compaction_is_a_summary_for_others() -> None:
 
 
 def test_an_adapter_adds_a_format() -> None:
-    """Wrong: items of another framework are not shown, or only in the process that knows them can
-    the log be read."""
+    """Wrong: items of another framework are not shown."""
 
     def to_chat(item: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [{"role": role, "content": text} for role, text in item["said"]]

@@ -1,7 +1,5 @@
 """Whole replies of every provider, as its SDK or HTTP API gives them, go on with any other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +15,6 @@ from pydantic import ConfigDict, TypeAdapter
 
 from agent_memory import AgentMemory, StaticMemory
 from agent_memory.core.formats.registry import format_of
-from agent_memory.errors import InvalidContext
 from agent_memory.testing import check_context
 from tests.histories import histories, unpaired
 from tests.integration.test_provider_contexts import converse_takes
@@ -123,29 +120,6 @@ def test_a_whole_reply_goes_on_with_any_provider(name: str, form: str) -> None:
         if messages[1].get("tool_calls", []) is None:
             del messages[1]["tool_calls"]
     TAKES[form](messages)
-
-
-@pytest.mark.parametrize(
-    ("form", "name", "field"),
-    [
-        ("anthropic.messages", "messages", "usage"),
-        ("openai.chat", "messages", "stop_reason"),
-        ("openai.responses", "input", "usage"),
-        ("google.contents", "contents", "usageMetadata"),
-        ("bedrock.converse", "messages", "metrics"),
-    ],
-)
-def test_a_field_of_a_reply_is_refused(form: str, name: str, field: str) -> None:
-    """Wrong: the rules let pass what the provider answers with, and refuses to take."""
-    with AgentMemory(store="memory://", blocks=[]) as memory:
-        memory.update("s", "When?")
-        (message,) = memory.get("s", format=form).to_messages()
-    check_context(form, {name: [message]})
-    with pytest.raises(InvalidContext, match=field):
-        check_context(form, {name: [{**message, field: {}}]})
-
-
-# --- conversations in a provider's format ---------------------------------------------------------
 
 
 FORMATS = ("openai.responses", "xai.responses", "anthropic.messages")

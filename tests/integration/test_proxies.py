@@ -1,19 +1,15 @@
 """Stores and blocks behind a proxy of somebody's own, which hands on what it is asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pytest
 
-from agent_memory import AgentMemory, FlushToLTM, Message, VectorIndex
+from agent_memory import AgentMemory, FlushToLTM, Message
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import InvalidSetting
-from agent_memory.standalone.item_index import Item
 from agent_memory.stores import MemoryStore, open_store
 from agent_memory.stores.base import Store
 
@@ -48,23 +44,12 @@ def test_a_store_behind_a_proxy(address: str, tmp_path: Path) -> None:
 
 
 def test_what_is_no_store_is_refused() -> None:
-    """Wrong: a store without a method is found out by the call that needs it, or is refused without
-    a word of what it lacks."""
+    """Wrong: a store without a method is found out by the call that needs it."""
     with pytest.raises(InvalidSetting) as caught:
         AgentMemoryConfig(store=proxied(MemoryStore(), "rewrite"))
     assert "it has no `rewrite`" in str(caught.value)
     with pytest.raises(InvalidSetting, match="it has no `all_records`, `all_vectors`"):
         AgentMemoryConfig(system_store=cast("Store", object()))
-
-
-def test_an_index_behind_a_proxy_goes_with_its_user() -> None:
-    """Wrong: the store is not told of the index, and a deleted user's items stay in it."""
-    store = MemoryStore()
-    with VectorIndex(proxied(store), dimension=2) as index:
-        index.store(Item("a", vector=np.array([1.0, 0.0])), user_id="ada")
-        with AgentMemory(store=store) as memory:
-            memory.delete_user("ada")
-        assert index.search(np.array([1.0, 0.0]), user_id="ada") == []
 
 
 class Diary:

@@ -1,7 +1,5 @@
 """Sessions that are due, and have only to wait: workers put them off without taking a lease."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -27,7 +25,6 @@ def memory(tmp_path: Path) -> Iterator[AgentMemory]:
 
 
 def due(memory: AgentMemory) -> list[Head]:
-    """What is due."""
     return memory.components.store.due()
 
 
@@ -57,8 +54,7 @@ def test_one_that_is_idle_is_not_put_off(memory: AgentMemory) -> None:
 
 
 def test_one_with_work_to_do_is_not_put_off(memory: AgentMemory) -> None:
-    """Wrong: an overflow that a killed process left waits until the session is idle; or a deletion
-    that had begun stands still."""
+    """Wrong: an overflow that a killed process left waits until the session is idle."""
     store, work = memory.components.store, memory.components.work
     said = memory._appender.drafts(
         [{**SAID, "content": f"{n} {SAID['content']}"} for n in range(80)], "long", "ana"
@@ -93,8 +89,7 @@ def test_a_worker_puts_off_what_it_finds(memory: AgentMemory, monkeypatch: Any) 
 
 
 def test_an_update_that_leaves_nothing_to_do_makes_nothing_due(memory: AgentMemory) -> None:
-    """Wrong: each message costs a worker a look and a write, to find that it is to wait; or a
-    session is never looked at."""
+    """Wrong: each message costs a worker a look and a write, to find that it is to wait."""
     memory.update("s", SAID, user_id="ana")
     memory.update("s", SAID, key="once")
     assert due(memory) == []

@@ -1,7 +1,5 @@
 """pydantic-ai's conversations over a memory."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Questions in inflected forms, and the kinds of questions that people ask."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,8 +1,5 @@
 """Reading what a context shows only in part: a message page by page, the newest of a log."""
 
-from __future__ import annotations
-
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, AsyncAgentMemory, CompositeMemory, Trim
+from agent_memory import AgentMemory, Trim
 from agent_memory.core.transcript import full_text
 from agent_memory.errors import InvalidInput, SessionOfAnotherUser
 from agent_memory.testing import FakeLLM
@@ -21,7 +18,6 @@ LARGE = 200_000
 
 
 def document(words: int = 6_000) -> str:
-    """A text of many lines, none like another."""
     return "\n".join(f"Line {line}: item {line * 7919 % 10_007}." for line in range(words // 4))
 
 
@@ -34,7 +30,6 @@ def memory(tmp_path: Path) -> Iterator[AgentMemory]:
 
 
 def page(memory: AgentMemory, session_id: str, user_id: str | None = None, **asked: Any) -> Any:
-    """A page as the tool gives it."""
     return json.loads(memory.call_tool(session_id, TOOL, asked, user_id=user_id))
 
 
@@ -58,8 +53,7 @@ def test_a_message_is_read_page_by_page(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize("budget", [64, 500, 4_000])
 def test_a_page_fits_a_small_budget(tmp_path: Path, budget: int) -> None:
-    """Fails if a model that reads on is shown a page cut again, and never sees the middle of it; or
-    gets nothing and reads on for ever."""
+    """Fails if a model that reads on is shown a page cut again, and never sees the middle of it."""
     url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, max_tokens=LARGE) as large:
         large.update("s", {"role": "user", "content": "x" * 9_000 + " " * 9_000 + document(400)})
@@ -77,8 +71,7 @@ def test_a_page_fits_a_small_budget(tmp_path: Path, budget: int) -> None:
 
 
 def test_a_turn_is_read_on_before_it_is_stored(tmp_path: Path) -> None:
-    """Fails if of what a user has just said, or a tool has given, the model sees a part, and is
-    told no way to the rest; or the way leads to what another turn stored meanwhile."""
+    """Fails if of what a user has just said."""
     question, result = f"{document(4_000)}\nRead it.", document(3_000)
 
     def look() -> str:
@@ -140,8 +133,7 @@ def test_half_a_character_and_marks_are_data(memory: AgentMemory) -> None:
 
 
 def test_another_session_is_read_only_if_it_is_the_users(memory: AgentMemory) -> None:
-    """Fails if a model reads another user's messages by naming their session, or learns that there
-    is such a session; or it can't read on what memory_read found in an earlier one."""
+    """Fails if a model reads another user's messages by naming their session."""
     memory.update("old", {"role": "user", "content": "Ada's canary."}, user_id="ada")
     memory.update("bens", {"role": "user", "content": "Ben's canary."}, user_id="ben")
     memory.update("nobodys", {"role": "user", "content": "Nobody's canary."})
@@ -164,26 +156,6 @@ def test_another_session_is_read_only_if_it_is_the_users(memory: AgentMemory) ->
     assert "no session 'old'" in asked("old", "elsewhere")
     with pytest.raises(SessionOfAnotherUser):
         memory.call_tool("now", TOOL, {"seq": 1}, user_id="ben")
-
-
-@pytest.mark.parametrize(
-    ("asked", "wanted"),
-    [
-        ({"seq": 3}, "There is no message 3 in this session. It has 1 to 2."),
-        ({"seq": 2, "offset": 12}, "Message 2 has 11 characters. Give an offset below that."),
-        ({"seq": 0}, "seq: Input should be greater"),
-        ({"seq": 10**30}, "seq: "),
-        ({"seq": 1, "offset": -1}, "offset: "),
-        ({"seq": 1, "offset": 10**30}, "offset: "),
-        ({}, "seq: Field required"),
-        ({"seq": 1, "user_id": "ben"}, "user_id: Extra inputs"),
-    ],
-)
-def test_what_is_asked_in_vain(memory: AgentMemory, asked: dict[str, Any], wanted: str) -> None:
-    """Fails if it raises, or says nothing that a model could go by."""
-    memory.update("s", [{"role": "user", "content": text} for text in ("Hello.", "Hello again")])
-    assert wanted in memory.call_tool("s", TOOL, asked)
-    assert "this session has none yet" in memory.call_tool("new", TOOL, {"seq": 1})
 
 
 def test_the_newest_of_a_log(memory: AgentMemory) -> None:
@@ -211,21 +183,3 @@ def test_the_newest_of_a_log(memory: AgentMemory) -> None:
             memory.history("s", last=wrong)  # type: ignore[arg-type]
     with pytest.raises(SessionOfAnotherUser):
         memory.history("s", user_id="ben", last=1)
-
-
-def test_the_newest_of_a_log_by_every_face(tmp_path: Path) -> None:
-    """Fails if a face does not know `last`."""
-    messages = [{"role": "user", "content": f"Message {number}."} for number in range(1, 8)]
-    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", max_tokens=LARGE) as memory:
-        memory.update("s", messages)
-        assert [one.seq for one in asyncio.run(AsyncAgentMemory(memory).history("s", last=2))] == [
-            6,
-            7,
-        ]
-        composite = CompositeMemory({"home": memory})
-        assert [one.seq for one in composite.history("s", last=2)] == [6, 7]
-        assert [one.seq for one in composite.session("s").history(last=2)] == [6, 7]
-        memory.share("team").grant("bot", "write")
-        shared = memory.share("team").agent("bot")
-        shared.update("s", messages)
-        assert [one.seq for one in shared.history("s", last=2)] == [6, 7]

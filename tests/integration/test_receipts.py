@@ -1,7 +1,5 @@
 """What `delete`, `delete_user` and `checkpoint` give, and whether it still holds."""
 
-from __future__ import annotations
-
 import base64
 import sqlite3
 from collections.abc import Iterator
@@ -10,12 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import anyio
 import pytest
 
 from agent_memory import (
     AgentMemory,
-    AsyncAgentMemory,
     Block,
     ExtractiveMemory,
     NoteMemory,
@@ -24,12 +20,6 @@ from agent_memory import (
 )
 from agent_memory.core.receipts import Part, Receipt, merged
 from agent_memory.errors import InvalidInput
-from agent_memory.stores import open_store
-from agent_memory.stores.base import Store
-from agent_memory.stores.encrypted.keys import Keys
-from agent_memory.stores.encrypted.store import EncryptedStore
-from agent_memory.stores.routed import RoutedStore
-from agent_memory.stores.split import SplitStore
 from agent_memory.stores.sql.backups import back_up
 from tests.kit import invoke
 
@@ -270,25 +260,6 @@ def test_a_block_with_a_database_of_its_own_that_is_not_open_here(
         assert memory.user("ana").notes().all() == []
 
 
-@pytest.mark.parametrize("around", ["", "split", "routed"])
-def test_a_store_that_was_encrypted_by_hand_signs_too(tmp_path: Path, around: str) -> None:
-    """Fails if receipts of `AgentMemory(store=EncryptedStore(...))` have no signature."""
-    keys = Keys({"k1": b"k" * 32})
-    store: Store = EncryptedStore(open_store(f"sqlite:///{tmp_path}/m.db"), keys)
-    if around == "split":
-        store = SplitStore(store, EncryptedStore(open_store(f"sqlite:///{tmp_path}/s.db"), keys))
-    elif around == "routed":
-        store = RoutedStore(store, {})
-    with AgentMemory(store=store, blocks=[]) as memory:
-        memory.update("a1", SAID, user_id="ana")
-        receipt = memory.delete("a1")
-        assert receipt.signature is not None
-        assert states(operations.verify(memory, receipt))["signature"] == "done"
-        altered = replace(receipt, id="b1")
-        assert states(operations.verify(memory, altered))["signature"] == "failed"
-    store.close()
-
-
 def test_what_a_provider_was_sent_is_told(tmp_path: Path) -> None:
     """Fails if a receipt is silent about texts that left the house."""
     asked = {"model": "openai/any", "embedding": "openai/other", "api_key": "k"}
@@ -296,20 +267,6 @@ def test_what_a_provider_was_sent_is_told(tmp_path: Path) -> None:
         memory.update("s", SAID)
         told = states(memory.delete("s"))
     assert told["model 'openai/any'"] == told["model 'openai/other'"] == "not supported"
-
-
-def test_awaited() -> None:
-    """Fails if the other face gives none."""
-
-    async def run() -> None:
-        async with AsyncAgentMemory("memory://") as memory:
-            await memory.update("s", SAID, user_id="ana")
-            assert (await memory.checkpoint("s")).end == 2
-            assert (await memory.session("s").checkpoint()).end == 2
-            assert failed(await memory.session("s").delete()) == []
-            assert failed(await memory.user("ana").delete()) == []
-
-    anyio.run(run)
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

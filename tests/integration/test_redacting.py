@@ -1,7 +1,4 @@
-"""What should not be kept is in no part of a memory, where that is asked for; and what was changed
-is said."""
-
-from __future__ import annotations
+"""What should not be kept is in no part of a memory, where that is asked for."""
 
 import json
 from pathlib import Path
@@ -47,8 +44,7 @@ SECRETS = (IBAN, PASSWORD, MAIL, "0532 0130")
     ],
 )
 def test_accounts_and_passwords_are_known(said: str, told: str) -> None:
-    """Wrong: an account or a password is kept, a sentence about passwords is torn; or redacting
-    again changes something."""
+    """Wrong: an account or a password is kept, a sentence about passwords is torn."""
     redact = Redactor(phones=False, cards=False)
     assert redact(said) == told
     assert redact(told) == told
@@ -60,8 +56,7 @@ def everywhere(folder: Path) -> bytes:
 
 
 def test_nothing_is_kept_anywhere(tmp_path: Path) -> None:
-    """Wrong: a part of the memory keeps what was to be taken out: the log, vectors, the summary,
-    notes, files, working memory, places; in any shape a message has."""
+    """Wrong: a part of the memory keeps what was to be taken out."""
     blocks = [VectorMemory(), NoteMemory(), FileMemory(), WorkingMemory(), SpatialMemory()]
     fields: dict[str, Any] = {"redact": Redactor(phones=False), "max_tokens": 600}
     strategy = FlushToLTM(blocks=blocks, absorb="every_update", max_turns=3)

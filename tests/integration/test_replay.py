@@ -1,11 +1,9 @@
 """Rebuilding blocks from the log: by a call, by themselves, under another embedding model."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,7 +26,7 @@ from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import everything, ranked
 from agent_memory.testing.watching import watched
-from tests.kit import SECONDS, until, user
+from tests.kit import SECONDS, Cut, cut_at, until, user
 
 
 class Notes(Block):
@@ -82,25 +80,7 @@ def config(store: Store | str, *blocks: Block, **fields: Any) -> AgentMemoryConf
 
 
 def noted(store: Store, block: str = "notes") -> list[str]:
-    """What was noted of Ada, sorted."""
     return sorted(fact.text for fact in store.records(block, "user:ada"))
-
-
-class Cut(Exception):
-    """The process ends here."""
-
-
-def cut_at(step: int) -> Callable[[str], None]:
-    """A watch that ends everything at the so manieth step."""
-    count = 0
-
-    def watch(name: str) -> None:
-        nonlocal count
-        count += 1
-        if count >= step:
-            raise Cut(name)
-
-    return watch
 
 
 @pytest.mark.usefixtures("short_leases")
@@ -114,7 +94,7 @@ def test_cut_short_at_any_step() -> None:
                 memory.update(name, [user(f"{n} in {name}") for n in range(3)], user_id="ada")
         first, second = (Notes(version="v2", fed=Counter()) for _ in range(2))
         seen: list[str] = []
-        with AgentMemory(config(watched(store, cut_at(step)), first)) as memory:
+        with AgentMemory(config(watched(store, cut_at(step)[0]), first)) as memory:
             try:
                 seen += [progress.session_id for progress in memory.replay("notes")]
             except Cut:
@@ -310,57 +290,8 @@ def talk(settings: AgentMemoryConfig, count: int = 3) -> list[str]:
     return sorted(f"user: {what} {n}" for n in range(count) for what in ("fact", "wish"))
 
 
-@pytest.mark.usefixtures("short_leases")
-@pytest.mark.parametrize(
-    ("before", "after", "first"),
-    [("local", "openai/a", 1), ("openai/a", "openai/b", 2)],
-    ids=["of another length", "of the same length"],
-)
-def test_rebuild_cut_short_at_any_step(before: str, after: str, first: int, fake: FakeLLM) -> None:
-    """Wrong: a rebuild that was cut short leaves sessions out, mixes vectors of two models, or
-    leaves a store that nobody can open."""
-    for step in range(first, 300, 2):
-        store = MemoryStore()
-        everything = talk(vectors(store, fake, before), count=2)
-        with pytest.raises(DimensionMismatch):
-            AgentMemory(vectors(store, fake, after))
-        try:
-            list(rebuild(vectors(watched(store, cut_at(step)), fake, after), "vector"))
-        except Cut:
-            pass
-        else:
-            break
-        time.sleep(0.01)
-        progress = list(rebuild(vectors(store, fake, after), "vector"))
-        assert all(one.error is None for one in progress), step
-        assert embedded(store, fake, after) == everything, step
-        assert store.records("_notes", "replays") == []
-    assert step > 20
-    assert embedded(store, fake, after) == everything
-
-
-@pytest.mark.usefixtures("short_leases")
-def test_rebuild_after_a_replay_that_was_cut_short(fake: FakeLLM) -> None:
-    """Wrong: it goes on from where the replay stopped, though nothing is left of what was done."""
-    store = MemoryStore()
-    everything = talk(vectors(store, fake, "local"))
-    with AgentMemory(vectors(store, fake, "local")) as memory:
-        next(memory.replay("vector"))
-
-    def watch(step: str) -> None:
-        if step == "after clear_vectors":
-            raise Cut
-
-    with pytest.raises(Cut):
-        list(rebuild(vectors(watched(store, watch), fake, "openai/a"), "vector"))
-    time.sleep(0.01)
-    assert [one.done for one in rebuild(vectors(store, fake, "openai/a"), "vector")] == [1, 2, 3]
-    assert embedded(store, fake, "openai/a") == everything
-
-
 def test_rebuild_of_two_blocks(fake: FakeLLM) -> None:
-    """Wrong: neither can be rebuilt as long as the other is of the old model; or rebuilding one
-    drops what the other has."""
+    """Wrong: neither can be rebuilt as long as the other is of the old model."""
     store = MemoryStore()
     everything = talk(vectors(store, fake, "local", "first", "second"))
     changed = vectors(store, fake, "openai/a", "first", "second")
@@ -385,32 +316,8 @@ def test_settings_that_cannot_be_drop_nothing(fake: FakeLLM) -> None:
     assert embedded(store, fake, "local") == everything
 
 
-def test_rebuild_while_the_old_process_writes(fake: FakeLLM) -> None:
-    """Wrong: a process that is not replaced yet puts vectors of the old model among the new, or
-    loses what is said to it."""
-    store = MemoryStore()
-    talk(vectors(store, fake, "local"))
-    with AgentMemory(vectors(store, fake, "local")) as old:
-        rebuilding = rebuild(vectors(store, fake, "openai/a"), "vector")
-        next(rebuilding)
-        old.update("s0", user("said to the old one"), user_id="ada")
-        assert "DimensionMismatch" in old.get("s0", "fact").warnings[0]
-        list(rebuilding)
-        (failed,) = [one.error for one in old.flush("s0")]
-        for told in (*old.get("s0", "fact").warnings, failed):
-            assert told is not None
-            assert "'openai/a'" in told
-            assert "'all-MiniLM" in told
-            assert "Restart it with the new settings" in told
-            assert "replay" not in told  # that would undo the new one
-    with AgentMemory(vectors(store, fake, "openai/a")) as memory:
-        memory.flush()
-    assert len(embedded(store, fake, "openai/a")) == 7
-
-
 def test_blue_and_green(fake: FakeLLM) -> None:
-    """Wrong: the recipe of the documentation leaves a time in which nothing is recalled, or loses
-    what is said meanwhile."""
+    """Wrong: the recipe of the documentation leaves a time in which nothing is recalled."""
     store = MemoryStore()
     talk(vectors(store, fake, "local"))
     settings = {"api_base": fake.api_base, "api_key": "k"}

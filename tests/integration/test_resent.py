@@ -1,7 +1,5 @@
 """The loop that many write first: a context and the answer are handed to `update` together."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -66,7 +64,7 @@ def test_recalls_of_another_context_are_refused() -> None:
         assert said(memory) == []
 
 
-def test_what_is_said_twice_is_stored_twice() -> None:
+def test_what_is_said_again_or_popped_is_new() -> None:
     """Wrong: a turn that repeats the one before counts as a copy of the context."""
     turn = [{"role": "user", "content": "More."}, {"role": "assistant", "content": "Here."}]
     with AgentMemory("memory://", blocks=[]) as memory:
@@ -74,11 +72,6 @@ def test_what_is_said_twice_is_stored_twice() -> None:
             memory.get("s", user_id="ana")
             memory.update("s", turn, user_id="ana")
         assert len(said(memory)) == 6
-
-
-def test_messages_that_the_log_does_not_have_any_more_are_new() -> None:
-    """Wrong: what was deleted or popped since the context was made is skipped as if it were stored;
-    of another session of the same id too."""
     user, assistant = {"role": "user", "content": "A"}, {"role": "assistant", "content": "B"}
     with AgentMemory("memory://", blocks=[]) as memory:
         for change in (memory.delete, memory.pop):

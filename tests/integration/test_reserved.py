@@ -1,7 +1,5 @@
 """The library's own collections: each one is on the list, and handled as the list says."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +17,6 @@ from agent_memory.core.system_collections import (
     AUTHORS,
     FORGOTTEN,
     INDEXES,
-    NOTES,
     RESERVED,
     SYSTEM,
     Reserved,
@@ -27,17 +24,14 @@ from agent_memory.core.system_collections import (
 )
 from agent_memory.engine.sharing.grants import Authors
 from agent_memory.engine.stats import SharedMetrics
-from agent_memory.engine.system_records import Kind, SystemRecords
+from agent_memory.engine.system_records import SystemRecords
 from agent_memory.errors import InvalidSetting, ModelOutputInvalid
 from agent_memory.integrations.hooks.storing import note_words
 from agent_memory.ltm_blocks.registry import erase
-from agent_memory.operations import import_session
 from agent_memory.server.keys import KeyRing
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model
-from tests.integration.migrating import moved
-from tests.integration.snapshot_world import exported
 
 USER = "adacanary"
 SHARED = str(shared_session("team", "t"))
@@ -86,7 +80,6 @@ class World:
     system: MemoryStore
 
     def records(self, collection: Reserved) -> list[Record]:
-        """What is in a collection."""
         if collection is INDEXES:
             names = [name for name in self.store.vector_blocks() if reserved(name) is INDEXES]
             pages = [page for name in names for page in self.store.all_vectors(name)]
@@ -171,8 +164,7 @@ def test_names_are_no_blocks() -> None:
 
 
 def test_each_is_used_and_named(world: World) -> None:
-    """Wrong: the list names what nobody keeps, or not all that somebody keeps; or a collection
-    whose records belong to sessions is not said to be one."""
+    """Wrong: the list names what nobody keeps, or not all that somebody keeps."""
     for collection in RESERVED:
         records = world.records(collection)
         assert records, collection.name
@@ -183,7 +175,7 @@ def test_each_is_used_and_named(world: World) -> None:
         assert {name for name in names if name.startswith("_") and reserved(name) is None} == set()
 
 
-def test_deleting_sessions(world: World) -> None:
+def test_deleting_sessions_and_users(world: World) -> None:
     """Wrong: something of a session outlives it."""
     world.memory.delete("s")
     world.memory.components.deletion.session(SHARED)
@@ -192,10 +184,6 @@ def test_deleting_sessions(world: World) -> None:
         assert not sessions & {"s", SHARED}, collection.name
         if not collection.goes_with_session:
             assert world.records(collection), collection.name
-
-
-def test_deleting_a_user(world: World) -> None:
-    """Wrong: something of a user is kept where no block looks."""
     theirs = {
         collection.name
         for collection in RESERVED
@@ -208,41 +196,6 @@ def test_deleting_a_user(world: World) -> None:
     for collection in RESERVED:
         assert USER not in repr(world.records(collection)), collection.name
     assert Authors(world.store).first(USER, SHARED) is None
-
-
-def test_exporting_a_session(world: World) -> None:
-    """Wrong: a session arrives elsewhere without some of its own, or with what is the engine's."""
-    target, system = MemoryStore(), MemoryStore()
-    fields = {
-        name: getattr(world.memory.config, name)
-        for name in world.memory.config.model_fields_set - {"store", "system_store"}
-    }
-    with AgentMemory(store=target, system_store=system, **fields) as memory:
-        import_session(memory, exported(world.memory))
-        there = World(memory, target, system)
-        brought = {
-            collection.name
-            for collection in RESERVED
-            if any(record.session_id == "s" for record in there.records(collection))
-        }
-    assert brought == {collection.name for collection in RESERVED if collection.is_exported}
-
-
-def test_moving_a_deployment(world: World) -> None:
-    """Wrong: a collection is left behind; or what tells of one store alone comes along."""
-    for kind in Kind:
-        if kind is not Kind.MIGRATION:  # a source that is a target is refused
-            SystemRecords(world.store).write(kind, "key", again_at=None)
-    target = MemoryStore()
-    moved(world.store, target)
-    there = World(world.memory, target, world.system)
-    for collection in RESERVED:
-        before = world.records(collection)
-        if collection is NOTES:
-            left = (Kind.SCRUBS.value, Kind.HEARTBEATS.value)
-            before = [one for one in before if one.owner not in left]
-            assert len(before) < len(world.records(collection))
-        assert sorted(map(repr, there.records(collection))) == sorted(map(repr, before))
 
 
 def test_a_session_is_erased_at_once(world: World) -> None:

@@ -1,7 +1,5 @@
 """Logs are kept as long as configured and as long as something reads them; pruned windows."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -197,9 +195,6 @@ def test_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert AgentMemoryConfig().retention == timedelta(days=30)
 
 
-# --- a window cut on demand -----------------------------------------------------------------------
-
-
 class Keeps(Strategy):
     """Never cuts of its own accord."""
 
@@ -232,8 +227,7 @@ def memory(request: pytest.FixtureRequest) -> Iterator[AgentMemory]:
 
 
 def test_a_window_is_cut_to_a_number_of_tokens(memory: AgentMemory) -> None:
-    """Fails if more stays than was asked for, or the window begins within a turn; or much less
-    stays than has room."""
+    """Fails if more stays than was asked for, or the window begins within a turn."""
     log = memory.history("s")
     before = memory.head("s")
     assert before is not None
@@ -255,7 +249,7 @@ def test_the_newest_step_stays(memory: AgentMemory) -> None:
     assert [m.content for m in memory.get("s").messages][-1] == "Noted."
 
 
-def test_what_leaves_goes_on_as_ever() -> None:
+def test_pruned_messages_go_on_as_ever() -> None:
     """Fails if what is pruned is in no summary, and no block has it."""
     chain = Chain([FlushToLTM(blocks=[VectorMemory(embedding=None)]), Summarize()])
     with AgentMemory("memory://", max_tokens=4000, overflow=chain) as memory:
@@ -266,10 +260,6 @@ def test_what_leaves_goes_on_as_ever() -> None:
         assert head.summary is not None
         assert head.summary.upto == head.start == head.cursors["vector"]
         assert "QX-0" in head.summary.text
-
-
-def test_what_cannot_be_pruned_is_said() -> None:
-    """Fails if a mistake passes for a pruned window."""
     with AgentMemory("memory://", blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "Hi"}, user_id="ana")
         with pytest.raises(InvalidBudget):

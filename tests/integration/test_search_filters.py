@@ -1,7 +1,5 @@
 """A search that is told what it is to give."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What models were sent is told to the byte, for as long as what it was made of is there."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -106,16 +104,6 @@ def test_another_format_is_told_as_it_was_sent(memory: AgentMemory, form: str) -
     memory.update("s", said("Hello"), user_id="ana")
     sent = memory.get("s", "Where do I live?", user_id="ana", format=form)
     [told] = memory.contexts("s", after=2)
-    assert told.exact
-    assert told.messages == sent.to_messages()
-
-
-def test_a_window_of_a_framework_is_told_as_it_was_sent(memory: AgentMemory) -> None:
-    """Fails if messages that no log has are looked for there."""
-    memory.update("s", said("Hello"), user_id="ana")
-    own = [{"role": "system", "content": "You are Max."}, *said("Hi Max"), *said("And?")[:1]]
-    sent = memory.get("s", user_id="ana", window=own)
-    [told] = memory.contexts("s")
     assert told.exact
     assert told.messages == sent.to_messages()
 
@@ -238,8 +226,7 @@ def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) 
 
 
 def test_what_was_left_out_may_be_anothers_before_it_is_kept(memory: AgentMemory) -> None:
-    """Fails if a context waits for its session to begin; what it left out has the id of a session
-    that is another user's by the time it is kept, and is told as that one's words."""
+    """Fails if a context waits for its session to begin."""
     ask_of_houses(memory)
     memory.get("new", "Which house did I see in Lisbon?", user_id="ana")
     for number in range(30):

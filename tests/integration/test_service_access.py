@@ -1,7 +1,5 @@
 """The service: who may do what, of the whole table: each call, by each kind of credential."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import timedelta

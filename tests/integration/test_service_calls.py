@@ -1,7 +1,5 @@
 """The service: what each call does, held against what it says of itself."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from copy import deepcopy
@@ -10,19 +8,10 @@ from typing import Any
 
 import jsonschema
 import pytest
-from pydantic import BaseModel
 
-from agent_memory import AgentMemory, AsyncAgentMemory, ExtractiveMemory, VectorMemory
 from agent_memory.client.calls import EXACT
-from agent_memory.server.application import Application
 from agent_memory.server.calls import OPERATIONS
-from agent_memory.server.credentials import Credentials
-from agent_memory.server.keys import KeyRing
-from agent_memory.server.limits import Limits
-from agent_memory.server.metrics import Metrics
 from agent_memory.server.openapi import document
-from agent_memory.testing import FakeLLM
-from tests.integration.fact_model import Model
 from tests.integration.serving import BY_NAME, Answer, Service, fill, sample, serving
 from tests.kit import every_nth
 
@@ -128,38 +117,6 @@ def test_pages_give_all_once(service: Service) -> None:
     assert service.call("read_session", key, {"session_id": "more/3"}).json["id"] == "more/3"
 
 
-def test_what_was_said_comes_back_as_it_was(service: Service) -> None:
-    """Wrong: a field is lost, or what UTF-8 cannot say breaks an answer."""
-    key = service.key("ana")
-    message = {"role": "user", "content": "h\u00e9 \U0001f600", "custom": {"a": [1, None, 1.5]}}
-    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function"}]}
-    given = {"session_id": "s", "messages": [message, call]}
-    assert service.call("append_messages", key, given).status == 200
-    back = service.call("list_messages", key, {"session_id": "s"}).json["messages"]
-    assert [one["message"] for one in back] == [message, call]
-    assert service.call("read_session", key, {"session_id": "s"}).json["messages"] == 2
-    service.memory.update("odd", {"role": "user", "content": "half \ud83d"}, user_id="ana")
-    odd = service.call("list_messages", key, {"session_id": "odd"})
-    assert odd.json["messages"][0]["message"]["content"] == "half \ud83d"
-
-
-def test_turns(service: Service) -> None:
-    """Wrong: half a turn is stored, or a turn that was begun cannot be finished."""
-    key = service.key("ana")
-    begun = service.call("before_turn", key, {"session_id": "t", "message": "turn: where?"}).json
-    assert begun["messages"][-1]["content"] == "turn: where?"
-    assert service.call("read_session", key, {"session_id": "t"}).problem == "not-found"
-    half = {"session_id": "t", "asked": begun["asked"], "answer": {"role": "user", "content": "x"}}
-    assert service.call("after_turn", key, half).status == 422
-    whole = {**half, "answer": "In Lisbon."}
-    assert service.call("after_turn", key, whole).json["end"] == 2
-    asked = {"session_id": "t", "message": "turn: and then?"}
-    answered = service.call("take_turn", key, asked).json
-    assert (answered["message"]["content"], answered["end"]) == ("Good to know.", 4)
-    assert service.call("take_turn", key, {**asked, "model": "other"}).status == 422
-    assert service.call("take_turn", key, {**asked, "api_base": "http://x"}).status == 422
-
-
 def test_a_streamed_turn(service: Service) -> None:
     """Wrong: a piece is lost, it is said to be stored before it is, or one that fails says so to
     nobody; or who goes away leaves half of it."""
@@ -197,29 +154,6 @@ def test_an_export_has_everything_and_an_end(service: Service) -> None:
     assert service.call("list_sessions", key).status == 401  # the key was the user's
     again = service.call("export_user", service.key("ana")).body.splitlines()
     assert [json.loads(line)["kind"] for line in again] == ["end"]
-
-
-class Profile(BaseModel):
-    city: str | None = None
-
-
-def test_a_profile(tmp_path: Path) -> None:
-    """Wrong: it is not the one that the service is set up for, or not the user's."""
-    model = Model()
-    model.fill("in Lisbon", "city", "Lisbon")
-    with FakeLLM(model) as fake:
-        asked: dict[str, Any] = {"model": "openai/any", "api_base": fake.api_base, "api_key": "k"}
-        blocks = [ExtractiveMemory(profile=Profile)]
-        with AgentMemory(store="memory://", blocks=blocks, **asked) as memory:
-            ring = KeyRing(memory.components.store)
-            credentials = Credentials(ring)
-            app = Application(AsyncAgentMemory(memory), credentials, Metrics(), Limits())
-            service = Service(memory, app, ring)
-            memory.update("s", {"role": "user", "content": "I live in Lisbon."}, user_id="ana")
-            memory.flush()
-            for user, city in (("ana", "Lisbon"), ("ben", None)):
-                answer = service.call("read_profile", service.key(user))
-                assert answer.json == {"profile": {"city": city}}
 
 
 BAD: list[tuple[str, str, bytes, int]] = [
@@ -282,28 +216,6 @@ def test_errors_have_stable_types_and_sentences(service: Service) -> None:
     jsonschema.validate(answer.json, DOCUMENT["components"]["schemas"]["Problem"])
 
 
-def test_a_search_says_what_could_not_be_asked(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wrong: a block that fails, or is not there, looks as if nothing were remembered."""
-    key = service.key("ana")
-    service.call("write_note", key, {"text": "Ana lives in Lisbon."})
-    found = service.call("search", key, {"query": "Lisbon"})
-    assert found.json["results"]
-    assert found.json["warnings"] == []
-    (told,) = service.call("search", key, {"query": "x", "blocks": ["vektor"]}).json["warnings"]
-    assert "vektor" in told
-
-    def fail(*given: object) -> None:
-        raise OSError("no route to host")
-
-    monkeypatch.setattr(VectorMemory, "get", fail)
-    found = service.call("search", key, {"query": "Lisbon"})
-    assert found.json["results"]
-    (told,) = found.json["warnings"]
-    assert "vector" in told
-
-
 def test_health_and_figures(service: Service) -> None:
     """Wrong: a probe needs a key, the figures need none, or they name a user or a session."""
     assert service.ask("GET", "/health/live", None).json == {"status": "live"}
@@ -329,9 +241,6 @@ def test_health_and_figures(service: Service) -> None:
     service.app._ready = (True, -10.0)
     assert service.ask("GET", "/health/ready", None).status == 503
     assert service.ask("GET", "/health/live", None).status == 200
-
-
-# --- fields of another type -----------------------------------------------------------------------
 
 
 VALUES: list[Any] = [None, True, 5, -1, 1.5, 10**30, "text", "", [], [[1]], {}, {"a": {"b": []}}]

@@ -1,7 +1,4 @@
-"""What the service tells of the memory: figures of all processes together, a look at the sessions
-now and then only, and an error where nothing is absorbed."""
-
-from __future__ import annotations
+"""What the service tells of the memory."""
 
 import json
 import logging
@@ -25,7 +22,7 @@ from agent_memory.server.keys import KeyRing
 from agent_memory.server.metrics import Metrics
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
-from tests.integration.serving import ANYTHING, Service, serving
+from tests.integration.serving import Service, serving
 from tests.kit import note_waits
 
 SAID = {"role": "user", "content": "The canary lives in Lisbon."}
@@ -39,19 +36,10 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def figures_of(service: Service) -> dict[str, float]:
-    """What `/metrics` says now."""
     service.app.figures._until = 0.0
     body = service.ask("GET", "/metrics", service.key("*", rights="admin")).body.decode()
     lines = (line.rpartition(" ") for line in body.splitlines() if not line.startswith("#"))
     return {name.removeprefix("agent_memory_"): float(value) for name, _, value in lines}
-
-
-def another(service: Service) -> Service:
-    """Another process over the same store, as far as one process can have it."""
-    memory = AgentMemory(store=service.memory.components.store, blocks=[VectorMemory()])
-    ring = KeyRing(memory.components.store)
-    app = Application(AsyncAgentMemory(memory), Credentials(ring), Metrics(), ANYTHING)
-    return Service(memory, app, ring)
 
 
 def test_recalls_that_found_nothing_are_told(service: Service) -> None:
@@ -86,17 +74,6 @@ def test_model_calls_are_told_by_purpose(service: Service) -> None:
         assert told[f'model_calls_total{{kind="language",purpose="{purpose}"}}'] == 1
         assert told[f'model_tokens_total{{kind="prompt",purpose="{purpose}"}}'] > 0
         assert f'model_cost_dollars_total{{purpose="{purpose}"}}' in told
-
-
-def test_processes_count_together_and_each_once(service: Service) -> None:
-    """Wrong: each of several processes tells of itself alone, or a part is counted twice."""
-    other = another(service)
-    for one in (service, other, other):
-        one.memory.search(QUESTION, user_id="carl")
-        assert figures_of(one)["recalls_total"] <= 3
-    for one in (service, other, service):
-        assert figures_of(one)["recalls_total"] == 3
-    other.memory.close()
 
 
 def test_many_processes_lose_no_count() -> None:
@@ -138,24 +115,6 @@ def test_what_the_store_does_not_take_is_added_later(monkeypatch: pytest.MonkeyP
     assert figures.add(once)
     assert figures.add(once)
     assert figures.read().recalls == RecallStats(3, 1)
-
-
-def test_a_scrape_looks_at_no_session_anew(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wrong: whoever scrapes every second has all sessions read every second."""
-    looks: list[int] = []
-    stats = service.memory.stats
-
-    def counted() -> Any:
-        looks.append(1)
-        return stats()
-
-    monkeypatch.setattr(service.memory, "stats", counted)
-    key = service.key("*", rights="admin")
-    for _ in range(5):
-        assert b"agent_memory_up 1.0" in service.ask("GET", "/metrics", key).body
-    assert len(looks) == 1
 
 
 class Clock:
@@ -235,9 +194,6 @@ def test_a_block_that_always_fails_is_told(
             memory.components.heartbeats.beat()
             watch.look()
             assert watch.stalled == []
-
-
-# --- the dashboard --------------------------------------------------------------------------------
 
 
 FOLDER = Path(__file__).parents[2] / "examples" / "service"

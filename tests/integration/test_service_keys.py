@@ -1,14 +1,11 @@
 """The service: its keys as they are kept and handed out, and JWTs."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -40,23 +37,6 @@ def test_only_a_hash_is_kept() -> None:
     assert len(secret) == 43
     for told in (kept, repr(key), repr(KeyRing(store).all()), repr(vars(KeyRing(store)))):
         assert secret not in told
-
-
-def test_keys_of_many_processes(tmp_path: Path) -> None:
-    """Wrong: a key that one process made or revoked is not so in another."""
-    url = f"sqlite:///{tmp_path}/m.db"
-    with AgentMemory(store=url, blocks=[]) as one, AgentMemory(store=url, blocks=[]) as other:
-        here, there = (KeyRing(each.components.store) for each in (one, other))
-        token, key = here.create("backend", ["*"], ["read", "admin"])
-        found = there.key_of(token)
-        assert found is not None
-        assert found.rights == {"read", "admin"}
-        [told] = here.all()
-        assert told.used_at is not None
-        there.revoke(key.prefix)
-        assert here.key_of(token) is None
-        assert [one.revoked_at is not None for one in here.all()] == [True]
-        assert here.revoke(key.prefix).revoked_at == there.revoke(key.prefix).revoked_at
 
 
 def test_keys_that_cannot_be_made() -> None:
@@ -224,8 +204,7 @@ def test_jwts_that_are_not_valid(service: tuple[Service, list[str]]) -> None:
 
 
 def test_an_issuer_that_does_not_answer(tmp_path: Path) -> None:
-    """Wrong: a redirect is followed to keys of somebody else's, or what cannot be known is taken
-    for a refusal."""
+    """Wrong: a redirect is followed to keys of somebody else's."""
     with publishing(published()) as (url, asked):
         tokens = Tokens(issuer_of(f"{url}/elsewhere", ISSUER, AUDIENCE, "sub", ["read"]))
         with serving(tmp_path, tokens=tokens) as service:
@@ -233,20 +212,3 @@ def test_an_issuer_that_does_not_answer(tmp_path: Path) -> None:
                 assert service.call("list_sessions", token()).problem == "unavailable"
             assert service.call("list_sessions", service.key("ana")).status == 200
     assert asked == ["/elsewhere"]
-
-
-def test_who_comes_first_together_with_others() -> None:
-    """Wrong: while the issuer's keys are fetched for the first time, others with valid JWTs are
-    told that the service cannot do that."""
-    answers = threading.Event()
-    with publishing(published(), answers) as (url, asked), ThreadPoolExecutor(8) as pool:
-        tokens = Tokens(issuer_of(f"{url}/keys", ISSUER, AUDIENCE, "sub", ["read"]))
-        first = pool.submit(tokens.principal_of, token())
-        while not asked and not first.done():
-            time.sleep(0.01)
-        others = [pool.submit(tokens.principal_of, token()) for _ in range(7)]
-        wait(others, timeout=0.3)  # whoever does not wait has gone by then
-        answers.set()
-        found = [one.result() for one in (first, *others)]
-    assert {one.users if one else None for one in found} == {("ana",)}
-    assert asked == ["/keys"]

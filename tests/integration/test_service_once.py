@@ -1,7 +1,4 @@
-"""The service: what is sent again, or cut off in the middle, is done once; what was changed since
-it was read is not written over."""
-
-from __future__ import annotations
+"""The service: what is sent again, or cut off in the middle, is done once."""
 
 import json
 import threading
@@ -47,8 +44,7 @@ _sessions = iter(range(1_000_000))
 
 @given(writes=WRITES)
 def test_each_write_is_done_once(lasting: Service, writes: list[Any]) -> None:
-    """Wrong: a write whose answer was lost, or whose body was cut, is lost or doubled when the
-    client sends it again."""
+    """Wrong: a write whose answer was lost."""
     session, key = f"s-{next(_sessions)}", lasting.key("ana")
     wanted = []
     for number, (way, tries, count) in enumerate(writes):
@@ -125,24 +121,6 @@ def test_a_key_is_the_sessions(service: Service) -> None:
         assert answer.json["end"] == 1
 
 
-def test_writers_at_the_same_time(lasting: Service) -> None:
-    """Wrong: of clients that send the same write at once two are taken for the first."""
-    key, session = lasting.key("ana"), "together"
-    given = {"session_id": session, "messages": [said("once")]}
-    answers: list[Any] = []
-
-    def write() -> None:
-        answers.append(lasting.call("append_messages", key, given, Idempotency_Key="k").json)
-
-    threads = [threading.Thread(target=write) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert {one["end"] for one in answers} == {1}
-    assert lasting.call("list_messages", key, {"session_id": session}).json["total"] == 1
-
-
 def test_an_expected_end(service: Service) -> None:
     """Wrong: a message is put behind another one than its writer has seen."""
     key, given = service.key("ana"), {"session_id": "s-ana", "messages": [said("next")]}
@@ -180,8 +158,7 @@ def test_versions(service: Service) -> None:
 
 
 def test_what_is_too_much(tmp_path: Path) -> None:
-    """Wrong: a body of any size is read, or a credential may ask as often as it likes; or one
-    credential's haste keeps another out."""
+    """Wrong: a body of any size is read, or a credential may ask as often as it likes."""
     limits = Limits(body_bytes=2_000, per_second=0.5, burst=3)
     with serving(tmp_path, limits=limits) as service:
         ana, ben = service.key("ana"), service.key("ben")
@@ -219,7 +196,6 @@ def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
 
 
 def _size(service: Service) -> tuple[int, ...]:
-    """How much Ana has."""
     ana, memory = service.memory.user("ana"), service.memory
     heads = memory.sessions(user_id="ana")
     shared = memory.share("share-ana").sessions()

@@ -1,7 +1,5 @@
 """The service's OpenAPI document, its mount in another application, its traces and logs."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterator

@@ -1,18 +1,13 @@
 """The service: appends that come at the same time, and are made together."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_memory.server.together import Together
-from agent_memory.stores.sql.store import SQLStore
 from tests.integration.serving import Answer, Service, serving
 
 
@@ -28,7 +23,6 @@ Given = tuple[str, str, str, Mapping[str, Any]]
 
 
 def append(token: str, session: str, *texts: str, **more: Any) -> Given:
-    """A request to append."""
     messages = [{"role": "user", "content": text} for text in texts]
     return token, session, more.pop("key", ""), {"messages": messages, **more}
 
@@ -50,13 +44,11 @@ def at_once(service: Service, requests: list[Given]) -> list[Answer]:
 
 
 def said(service: Service, session: str) -> list[Any]:
-    """What a log says."""
     return [entry.message.content for entry in service.memory.history(session)]
 
 
 def test_each_gets_its_own_answer(service: Service) -> None:
-    """Wrong: one gets the answer of another; or what is wrong with one befalls all that came at
-    the same time."""
+    """Wrong: one gets the answer of another."""
     ana, ben = service.key("ana"), service.key("ben")
     service.memory.update("nobodys", {"role": "user", "content": "kept"})
     assert service.call("append_messages", ben, _first("bens")).status == 200
@@ -107,61 +99,3 @@ def test_many_to_one_session_keep_their_order_and_their_number(service: Service)
     assert sorted(ends) == list(range(1, 101))
     by_end = dict(zip(ends, map(str, range(100)), strict=True))
     assert said(service, "s") == [by_end[end] for end in range(1, 101)]
-
-
-def test_a_session_that_is_being_deleted_is_finished_and_begun_anew(service: Service) -> None:
-    """Wrong: a deletion that somebody left half done has appends refused, where each call by
-    itself finishes it."""
-    ana = service.key("ana")
-    at_once(service, [append(ana, "s", "old"), append(ana, "t", "a")])
-    store = service.memory.components.store
-    head = store.head("s")
-    assert head is not None
-    assert store.move(replace(head, deleting=True)) is not None
-    answers = at_once(service, [append(ana, "s", "new"), append(ana, "t", "b")])
-    assert [one.status for one in answers] == [200, 200]
-    assert (said(service, "s"), said(service, "t")) == (["new"], ["a", "b"])
-
-
-def test_they_share_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: each append has a transaction of its own, however many wait."""
-    groups: list[int] = []
-    append_all = SQLStore.append_all
-
-    def counted(store: SQLStore, appends: Any) -> Any:
-        groups.append(len(appends))
-        return append_all(store, appends)
-
-    monkeypatch.setattr(SQLStore, "append_all", counted)
-    store = f"sqlite:///{tmp_path}/m.db"
-    with serving(tmp_path, store=store, overflow_mode="background") as service:
-        ana = service.key("ana")
-        at_once(service, [append(ana, "s", "known now")])
-        groups.clear()
-        at_once(service, [append(ana, f"s{n}", "a") for n in range(64)])
-        assert sum(groups) == 64
-        assert len(groups) <= 8
-
-
-def test_who_makes_room_has_a_turn_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wrong: making room asks a model, and others' appends wait for that in one turn with it."""
-    turns: list[object] = []
-    made = Together.made
-
-    def counted(together: Together[Any], job: Any) -> Any:
-        turns.append(job)
-        return made(together, job)
-
-    monkeypatch.setattr(Together, "made", counted)
-    for mode, together in [("background", 8), ("inline", 0)]:
-        turns.clear()
-        folder = tmp_path / mode
-        folder.mkdir()
-        with serving(folder, overflow_mode=mode) as service:
-            ana = service.key("ana")
-            at_once(service, [append(ana, "known", "now")])
-            turns.clear()
-            at_once(service, [append(ana, f"s{n}", "b") for n in range(8)])
-            assert len(turns) == together

@@ -1,7 +1,4 @@
-"""Two agents in two processes on one shared namespace, while a third grants and revokes: what is
-revoked is over, everywhere, when `revoke` returns."""
-
-from __future__ import annotations
+"""Two agents in two processes on one shared namespace, while a third grants and revokes."""
 
 import json
 import random
@@ -64,7 +61,6 @@ class Change:
 
 @pytest.fixture(params=["sqlite", "redis"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database that processes share."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/m.db"
     else:
@@ -76,8 +72,7 @@ def may(access: str | None, kind: str) -> bool:
 
 
 def test_no_call_succeeds_after_its_revocation(url: str) -> None:
-    """Wrong: a process remembers a grant, or one is missed: an agent reads or writes after `revoke`
-    has returned elsewhere, or does not get in after `grant` has."""
+    """Wrong: a process remembers a grant, or one is missed."""
     namespace, rng = uuid4().hex, random.Random(7)
     changes: dict[str, list[Change]] = {agent: [] for agent in AGENTS}
     with AgentMemory(store=url, namespace=namespace) as memory:

@@ -1,28 +1,22 @@
 """Skills: files of everybody's and of users' own, through the public API."""
 
-from __future__ import annotations
-
 import json
 import os
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from agent_memory import AgentMemory, AgentMemoryConfig, Message, SkillMemory, ToolRefused
+from agent_memory import AgentMemory, AgentMemoryConfig, SkillMemory, ToolRefused
 from agent_memory.core.records import Scope
 from agent_memory.errors import (
     ConfigError,
     InvalidInput,
-    ModelUnavailable,
     SessionDeleting,
     StoreUnavailable,
 )
 from agent_memory.ltm_blocks.skills import Skill, Skills
-from agent_memory.models.embedders.cache import CachedEmbedder
 from agent_memory.testing.contract import together
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -161,16 +155,6 @@ def test_everybodys_goes_before_an_own_one_of_its_name(memory: AgentMemory, fold
     assert (skills.all(), skills.broken()) == ([shared], [])
 
 
-def test_people_promote_a_skill_by_moving_its_file(memory: AgentMemory, folder: Path) -> None:
-    """Fails if it is lost on the way, or stays the user's own."""
-    own = memory.user("sarah").skills().save(REFUND)
-    assert own.path is not None
-    own.path.rename(folder / "refund.md")
-    assert memory.user("bob").skills().all() == [REFUND]
-    assert memory.user("sarah").skills().broken() == []
-    assert recalled(memory, "Pay the money for the order back", "bob") == ["refund"]
-
-
 def test_a_users_go_with_the_user(memory: AgentMemory, folder: Path) -> None:
     """Fails if something of a deleted user stays in the folder, or another's goes too."""
     memory.open("skills").save(DEPLOY)
@@ -227,14 +211,6 @@ def test_of_a_session_that_is_being_deleted_nothing_is_seen(
     assert files(folder) == []
 
 
-def test_what_is_refused_begins_no_session(memory: AgentMemory, folder: Path) -> None:
-    """Fails if a bad skill leaves a session, or a folder, behind."""
-    with pytest.raises(InvalidInput):
-        memory.session("s").owner().skills().save(Skill("../x", "y"))
-    assert memory.sessions() == []
-    assert not folder.exists()
-
-
 def test_namespaces_share_a_folder_unseen_by_each_other(tmp_path: Path, folder: Path) -> None:
     """Fails if "sarah" of one deployment reads, or deletes, what "sarah" of another saved."""
     url = f"sqlite:///{tmp_path}/m.db"
@@ -265,28 +241,6 @@ def test_edits_are_noticed(memory: AgentMemory, folder: Path) -> None:
     assert names(skills) == ["a", "b"]  # what it is called is what it says
     (folder / "c.md").unlink()
     assert names(skills) == ["b"]
-
-
-def test_an_edit_of_the_same_size_within_a_tick_is_noticed(
-    memory: AgentMemory, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Fails if where a file system stamps files by the second, what was just written is taken to be
-    the same as long as its stamps are."""
-    precise = Path.stat
-
-    def coarse(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
-        found = precise(path, follow_symlinks=follow_symlinks)
-        times = {"st_mtime_ns": found.st_mtime_ns, "st_ctime_ns": found.st_ctime_ns}
-        whole = {name: value // 10**9 * 10**9 for name, value in times.items()}
-        return os.stat_result(found[:10], whole)
-
-    monkeypatch.setattr(Path, "stat", coarse)
-    folder.mkdir()
-    file = folder / "a.md"
-    for number in range(9):
-        with file.open("r+b" if number else "xb") as opened:
-            opened.write(page("a", f"Step {number}.").encode())
-        assert memory.open("skills").load("a") == Skill("a", f"Step {number}.")
 
 
 def test_an_edit_that_keeps_size_and_time_is_noticed(memory: AgentMemory, folder: Path) -> None:
@@ -338,40 +292,6 @@ def test_a_broken_file_is_told_and_hides_no_other(memory: AgentMemory, folder: P
     (folder / "deploy.md").write_text(page("deploy", "Use when asked to ship"), encoding="utf-8")
     assert [one.file for one in skills.broken()] == ["agent/SKILL.md", "latin.md", "twin.md"]
     assert recalled(memory, "How do I ship a release?") == ["deploy"]
-
-
-def test_problems_are_those_of_all_users(memory: AgentMemory, folder: Path) -> None:
-    """Fails if `agent-memory doctor` says all is well, and a user's skills are broken."""
-    own = memory.user("sarah").skills().save(REFUND)
-    assert own.path is not None
-    own.path.write_text("---\nname: refund\n---\n", encoding="utf-8")
-    expected = f"{own.path.relative_to(folder).as_posix()}, line 1: `description` is missing."
-    (told,) = SkillMemory(folder=folder).problems(memory.blocks["skills"].resources)
-    assert told.startswith(expected)
-    assert memory.user("bob").skills().broken() == []
-    assert len(memory.user("sarah").skills().broken()) == 1
-
-
-def test_a_file_that_is_no_skill_is_not_written_over(memory: AgentMemory, folder: Path) -> None:
-    """Fails if a file that somebody has just broken, and could mend, is lost."""
-    own = memory.user("sarah").skills().save(REFUND)
-    assert own.path is not None
-    for text in ("What I wrote by hand.", page("other")):
-        own.path.write_text(text, encoding="utf-8")
-        with pytest.raises(InvalidInput, match="exists and is not the skill 'refund'"):
-            memory.user("sarah").skills().save(REFUND)
-        assert own.path.read_text(encoding="utf-8") == text
-
-
-def test_what_is_no_skill_file_is_passed_over(memory: AgentMemory, folder: Path) -> None:
-    """Fails if a readme, or an editor's own file, is reported as broken."""
-    folder.mkdir()
-    for name in ("README.md", ".draft.md", "notes.txt"):
-        (folder / name).write_text("No skill.", encoding="utf-8")
-    for name in (".git", "references"):
-        (folder / name).mkdir()
-        (folder / name / "page.md").write_text("No skill.", encoding="utf-8")
-    assert (memory.open("skills").all(), memory.open("skills").broken()) == ([], [])
 
 
 def test_a_file_that_is_too_long_or_no_file_is_told(folder: Path) -> None:
@@ -477,37 +397,6 @@ def test_a_directory_that_leads_out_is_neither_written_nor_erased(
     assert files(outside) == ["refund.md"]
 
 
-def test_saves_at_once_leave_a_whole_file(memory: AgentMemory, folder: Path) -> None:
-    """Fails if who reads while others write sees half a file, or two writers' mixed."""
-    skills = memory.user("sarah").skills()
-    texts = {str(writer) * 40_000 for writer in range(4)}
-    skills.save(replace(REFUND, body="0" * 40_000))
-    done = threading.Event()
-    seen: list[str] = []
-
-    def read() -> None:
-        while not done.is_set():
-            skill = skills.load("refund")
-            assert skill is not None
-            seen.append(skill.body)
-
-    def write(text: str) -> None:
-        for _ in range(5):
-            memory.user("sarah").skills().save(replace(REFUND, body=text))
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        together([lambda text=text: write(text) for text in sorted(texts)])
-    finally:
-        done.set()
-        reader.join()
-    assert skills.broken() == []
-    assert seen
-    assert set(seen) <= texts
-    assert files(folder) == ["refund.md"]
-
-
 def test_so_many_are_kept_and_no_more(folder: Path) -> None:
     """Fails if a model fills the disk; or two that save at once each have the last place."""
     block = SkillMemory(folder=folder, max_skills=3)
@@ -549,8 +438,7 @@ def test_a_skill_is_recalled_by_what_it_means(memory: AgentMemory, folder: Path)
 def test_what_has_nothing_to_do_with_a_skill_recalls_none(
     memory: AgentMemory, folder: Path, few: bool
 ) -> None:
-    """Fails if every prompt carries a procedure, whichever is nearest; most of all where there are
-    few to choose from."""
+    """Fails if every prompt carries a procedure, whichever is nearest."""
     if not few:
         stock(folder)
     memory.open("skills").save(DEPLOY)
@@ -581,44 +469,6 @@ def test_a_recall_is_what_a_model_is_to_do(memory: AgentMemory) -> None:
     assert loaded.count("All of it matters.") == 1_000
 
 
-class Down:
-    """An embedder that fails."""
-
-    name, dimension = "down", 3
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        raise ModelUnavailable("It is down.")
-
-
-def test_while_the_embedder_is_down_words_are_compared(memory: AgentMemory, folder: Path) -> None:
-    """Fails if an outage of the embedder takes the skills away, or has all of them recalled."""
-    stock(folder)
-    memory.open("skills").save(DEPLOY)
-    block = memory.blocks["skills"]
-    assert isinstance(block, SkillMemory)
-    down = block.bind(replace(block.resources, embedders=lambda name: CachedEmbedder(Down())))
-
-    def found(question: str) -> list[str]:
-        message = Message(role="user", content=question)
-        return [recall.id for recall in down.get(Scope("sarah"), message, 5)]
-
-    assert found("Roll out the release") == ["deploy"]
-    assert found("Write a new poem about birds by the sea") == []
-    skills = down.open(Scope("sarah"))
-    assert skills.search("new colleagues")[0].name == "new-colleague"
-    assert skills.search("ops") == [DEPLOY]
-
-
-def test_how_near_a_skill_has_to_be_is_a_setting(folder: Path) -> None:
-    """Fails if with an embedder of other cosines all is recalled, or nothing."""
-    question = "Can you ship release 2.3 today?"
-    for least, found in ((0.0, ["deploy"]), (0.99, [])):
-        blocks = [SkillMemory(folder=folder)]
-        with AgentMemory(store="memory://", blocks=blocks, min_relevance=least) as memory:
-            memory.open("skills").save(DEPLOY)
-            assert recalled(memory, question) == found
-
-
 def test_a_model_finds_loads_and_saves(memory: AgentMemory, folder: Path) -> None:
     """Fails if a model cannot use what is there, or what it saves is not its user's."""
     offered = {one["function"]["name"] for one in memory.tools("s", user_id="sarah")}
@@ -647,8 +497,7 @@ def test_a_model_finds_loads_and_saves(memory: AgentMemory, folder: Path) -> Non
 
 
 def test_what_people_add_to_an_own_skill_outlives_a_models_save(memory: AgentMemory) -> None:
-    """Fails if a model that improves its steps drops a person's remarks, or the file's other
-    keys."""
+    """Fails if a model that improves its steps drops a person's remarks."""
     memory.user("sarah").skills().save(
         replace(REFUND, body="Never on Sundays.", extra={"license": "MIT"})
     )
@@ -665,29 +514,6 @@ def test_a_tool_never_writes_everybodys(memory: AgentMemory, folder: Path) -> No
     with pytest.raises(ToolRefused):
         save.call(Scope(), {"name": "tea", "description": "x", "steps": ["y"]})
     assert not folder.exists()
-
-
-def test_other_names_of_the_block_name_its_tools(folder: Path) -> None:
-    """Fails if two folders of skills cannot be offered side by side."""
-    blocks = [SkillMemory(folder=folder), SkillMemory(name="house", folder=folder / "house")]
-    with AgentMemory(store="memory://", blocks=blocks) as memory:
-        offered = {one["function"]["name"] for one in memory.tools("s")}
-        assert {"skills_save", "house_save"} <= offered
-
-
-def test_the_folder_is_made_when_it_is_needed(tmp_path: Path) -> None:
-    """Fails if opening a memory makes folders, or fails without one."""
-    folder = tmp_path / "not" / "there"
-    with AgentMemory(store="memory://", blocks=[SkillMemory(folder=folder)]) as memory:
-        assert (memory.user("sarah").skills().all(), memory.user("sarah").skills().broken()) == (
-            [],
-            [],
-        )
-        assert recalled(memory, "Ship the release") == []
-        memory.delete_user("sarah")
-        assert not folder.parent.exists()
-        memory.user("sarah").skills().save(DEPLOY)
-        assert files(folder) == ["deploy.md"]
 
 
 def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
@@ -707,8 +533,7 @@ def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_folder_in_a_file_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails if ~ is a folder of that name, or the memory looks elsewhere once the process has gone
-    to another directory."""
+    """Fails if ~ is a folder of that name."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     for folder in ("~/skills", "skills"):
@@ -722,15 +547,6 @@ def test_the_folder_in_a_file_of_settings(tmp_path: Path, monkeypatch: pytest.Mo
             saved = memory.open("skills").save(DEPLOY)
             monkeypatch.chdir(tmp_path)
             assert saved.path == tmp_path / "skills" / "deploy.md"
-
-
-def test_unconfigured_is_told(tmp_path: Path) -> None:
-    """Fails if `memory.open("skills")` without the block fails with an error of Python's own."""
-    with (
-        AgentMemory(store="memory://") as memory,
-        pytest.raises(ConfigError, match="No SkillMemory is configured"),
-    ):
-        memory.open("skills")
 
 
 PARTS = [{"tags": [1]}, {"steps": [None]}, {"description": 1}, {"body": 2}]

@@ -1,20 +1,17 @@
 """A session arrives from its snapshot as a whole, or nothing of it stays, whatever goes wrong."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agent_memory import AgentMemory, WorkingMemory, operations
-from agent_memory.errors import InvalidSnapshot, StoreUnavailable
-from agent_memory.stores import MemoryStore, open_store
+from agent_memory.errors import InvalidSnapshot
+from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from tests.integration.snapshot_world import (
     CANARY,
@@ -46,70 +43,6 @@ def test_a_damaged_file_leaves_nothing(kind: str, lines: list[str], opener: Open
         assert memory.search(CANARY, user_id="ada") == memory.user("ada").facts() == []
         operations.import_session(memory, lines)
         assert len(memory.history("s")) == 57
-
-
-def test_nobody_sees_what_has_not_arrived(lines: list[str], opener: Opener) -> None:
-    """Wrong: another caller is shown half a session, or facts of a file that may be damaged."""
-    with remembering(opener("sqlite")) as memory:
-
-        def slowly() -> Iterator[str]:
-            for at, line in enumerate(lines):
-                if at % 8 == 0:
-                    assert memory.sessions() == memory.history("s") == []
-                    assert memory.search(CANARY, user_id="ada") == memory.user("ada").facts() == []
-                    assert (
-                        memory.user("ada").notes().all() == memory.user("ada").spatial().all() == []
-                    )
-                    assert memory.get("t", CANARY, user_id="ada").recalls == []
-                yield line
-
-        operations.import_session(memory, slowly())
-        assert memory.search(CANARY, user_id="ada")
-
-
-class Failing(MemoryStore):
-    """A store that fails at one of its writes."""
-
-    left = 10_000
-
-    def _count(self) -> None:
-        self.left -= 1
-        if not self.left:
-            raise StoreUnavailable("It is down.")
-
-    def put_records(self, *args: object, **more: object) -> None:
-        self._count()
-        super().put_records(*args, **more)  # type: ignore[arg-type]
-
-    def put_vectors(self, *args: object, **more: object) -> None:
-        self._count()
-        super().put_vectors(*args, **more)  # type: ignore[arg-type]
-
-    def rewrite(self, *args: object, **more: object) -> object:  # type: ignore[override]
-        self._count()
-        return super().rewrite(*args, **more)  # type: ignore[arg-type]
-
-    def move(self, *args: object, **more: object) -> object:  # type: ignore[override]
-        self._count()
-        return super().move(*args, **more)  # type: ignore[arg-type]
-
-
-def test_whatever_write_fails_nothing_stays(lines: list[str]) -> None:
-    """Wrong: after an outage half of a session is there, or its records without it."""
-    for at in range(1, 100):
-        store = Failing()
-        with remembering(store) as memory:
-            store.left = at
-            try:
-                operations.import_session(memory, lines)
-            except StoreUnavailable as error:
-                assert str(error) == "It is down."  # noqa: PT017 - which one is the last is unknown
-                assert not left_in(store)
-                assert memory.sessions() == []
-            else:
-                assert at > 8
-                return
-    pytest.fail("it never came to its end")
 
 
 DYING = """

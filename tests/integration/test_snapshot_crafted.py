@@ -1,7 +1,5 @@
 """A file made by somebody else, with right sums: it is refused, or gives a session that works."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator
@@ -38,7 +36,6 @@ _ODD: list[Any] = [
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths to everything in a value."""
     if path:
         yield path
     if isinstance(value, dict | list):
@@ -98,7 +95,6 @@ class _Sink:
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[str]:
-    """The address of a model."""
     with FakeLLM(model()) as fake:
         yield fake.api_base
 

@@ -1,34 +1,22 @@
 """Where snapshots are written and read: paths, pipes, other faces, the command line."""
 
-from __future__ import annotations
-
 import io
 import os
 import threading
-import tracemalloc
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import anyio
 import pytest
 
 from agent_memory import (
     AgentMemory,
-    AsyncAgentMemory,
-    Block,
     InvalidInput,
     NoteMemory,
-    NullMemory,
-    Recall,
     SpatialMemory,
-    StoreError,
     WorkingMemory,
     operations,
 )
-from agent_memory.core.records import Entry, Record, Scope
-from agent_memory.errors import InvalidSnapshot, SessionExists, StoreUnavailable
-from agent_memory.ltm_blocks.base import record_id
+from agent_memory.errors import InvalidSnapshot, StoreUnavailable
 from tests.integration.snapshot_world import (
     Opener,
     bodies_of,
@@ -118,107 +106,6 @@ def test_a_session_that_is_deleted_meanwhile_gives_no_whole_file() -> None:
             operations.import_session(memory, io.StringIO(file.getvalue()), deleted=True)
 
 
-@pytest.mark.long
-def test_not_all_of_a_session_is_held_in_memory(
-    opener: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wrong: reading ahead, or collecting, makes a long session need memory for all of it."""
-    for module in ("transfer.export", "transfer.importer"):
-        monkeypatch.setattr(f"agent_memory.engine.{module}._PAGE", 10)
-    lines: list[str] = []
-    held: list[int] = []
-
-    class Collecting(io.StringIO):
-        def write(self, text: str) -> int:
-            lines.append(text)
-            held.append(tracemalloc.get_traced_memory()[0] - sum(map(len, lines)))
-            return len(text)
-
-    def given() -> Iterator[str]:
-        for line in lines:
-            held.append(tracemalloc.get_traced_memory()[0])
-            yield line
-
-    with AgentMemory(store=opener("sqlite"), blocks=[]) as memory:
-        memory.update("s", [{"role": "user", "content": f"{n} " * 3000} for n in range(300)])
-        tracemalloc.start()
-        memory.session("s").export(Collecting())
-        taken, before = max(held) - min(held), tracemalloc.get_traced_memory()[0]
-        held.clear()
-        with AgentMemory(store=opener("sqlite"), blocks=[]) as other:
-            operations.import_session(other, given())
-            brought = max(held) - before
-            tracemalloc.stop()
-            assert len(other.history("s", after=290)) == 10
-    assert sum(map(len, lines)) > 3_000_000
-    assert max(taken, brought) < 1_500_000
-
-
-def test_async_and_null(lines: list[str], tmp_path: Path) -> None:
-    """Wrong: the other faces do something else; what is switched off remembers a session."""
-    path = tmp_path / "s.jsonl"
-
-    async def run() -> int:
-        async with AsyncAgentMemory(store="memory://") as memory:
-            await memory.run(operations.import_session, memory.memory, lines)
-            done = await memory.session("s").export(path)
-            await memory.delete("s")
-            head = await memory.run(operations.import_session, memory.memory, path, deleted=True)
-            assert await memory.session("s").export(path) == done
-            return head.end
-
-    assert anyio.run(run) == 57
-    with NullMemory() as memory:
-        assert operations.import_session(memory, path).end == 57
-        assert memory.sessions() == memory.history("s") == []
-        with pytest.raises(InvalidSnapshot, match="line 2: "):
-            operations.import_session(memory, lines[:1])
-        with pytest.raises(InvalidInput, match="no session"):
-            memory.session("s").export(path)
-
-
-def test_records_of_somebodys_own_block_come_along(opener: Opener) -> None:
-    """Wrong: only blocks of ours are restored; or a block that keeps things elsewhere is thought to
-    have them."""
-
-    class Promises(Block):
-        kind: str = "promises"
-
-        def get(self, scope: object, message: object, limit: int) -> list[Recall]:
-            return []
-
-        def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-            records = [
-                Record(record_id(self.name, scope.owner, e.session_id, e.seq), scope.owner,
-                       e.session_id, e.seq, e.seq, e.message.text(), (e.seq,), e.created_at)
-                for e in entries
-            ]  # fmt: skip
-            self.resources.store.put_records(self.name, records, lease=scope.lease)
-
-        def delete(self, scope: object) -> None: ...
-
-    class Elsewhere(Block):
-        kind: str = "elsewhere"
-
-        def get(self, scope: object, message: object, limit: int) -> list[Recall]:
-            return []
-
-        def update(self, scope: object, entries: object) -> None: ...
-
-        def delete(self, scope: object) -> None: ...
-
-    def opened(kind: str) -> AgentMemory:
-        return AgentMemory(store=opener(kind), blocks=[Promises(), Elsewhere()])
-
-    with opened("memory") as memory:
-        memory.update("s", [{"role": "user", "content": f"I will {n}"} for n in range(3)])
-        memory.flush()
-        lines = exported(memory)
-    with opened("sqlite") as memory:
-        assert operations.import_session(memory, lines).cursors == {"promises": 3}
-        assert len(memory._store.records("promises", "session:s")) == 3
-
-
 def test_heads_and_logs_without_messages(opener: Opener) -> None:
     """Wrong: a session that began with a value on its scratchpad can't be restored."""
     with AgentMemory(store=opener("memory"), blocks=[WorkingMemory(), NoteMemory()]) as memory:
@@ -236,10 +123,3 @@ def test_other_settings_of_a_block_are_told(lines: list[str]) -> None:
         with pytest.raises(InvalidSnapshot, match="'spatial' has 3 dimensions, and this 2"):
             operations.import_session(memory, lines)
         assert not left_in(memory._store)
-
-
-def test_errors_have_a_place_in_the_tree() -> None:
-    """Wrong: who catches what is refused at the door has to name these too."""
-    assert issubclass(InvalidSnapshot, InvalidInput)
-    assert issubclass(SessionExists, InvalidInput)
-    assert not issubclass(SessionExists, StoreError)

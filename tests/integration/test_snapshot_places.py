@@ -1,15 +1,12 @@
 """Where a session may arrive, what comes along, and what no file can do to others."""
 
-from __future__ import annotations
-
 import io
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory, operations
-from agent_memory.errors import InvalidId, InvalidSnapshot, SessionExists
+from agent_memory.errors import InvalidId, SessionExists
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from tests.integration.keeping import opened
@@ -17,7 +14,6 @@ from tests.integration.snapshot_world import (
     CANARY,
     Opener,
     bodies_of,
-    converse,
     exported,
     left_in,
     lines,
@@ -67,33 +63,6 @@ def test_ids_that_nobody_can_have_are_refused(field: str, value: str, lines: lis
         with pytest.raises(InvalidId):
             memory.session("\x1eteam\x1es").export(io.StringIO())
         assert not left_in(memory._store, value)
-
-
-@pytest.mark.parametrize("block", ["extractive", "vector", "notes", "spatial"])
-def test_another_users_records_are_safe(block: str, lines: list[str]) -> None:
-    """Wrong: a crafted file has a record with the id of somebody else's, and destroys that."""
-    with remembering("memory://") as memory:
-        first, *others = bodies_of(lines)
-        crafted = resummed([{**first, "user": "ben", "session": "b"}, *others])
-        operations.import_session(memory, crafted)
-    bodies = bodies_of(lines)
-    with remembering("memory://") as memory:
-        converse(memory, "b", "ben")
-        before = seen(memory, "b", "ben")
-        store = memory._store
-        if block == "vector":
-            theirs = next(records[0] for records, _ in store.all_vectors("vector"))
-        else:
-            theirs = store.records(block, "user:ben")[0]
-        kind = "vector" if block == "vector" else "fact"
-        place = next(
-            at for at, one in enumerate(bodies)
-            if one.get("kind") == kind and one["block"] == block and "batch" not in one["metadata"]
-        )  # fmt: skip
-        bodies[place]["id"] = theirs.id
-        with suppress(InvalidSnapshot):
-            operations.import_session(memory, resummed(bodies))
-        assert seen(memory, "b", "ben") == before
 
 
 def test_what_was_changed_in_another_session_since_stays(lines: list[str]) -> None:
@@ -173,8 +142,7 @@ def test_what_has_expired_cannot_be_absorbed_anew(
 
 
 def test_blocks_that_are_not_configured_here(lines: list[str]) -> None:
-    """Wrong: what a block keeps is lost where the restoring process does not have it configured; or
-    it stays when the session is deleted there."""
+    """Wrong: what a block keeps is lost where the restoring process does not have it configured."""
     store = MemoryStore()
     with AgentMemory(store=store, model=None, blocks=[]) as memory:
         shown = operations.import_session(memory, lines)
@@ -241,20 +209,3 @@ def test_vectors_in_a_place_of_their_own() -> None:
             assert operations.import_session(memory, lines).cursors == {"vector": 30}
             found = memory.search("Tree 7", user_id="ada")
             assert [(one.id, one.text) for one in found] == wanted
-
-
-def test_lying_token_counts_do_not_break_the_budget(lines: list[str]) -> None:
-    """Wrong: a crafted file says that its messages cost nothing, and contexts pass their budget."""
-    bodies = bodies_of(lines)
-    for one in bodies:
-        for name in ("tokens", "total", "start_total", "system_tokens"):
-            if name in one:
-                one[name] = 0
-        if one.get("kind") == "head":
-            one["start"], one["summary"] = 0, None
-    with remembering("memory://", max_tokens=400) as memory:
-        operations.import_session(memory, resummed(bodies))
-        context = memory.get("s", "tree")
-        counter = memory.components.services.resources.counter
-        assert sum(counter.chat(one) for one in context.to_messages()) + counter.overhead <= 400
-        assert context.tokens <= 400

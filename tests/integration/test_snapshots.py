@@ -1,7 +1,5 @@
 """A session's snapshot gives the session back, in any store, as a whole or not at all."""
 
-from __future__ import annotations
-
 import io
 import threading
 from dataclasses import replace
@@ -16,10 +14,7 @@ from agent_memory import (
     WorkingMemory,
     operations,
 )
-from agent_memory.errors import InvalidInput, StoreUnavailable
-from agent_memory.stores import MemoryStore
-from agent_memory.testing import watched
-from tests.integration.racing import Gone
+from agent_memory.errors import StoreUnavailable
 from tests.integration.snapshot_world import (
     Opener,
     bodies_of,
@@ -71,14 +66,6 @@ def test_a_session_comes_back_from_any_store_in_any_other(
         assert not left_in(memory._store)
 
 
-def test_a_snapshot_of_a_copy_is_the_same(lines: list[str]) -> None:
-    """Fails if something is lost, or gained, each time."""
-    with remembering("memory://") as memory:
-        operations.import_session(memory, lines)
-        memory.flush()
-        assert contents(exported(memory)) == contents(lines)
-
-
 def test_a_session_without_a_user(opener: Opener) -> None:
     """Fails if what belongs to a session itself is left behind, or given to a user."""
     with remembering(opener("memory")) as memory:
@@ -101,9 +88,6 @@ def test_what_belongs_to_no_session_stays(lines: list[str]) -> None:
         memory.update("u", {"role": "user", "content": "I live in Porto"}, user_id="ben")
         memory.flush()
         assert contents(exported(memory)) == contents(lines)
-
-
-# --- while others write ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -191,20 +175,6 @@ def test_what_a_worker_left_behind_that_died_is_no_part_of_it() -> None:
         assert len(_vectors(copy)) == 3
         copy.flush()
         assert _vectors(copy) == _vectors(memory)
-
-
-def test_a_session_that_was_gone_is_not_held_by_anybody() -> None:
-    """Fails if one that is deleted and begun anew meanwhile is said to be absorbed."""
-    store, said = MemoryStore(), {"role": "user", "content": "x"}
-    with AgentMemory(store=store) as other:
-        gone = Gone(lambda: other.delete("s"), lambda: other.update("s", said))
-        with AgentMemory(store=watched(store, gone)) as memory:
-            other.update("s", said)
-            gone.armed = True
-            with pytest.raises(InvalidInput, match="There is no session 's'"):
-                memory.session("s").export(io.StringIO())
-            assert gone.over
-            assert exported(memory)
 
 
 def test_a_worker_that_is_at_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,10 @@
 """`ChatHistory` and `VectorIndex` beside an `AgentMemory` over the same store."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -35,19 +32,15 @@ from agent_memory.errors import (
     ConfigError,
     DimensionMismatch,
     InvalidInput,
-    MemoryClosed,
     SessionOfAnotherUser,
     UnsupportedOperation,
 )
-from agent_memory.ltm_blocks.registry import FORGOTTEN
 from agent_memory.models.embedders.base import NoEmbedder
-from agent_memory.operations import dead_letters
 from agent_memory.standalone.item_index import Item
 from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.testing.contract import together
 from agent_memory.testing.watching import watched
 from tests.contract.chat_history_contract import said, texts
-from tests.integration.racing import Gone
 
 
 class Notes(Block):
@@ -177,59 +170,6 @@ def test_a_block_that_keeps_elsewhere_forgets_when_it_absorbs() -> None:
         assert recalled(agent) == ["user: moon a"]
 
 
-def test_saving_waits_for_a_block_at_work() -> None:
-    """Wrong: a block that is fed the former list meanwhile keeps it."""
-    store = MemoryStore()
-    begun, go = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        begun.set()
-        assert go.wait(60)
-
-    with ChatHistory(store) as history, memory(store, Notes(fed=[], within=wait)) as agent:
-        history.save("s", said("secret", "old"))
-        flushing = threading.Thread(target=agent.flush)
-        flushing.start()
-        assert begun.wait(60)
-        history.save("s", said("secret", "old", "added"))  # adding waits for nobody
-        saving = threading.Thread(target=partial(history.save, "s", said("new")))
-        saving.start()
-        assert texts(history) == ["secret", "old", "added"]
-        go.set()
-        saving.join()
-        flushing.join()
-        agent.flush()
-        assert texts(history) == recalled(agent) == ["new"]
-
-
-def test_a_worker_is_told_and_old_troubles_are_forgotten() -> None:
-    """Wrong: blocks never come to what was saved, or keep failures at messages that are gone."""
-    store = MemoryStore()
-
-    def refuse() -> None:
-        raise ValueError("as always")
-
-    with (
-        ChatHistory(store) as history,
-        memory(store, Notes(fed=[], within=refuse), absorb_attempts=1) as agent,
-    ):
-        history.save("s", said("a", "b"))
-        agent.flush()
-        (letter,) = dead_letters(agent)
-        assert (letter.first, letter.last) == (1, 2)
-        now = letter.since
-        notes = [Record(str(n), "session:s", "s", n, n, "", (), now) for n in (1, 2)]
-        store.put_records(FORGOTTEN, notes)
-        for given in (["a", "b", "c"], ["a", "x"]):
-            (head,) = store.sessions()
-            store.schedule(head, None)
-            assert store.due() == []
-            history.save("s", said(*given))
-            assert [head.session_id for head in store.due()] == ["s"]
-        assert dead_letters(agent) == []
-        assert [note.last for note in store.records(FORGOTTEN, "session:s")] == [1]
-
-
 def test_one_that_stops_half_way_changes_nothing() -> None:
     """Wrong: a save that fails between two steps leaves a list, or records, of neither."""
     inner, armed = MemoryStore(), []
@@ -322,53 +262,6 @@ def test_a_deletion_that_is_not_finished() -> None:
         assert texts(history) == ["new"]
 
 
-@pytest.mark.parametrize("anew", [said("anew"), said("old", "anew"), []])
-def test_a_save_of_what_is_gone_and_back(anew: list[Any]) -> None:
-    """Wrong: it says that the session is being absorbed, while nobody is at it."""
-    store = MemoryStore()
-    with ChatHistory(store) as other:
-        gone = Gone(lambda: other.clear("s"), lambda: other.save("s", anew))
-        with ChatHistory(watched(store, gone)) as history:
-            history.save("s", said("old", "older"))
-            gone.armed = True
-            history.save("s", said("new"))
-            assert gone.over
-            assert texts(history) == ["new"]
-
-
-def test_a_pop_of_what_is_gone_and_back() -> None:
-    """Wrong: it says that the session is being absorbed; or takes nothing of what is there."""
-    store = MemoryStore()
-    with memory(store) as other:
-        gone = Gone(lambda: other.delete("s"), lambda: other.update("s", said("anew", "and on")))
-        with memory(watched(store, gone)) as agent:
-            agent.update("s", said("old"))
-            gone.armed = True
-            assert [message.text() for message in agent.pop("s")] == ["and on"]
-        assert gone.over
-        assert [entry.message.text() for entry in other.history("s")] == ["anew"]
-
-
-@pytest.mark.parametrize("where", ["memory", "sqlite"])
-def test_savers_beside_a_clearer(where: str, tmp_path: Path) -> None:
-    """Wrong: in a crowd of threads a save or a clearing is refused; or lists are mixed."""
-    url = MemoryStore() if where == "memory" else f"sqlite:///{tmp_path}/m.db"
-    with ChatHistory(url, tokenizer="approximate") as history:
-
-        def save(name: str) -> None:
-            for count in range(20):
-                history.save("s", said(*[f"{name} {count}"] * (1 + count % 3)))
-
-        def clear() -> None:
-            for _ in range(20):
-                history.clear("s")
-
-        together([partial(save, "a"), partial(save, "b"), partial(save, "c"), *[clear] * 3])
-        assert len(set(texts(history))) <= 1
-        history.save("s", said("at last"))
-        assert texts(history) == ["at last"]
-
-
 def test_after_messages_have_expired() -> None:
     """Wrong: what a retention removed comes back, or numbers begin anew."""
     store = MemoryStore()
@@ -450,56 +343,6 @@ def test_processes_that_save_and_are_killed(tmp_path: Path) -> None:
             assert is_whole(texts(history), "ab")
         history.save("s", said("goes on"))
         assert texts(history) == ["goes on"]
-
-
-def test_processes_leave_one_list(tmp_path: Path) -> None:
-    """Wrong: two processes that save at once leave what neither of them gave."""
-    url = f"sqlite:///{tmp_path}/m.db"
-    for process in [saver(url, "a", 8), saver(url, "b", 8)]:
-        with process:
-            assert process.stdout is not None
-            process.stdout.read()
-        assert process.returncode == 0
-    with ChatHistory(url, tokenizer="approximate") as history:
-        found = texts(history)
-        assert is_whole(found, "ab")
-        assert "alone" in found[0]
-
-
-def test_what_is_closed(tmp_path: Path) -> None:
-    """Wrong: a half that was closed works on, or closes a store that somebody lent it."""
-    store = MemoryStore()
-    for given in (store, f"sqlite:///{tmp_path}/m.db"):
-        history, index = ChatHistory(given), VectorIndex(given, dimension=2)
-        for half in (history, index, history, index):
-            half.close()
-        calls = [
-            partial(history.save, "s", []), partial(history.load, "s"), partial(history.clear, "s"),
-            partial(index.store, []), partial(index.search, [1, 0]), partial(index.delete, []),
-            partial(index.delete_user, "u"),
-        ]  # fmt: skip
-        for call in calls:
-            with pytest.raises(MemoryClosed):
-                call()
-    with ChatHistory(store) as history:
-        history.save("s", said("open"))
-        assert texts(history) == ["open"]
-
-
-def test_namespaces_are_apart(tmp_path: Path) -> None:
-    """Wrong: one deployment reads or clears what is another's."""
-    url = f"sqlite:///{tmp_path}/m.db"
-    with ChatHistory(url) as one, ChatHistory(url, namespace="two") as two:
-        one.save("s", said("a"))
-        two.clear("s")
-        assert (texts(one), texts(two)) == (["a"], [])
-    with (
-        VectorIndex(url, dimension=2) as near,
-        VectorIndex(url, dimension=3, namespace="two") as far,
-        VectorIndex(url, dimension=4, name="other") as other,
-    ):
-        near.store(Item("a", vector=[1, 0]))
-        assert far.search([1, 0, 0]) == other.search([1, 0, 0, 0]) == []
 
 
 def test_deleting_a_user_leaves_nothing_of_an_index(tmp_path: Path) -> None:

@@ -1,10 +1,6 @@
 """Strategies in the live engine; the model is reached through litellm's real HTTP path."""
 
-from __future__ import annotations
-
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -12,12 +8,10 @@ from pydantic import SecretStr
 from agent_memory import (
     AgentMemory,
     Chain,
-    ExtractiveMemory,
     FlushToLTM,
     StaticMemory,
     Strategy,
     Summarize,
-    TokenCounter,
     Trim,
 )
 from agent_memory.errors import InvalidShares
@@ -78,19 +72,6 @@ def test_summary_is_one_marked_message_within_its_limit(fake: FakeLLM) -> None:
     assert context.tokens <= 400
 
 
-def test_identifiers_survive_a_forgetful_model(fake: FakeLLM) -> None:
-    """Fails if a code the model left out is lost."""
-    fake.default = "They talked."
-    with opened(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=80)) as memory:
-        memory.update("s", {"role": "user", "content": "My form is HR-101 and my id is AB-77."})
-        say(memory, 0, 20)
-        head = memory.get("s").head
-    assert head is not None
-    assert head.summary is not None
-    assert head.summary.text.startswith("They talked.")
-    assert "QX-" in head.summary.text
-
-
 def test_a_local_extract_stands_in_until_the_model_is_back(fake: FakeLLM) -> None:
     """Fails if an outage fails `update`, loses what left, or is never made good."""
     fake.fail(401, times=1000)
@@ -129,30 +110,6 @@ def test_long_departures_reach_the_model_in_pieces(fake: FakeLLM) -> None:
     assert len(fake.requests) > 2
 
 
-def test_a_long_answer_between_two_pieces_keeps_its_newest(fake: FakeLLM) -> None:
-    """Fails if what a model says of the first piece loses its end, before the next piece is
-    read."""
-    events = "\n".join(
-        f"- {day} May: they talked about the weather, as usual." for day in range(20)
-    )
-    fake.default = f"Open:\n- Brandl sends the contract.\nEarlier:\n{events}\n- June: a kayak."
-    overflow = Summarize(max_summary_tokens=100, keep_user_tokens=0)
-    with opened(fake, max_tokens=16_000, overflow=overflow) as memory:
-        memory.update("s", {"role": "user", "content": "word " * 13_000})
-        for i in range(6):
-            memory.update("s", {"role": "user", "content": f"{i} " + "filler text " * 900})
-        head = memory.get("s").head
-    assert len(fake.requests) > 1
-    second = str(fake.requests[1])
-    assert "Brandl sends the contract." in second
-    assert "June: a kayak." in second
-    assert "- 1 May" not in second
-    assert head is not None
-    assert head.summary is not None
-    assert head.summary.text.startswith("Open:\n- Brandl")
-    assert head.summary.text.endswith("June: a kayak.")
-
-
 def test_custom_prompt(fake: FakeLLM) -> None:
     """Fails if the prompt of one's own is ignored."""
     fake.default = "Ahoy."
@@ -161,33 +118,6 @@ def test_custom_prompt(fake: FakeLLM) -> None:
     with opened(fake, max_tokens=400, overflow=strategy) as memory:
         say(memory, 0, 30)
     assert "Summarise like a pirate in 26 words or 3 lines." in asked(fake)
-
-
-def test_chain_makes_records_and_a_summary(fake: FakeLLM) -> None:
-    """Fails if one member of a chain is left out."""
-
-    def answer(body: dict[str, object]) -> str:
-        if "You find facts about the user" in str(body):
-            fact = {"text": "Item 1 is QX-1.", "message": 2, "quote": "code QX-1"}
-            return json.dumps({"facts": [fact]})
-        return "A summary."
-
-    fake.default = answer
-    chain = Chain(
-        [
-            FlushToLTM(blocks=[ExtractiveMemory()], max_stm_ratio=0.6),
-            Summarize(max_summary_tokens=60),
-        ]
-    )
-    with opened(fake, max_tokens=500, overflow=chain) as memory:
-        say(memory, 0, 40)
-        context = memory.get("s", "item 1")
-        stats = memory.stats()
-    assert context.head is not None
-    assert context.head.summary is not None
-    assert context.head.summary.text.startswith("A summary.")
-    assert context.extracted_facts[0].metadata["quote"] == "code QX-1"
-    assert stats.usage.calls == len(fake.requests)
 
 
 @pytest.mark.parametrize("by", ["age", "importance"])
@@ -220,19 +150,6 @@ def test_keep_messages() -> None:
             if i and head.start == head.end - 4:
                 break
         assert len(memory.get("s").messages) == 4
-
-
-def test_trimming_by_importance_keeps_a_large_question_of_the_turn_under_way() -> None:
-    """Fails if an agent deep in its tool calls no longer sees what it was asked."""
-    with AgentMemory(store="memory://", max_tokens=1500, overflow=Trim(by="importance")) as memory:
-        memory.update("s", {"role": "user", "content": "Please " + "compare and judge it " * 170})
-        for i in range(60):
-            call = {"id": f"c{i}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-            memory.update("s", {"role": "assistant", "content": None, "tool_calls": [call]})
-            memory.update("s", {"role": "tool", "tool_call_id": f"c{i}", "content": f"result {i}"})
-            context = memory.get("s")
-            assert str(context.messages[0].content).startswith("Please compare")
-            assert context.tokens <= 1500
 
 
 def test_pinned_turns_outlive_a_cut_before_them() -> None:
@@ -275,16 +192,11 @@ def test_each_strategy_decides_by_its_turns(kind: type[Trim]) -> None:
     assert shown == [1, 2, 3, 4, 2, 3, 4, 2, 3]
 
 
-def test_a_strategy_has_its_own_number_of_messages() -> None:
-    """Fails if only the whole memory's `max_messages` counts, or the newest turn is cut."""
+def test_a_strategy_has_limits_of_its_own_and_the_oldest_leave() -> None:
+    """Fails if only the whole memory's `max_messages` counts."""
     with AgentMemory("memory://", overflow=Trim(max_messages=6), blocks=[]) as memory:
         shown = [len(each) for each in turns_of(memory, 8)]
         assert shown == [2, 4, 6, 4, 6, 4, 6, 4]
-
-
-def test_the_oldest_leave_by_a_number() -> None:
-    """Fails if `take_messages` takes more or less than was asked for, or parts a question from its
-    answer."""
     for take, expected in ((1, 5), (2, 5), (3, 4), (4, 4)):
         strategy = Trim(max_turns=5, take_messages=take)
         with AgentMemory("memory://", overflow=strategy, blocks=[]) as memory:
@@ -358,32 +270,3 @@ def test_blocks_share_the_room_for_recalls_by_default() -> None:
         context = memory.get("s", "When does the office open?", user_id="ana")
     assert {recall.block for recall in context.recalls} == {"many", "few"}
     assert context.tokens <= 1000
-
-
-def test_an_update_counts_its_own_message_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: an update at a full budget counts older messages again."""
-    counted: list[str] = []
-    depth = 0
-
-    def watch(name: str) -> None:
-        original = getattr(TokenCounter, name)
-
-        def count(*args: Any, **fields: Any) -> int:
-            nonlocal depth
-            if depth == 0:
-                counted.append(name)
-            depth += 1
-            try:
-                return int(original(*args, **fields))
-            finally:
-                depth -= 1
-
-        monkeypatch.setattr(TokenCounter, name, count)
-
-    with AgentMemory("memory://", max_tokens=1000, overflow=Trim(), blocks=[]) as memory:
-        for name in ("text", "message", "chat", "context"):
-            watch(name)
-        for number in range(200):
-            memory.update("s", f"Message {number}: " + "word " * 40)
-        assert memory.history("s")[-1].seq == 200
-    assert len(counted) == 200

@@ -1,7 +1,5 @@
 """Any log under any chain: within the budget, valid, and nothing leaves in silence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal

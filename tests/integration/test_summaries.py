@@ -1,7 +1,5 @@
 """Summaries: answers that are none, and messages that no summary would make shorter."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import SecretStr
 

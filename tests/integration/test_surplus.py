@@ -1,7 +1,5 @@
 """What is kept twice or has grown old is reported; what was found is forgotten, no more."""
 
-from __future__ import annotations
-
 import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -37,8 +35,7 @@ def shares(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_double_is_found(seed: int) -> None:
-    """Wrong: the quick way overlooks a pair that comparing each with each finds, or tells one that
-    is none."""
+    """Wrong: the quick way overlooks a pair that comparing each with each finds."""
     rng = random.Random(seed)
     texts: list[str] = []
     for _ in range(60):
@@ -140,8 +137,7 @@ def test_facts_are_reported_as_their_block_sees_them() -> None:
 
 
 def test_what_a_query_found_is_forgotten() -> None:
-    """Wrong: more goes than was seen, less, or something of another user's; or messages go though
-    nobody asked for that."""
+    """Wrong: more goes than was seen, less, or something of another user's."""
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     with AgentMemory("memory://", blocks=[VectorMemory(), NoteMemory()]) as memory:
         ana = memory.user("ana")

@@ -1,7 +1,5 @@
 """Blocks that are not ours: what the engine offers ours it offers them, without knowing either."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
@@ -91,7 +89,6 @@ class Ledger(ManualBlock):
         return self.book(scope, asked.account, asked.cents).id
 
     def book(self, scope: Scope, account: str, cents: int) -> Record:
-        """Book a sum."""
         kept = {"account": account, "cents": cents}
         return self.open(scope).put(account, _said(account, cents), kept)
 
@@ -122,14 +119,12 @@ class Jotter(NoteBlock):
 
 
 def ledger(memory: AgentMemory) -> Ledger:
-    """The memory's ledger."""
     found = memory.blocks["ledger"]
     assert isinstance(found, Ledger)
     return found
 
 
 def accounts(memory: AgentMemory, scope: Scope = ADA) -> list[str]:
-    """What its handle says."""
     return [one.text for one in ledger(memory).open(scope).all()]
 
 
@@ -144,7 +139,6 @@ def changed(lines: list[str], **fields: Any) -> list[str]:
 
 @pytest.fixture
 def lines() -> list[str]:
-    """A snapshot of a session with a ledger."""
     with opened("memory://", Ledger()) as memory:
         memory.update("s", {"role": "user", "content": "I bought tea."}, user_id="ada")
         ledger(memory).book(ADA, "Tea", 350)
@@ -217,8 +211,7 @@ def test_without_the_block_its_records_wait_for_it(lines: list[str]) -> None:
 
 
 def test_a_block_that_remembers_is_told_of_an_import(lines: list[str]) -> None:
-    """Wrong: after an import it goes on with what it remembers; or one that remembers nothing is
-    given records that it never wrote."""
+    """Wrong: after an import it goes on with what it remembers."""
     own = [{**one, "id": "own"} if one.get("kind") == "fact" else one for one in bodies_of(lines)]
     for remembers in (True, False):
         with opened(MemoryStore(), Ledger(remembers=remembers)) as memory:

@@ -1,7 +1,5 @@
 """The user's day: times keep their offset, and memory shows the day as it was there."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -36,8 +34,8 @@ def test_an_offset_is_kept_and_its_day_is_shown(store: str, tmp_path: Path) -> N
         assert str(found).startswith("[2026-04-16]")
 
 
-def test_a_time_without_an_offset_is_of_the_zone_that_is_set() -> None:
-    """Wrong: it is taken for UTC, or the message's own offset loses against the setting."""
+def test_a_zone_is_set_and_known() -> None:
+    """Wrong: it is taken for UTC; a typing error turns all days into those of UTC."""
     bare = {"role": "user", "content": "a", "created_at": "2026-07-01T23:30:00"}
     own = {"role": "user", "content": "b", "created_at": SINGAPORE}
     with AgentMemory(store="memory://", blocks=[], timezone="America/Lima") as memory:
@@ -47,16 +45,8 @@ def test_a_time_without_an_offset_is_of_the_zone_that_is_set() -> None:
         assert second.isoformat() == SINGAPORE
         assert third.utcoffset() == timedelta(hours=-5)
         assert abs(third - datetime.now(UTC)) < timedelta(minutes=1)
-
-
-def test_a_zone_that_nobody_knows_is_refused() -> None:
-    """Wrong: a typing error turns all days into those of UTC."""
     with pytest.raises(ConfigError, match="timezone is 'Mars/Olympus'"):
         AgentMemory(store="memory://", timezone="Mars/Olympus")
-
-
-def test_a_timestamp_of_others_keeps_its_offset_too() -> None:
-    """Wrong: the day that an imported message tells changes once it is stored."""
     said = {"role": "user", "content": "a", "timestamp": "2024-05-06T00:53:20+02:00"}
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", said)
@@ -82,8 +72,7 @@ def zone_of_user(user_id: str | None) -> str | None:
     ],
 )
 def test_each_user_may_have_a_zone(zones: Any) -> None:
-    """Wrong: users of one service in two countries have one day, or a session without its user's
-    name has another than with it."""
+    """Wrong: users of one service in two countries have one day."""
     said = {"role": "user", "content": "a", "created_at": "2026-07-01T23:30:00"}
     other = zones.get("*", "UTC") if isinstance(zones, dict) else "UTC"
     with AgentMemory(store="memory://", blocks=[], timezone=zones) as memory:
@@ -95,7 +84,7 @@ def test_each_user_may_have_a_zone(zones: Any) -> None:
                 assert at == datetime(2026, 7, 1, 23, 30, tzinfo=ZoneInfo(zone)), user
 
 
-def test_today_is_the_users() -> None:
+def test_today_is_of_a_known_zone_of_the_user() -> None:
     """Wrong: a question about yesterday finds the day before for half of the users."""
     zones = {"ana": "Pacific/Kiritimati", "ben": "Pacific/Pago_Pago"}
     with AgentMemory(store="memory://", blocks=[], timezone=zones) as memory:
@@ -103,9 +92,5 @@ def test_today_is_the_users() -> None:
         at = Message(role="user", content="x", created_at=datetime(2026, 7, 1, 11, tzinfo=UTC))
         days = [resources.today(Scope(one), at).day for one in ("ana", "ben", "eve", None)]
         assert days == [2, 1, 1, 1]
-
-
-def test_a_zone_of_a_user_that_nobody_knows_is_refused() -> None:
-    """Wrong: a typing error turns the days of one user into those of UTC."""
     with pytest.raises(ConfigError, match="timezone is 'Mars/Olympus'"):
         AgentMemory(store="memory://", timezone={"ana": "Mars/Olympus"})

@@ -1,7 +1,5 @@
 """Tokens that contexts have in common, and our counts against litellm's."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -140,7 +138,6 @@ def test_a_context_counts_no_less_than_litellm_says(
 
 
 def _encodable(value: Any) -> Any:
-    """Without lone surrogates, which litellm's tokenizers refuse."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
@@ -148,30 +145,3 @@ def _encodable(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _encodable(item) for key, item in value.items()}
     return value
-
-
-def test_litellms_own_objects_are_taken(litellm: Any) -> None:
-    """Fails if what a completion returned must be taken apart before it can be remembered."""
-    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    answer = litellm.Message(role="assistant", content=None, tool_calls=[call])
-    assert Message.of(answer).to_dict() == answer.model_dump()
-    assert Message.of(answer).tool_calls == [call]
-
-    response = litellm.ModelResponse(
-        choices=[{"index": 0, "finish_reason": "stop", "message": {"content": "hello"}}]
-    )
-    taken = Message.of(response)
-    assert (taken.role, taken.content) == ("assistant", "hello")
-    assert Message.of(response.choices[0].message).content == "hello"
-
-
-def test_a_dict_may_hold_the_tool_calls_of_an_answer(litellm: Any) -> None:
-    """Fails if the usual way to append an answer's tool calls is refused."""
-    function = {"name": "f", "arguments": "{}"}
-    answer = litellm.Message(
-        role="assistant", tool_calls=[{"id": "c1", "type": "function", "function": function}]
-    )
-    given = {"role": "assistant", "content": None, "tool_calls": answer.tool_calls}
-    message = Message.of(given)
-    assert message.tool_calls == [{"id": "c1", "type": "function", "function": function}]
-    assert Message.from_json(message.to_json(), message.created_at) == message

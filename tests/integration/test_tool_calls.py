@@ -1,7 +1,5 @@
 """What a model does with its tools: to whose memory, with which result, and what it can't do."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -60,7 +58,6 @@ def memory(url: str, request: pytest.FixtureRequest) -> Iterator[AgentMemory]:
 
 
 def read(memory: AgentMemory, session_id: str, query: str, **more: Any) -> list[dict[str, Any]]:
-    """What `memory_read` gives."""
     user_id = more.pop("user_id", None)
     found = memory.call_tool(session_id, "memory_read", {"query": query, **more}, user_id=user_id)
     found = found.split("\n")[0]  # how many more there are may follow
@@ -69,7 +66,6 @@ def read(memory: AgentMemory, session_id: str, query: str, **more: Any) -> list[
 
 
 def noted(answer: str) -> str:
-    """The id under which something was noted."""
     found = re.fullmatch(r"Noted under the id (\S+)\.", answer)
     assert found, answer
     return found[1]
@@ -157,8 +153,7 @@ def test_two_tools_of_one_name_are_an_error(url: str, name: str) -> None:
 
 
 def test_a_note_is_written_found_and_forgotten(memory: AgentMemory) -> None:
-    """Fails if what a model noted it can't find again in another session, or can't take back; or it
-    needs a block for that."""
+    """Fails if what a model noted it can't find again in another session, or can't take back."""
     call = partial(memory.call_tool, "s1", user_id="ada")
     assert call("memory_read", {"query": "tea"}) == "Nothing in memory bears on this."
     tea = noted(call("memory_write", '{"text": "Likes green tea."}'))
@@ -209,15 +204,6 @@ def test_a_note_is_corrected_in_one_call(memory: AgentMemory) -> None:
     assert [note.text for note in memory.user("ada").notes().all()] == [right["text"]]
 
 
-def test_notes_are_recalled_with_their_block_only(url: str) -> None:
-    """Fails if `get` shows notes that nobody configured; or with the block it does not."""
-    for blocks in ([], [NoteMemory()]):
-        with opened(url, *blocks) as memory:
-            memory.call_tool("s1", "memory_write", {"text": "Likes green tea."}, user_id="ada")
-            recalls = memory.get("s2", "Which tea?", user_id="ada").recalls
-            assert [one.text for one in recalls] == ["Likes green tea."] * len(blocks)
-
-
 def test_messages_are_found_and_stay(memory: AgentMemory) -> None:
     """Fails if what was said can't be read; or a model takes a message out of the log."""
     memory.update("s", {"role": "user", "content": "My badge is M-4417."}, user_id="ada")
@@ -258,34 +244,6 @@ def test_what_was_said_on_some_days_is_found(memory: AgentMemory) -> None:
     assert {one["session_id"] for one in found} <= {"ada-03-01", "ada-03-31"}
     later = read(memory, "s", "", user_id="ada", since="2025-03-02", limit=1)
     assert [one["session_id"] for one in later] == ["ada-03-31"]
-
-
-def test_without_a_user_a_session_reads_its_own(memory: AgentMemory) -> None:
-    """Fails if a session of nobody reads those of others."""
-    memory.update("s1", {"role": "user", "content": "My badge is M-4417."})
-    memory.call_tool("s1", "memory_write", {"text": "Badge M-4417 opens the gate."})
-    memory.flush()
-    assert {"Badge M-4417 opens the gate."} < {one["text"] for one in read(memory, "s1", "badge")}
-    assert read(memory, "s2", "badge") == []
-    assert read(memory, "s3", "badge", user_id="ada") == []
-
-
-def test_a_scratchpad_leaves_room(url: str) -> None:
-    """Fails if all that is found is what the model has before its eyes already."""
-    for blocks in ([], [NoteMemory()]):
-        with opened(url, WorkingMemory(), *blocks) as memory:
-            for number in range(20):
-                memory.session("s", "ada").working().set(f"tea {number}", number)
-            memory.call_tool("s", "memory_write", {"text": "Likes green tea."}, user_id="ada")
-            memory.update(
-                "s", {"role": "user", "content": "Any tea is fine with me."}, user_id="ada"
-            )
-            found = read(memory, "s", "tea", limit=2)
-            assert {one["text"] for one in found} == {
-                "Likes green tea.",
-                "user: Any tea is fine with me.",
-            }
-            assert len(read(memory, "s", "tea", limit=1)) == 1
 
 
 @pytest.mark.parametrize("notes", [False, True], ids=["", "with notes"])
@@ -347,8 +305,7 @@ def test_what_is_asked_in_vain_is_told(
 
 
 def test_a_callers_mistakes_are_raised(memory: AgentMemory) -> None:
-    """Fails if a caller's mistake, or somebody's attempt at another's session, is a text that only
-    the model reads; or anything is done."""
+    """Fails if a caller's mistake."""
     memory.update("s", {"role": "user", "content": "Hello"}, user_id="ada")
     for name, arguments in [
         ("memory_read", {"query": "hello"}),
@@ -388,8 +345,7 @@ def test_what_a_blocks_tool_raises(url: str, caplog: pytest.LogCaptureFixture) -
 
 
 def test_an_outage_of_the_store_comes_back_as_text(caplog: pytest.LogCaptureFixture) -> None:
-    """Fails if while the store is down a tool raises, at one of its steps; or says that there is
-    nothing, or that it was done."""
+    """Fails if while the store is down a tool raises, at one of its steps."""
     store, down = MemoryStore(), {"step": ""}
 
     def fail(step: str) -> None:
@@ -475,8 +431,7 @@ def test_what_is_read_is_data(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize("vector", [False, True], ids=["", "with vectors"])
 def test_no_tool_gives_what_is_anothers(url: str, vector: bool) -> None:
-    """Ten users' models work at once with the same keys and words. None reads or forgets another
-    user's data or another session's values, and none of its own is lost."""
+    """Ten users' models work at once with the same keys and words."""
     blocks: list[Block] = [WorkingMemory(), NoteMemory(), StaticMemory(facts=["For everyone."])]
     if vector:
         blocks.append(VectorMemory())
@@ -518,17 +473,3 @@ def test_no_tool_gives_what_is_anothers(url: str, vector: bool) -> None:
         together([partial(look, user) for user in users])
         for user in users:
             assert len(memory.user(user).notes().all()) == 2
-
-
-def test_facts_of_one_are_not_anothers() -> None:
-    """Fails if facts, which notes are read beside, go by another user's name."""
-    model = Model()
-    for number in range(5):
-        model.tell(f"I live at canary-{number}", f"Lives at canary-{number}.")
-    with remembering(model, blocks=[NoteMemory()], recall_timeout=SECONDS) as memory:
-        for number in range(5):
-            told = said(f"I live at canary-{number}")
-            absorbed(memory, f"s{number}", told, user_id=f"user-{number}")
-        for number in range(5):
-            found = read(memory, f"s{number}", "Who lives at a canary?")
-            assert [one["text"] for one in found] == [f"Lives at canary-{number}."]

@@ -1,9 +1,5 @@
-"""Spans that the library makes where the application takes them: names and attributes of the GenAI
-conventions, no content unless it is asked for, and nothing at all where nobody takes any."""
+"""Spans that the library makes where the application takes them."""
 
-from __future__ import annotations
-
-import asyncio
 import json
 import subprocess
 import sys
@@ -12,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, AsyncAgentMemory, ExtractiveMemory, VectorMemory
+from agent_memory import AgentMemory, ExtractiveMemory, VectorMemory
 from agent_memory.core import tracing
 from agent_memory.errors import InvalidInput, ModelError
 from agent_memory.testing import FakeLLM
@@ -118,27 +114,6 @@ def test_what_blocks_ask_of_models_is_a_part_of_what_they_do(spans: Spans, fake:
     assert last[0].parent.span_id == spans.all("search_memory")[-1].context.span_id
 
 
-def test_both_faces_continue_the_callers_trace(spans: Spans, fake: FakeLLM) -> None:
-    """A call that begins a trace of its own could not be found from the request that made it."""
-
-    async def ask(memory: AgentMemory) -> None:
-        face = AsyncAgentMemory(memory)
-        with tracing.span("asked", {}):
-            await face.update("s-1", SAID, user_id="ana")
-            await face.search(QUESTION, user_id="ana")
-
-    with memory_of(fake) as memory:
-        asyncio.run(ask(memory))
-        assert spans.parents("upsert_memory") == ["asked"]
-        assert spans.parents("search_memory") == ["asked"]
-        with tracing.span("called", {}):
-            memory.get("s-1", QUESTION)
-    assert {one.parent and one.parent.span_id for one in spans.all("search_memory")} == {
-        spans.one("asked").context.span_id,
-        spans.one("called").context.span_id,
-    }
-
-
 def test_nothing_that_was_said_is_told(spans: Spans, fake: FakeLLM) -> None:
     """A trace goes to a third party: whatever stands in it has left the house."""
     with memory_of(fake) as memory:
@@ -171,17 +146,6 @@ def test_content_is_told_where_it_is_asked_for(
     (answer,) = json.loads(chat["gen_ai.output.messages"])
     assert answer["parts"] == [{"type": "text", "content": "Good to know."}]
     assert answer["finish_reason"] == "stop"
-
-
-@pytest.mark.parametrize("asked", ["", "false", "NO_CONTENT", "EVENT_ONLY"])
-def test_other_values_ask_for_none(
-    spans: Spans, fake: FakeLLM, asked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Content in spans that were to have none could not be taken back."""
-    monkeypatch.setenv(tracing.CONTENT, asked)
-    with memory_of(fake) as memory:
-        memory.update("s-1", SAID)
-    assert "gen_ai.memory.records" not in spans.of("upsert_memory")
 
 
 def busy(memory: AgentMemory, fake: FakeLLM) -> None:

@@ -1,7 +1,5 @@
 """Blocks are told where a turn begins and where it ends, with all that was said in it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,8 +62,7 @@ def told(memory: AgentMemory) -> list[tuple[Any, ...]]:
 
 
 def test_a_turn_of_ones_own_loop_is_told() -> None:
-    """Wrong: a block learns of a turn before it is stored, twice, or not at all; or a block's
-    mistake loses the turn."""
+    """Wrong: a block learns of a turn before it is stored, twice, or not at all."""
     plain = Plain()
     with AgentMemory("memory://", blocks=[Diary(), plain]) as memory:
         turn = memory.before_turn("s", "Hello?", user_id="ana")
@@ -81,8 +78,7 @@ def test_a_turn_of_ones_own_loop_is_told() -> None:
 
 
 def test_a_completion_tells_its_tool_calls_and_its_answer() -> None:
-    """Wrong: a block sees the answer without what the tools did for it; or is told of the end of a
-    turn that failed."""
+    """Wrong: a block sees the answer without what the tools did for it."""
     with (
         FakeLLM() as fake,
         AgentMemory(
@@ -104,16 +100,12 @@ def test_a_completion_tells_its_tool_calls_and_its_answer() -> None:
         assert [one[0] for one in told(memory)][2:] == ["began"]
 
 
-def test_in_a_composite_the_homes_blocks_are_told() -> None:
+def test_composites_and_namespaces_are_told_of_turns() -> None:
     """Wrong: a composite forgets to tell them."""
     home = AgentMemory("memory://", blocks=[Diary()])
     with CompositeMemory({"home": home, "rules": StaticMemory(facts=["Be kind."])}) as both:
         both.after_turn(both.before_turn("s", "Hello?"), "Hi.")
         assert [one[0] for one in told(home)] == ["began", "ended"]
-
-
-def test_in_a_shared_namespace_it_is_the_namespaces_turn() -> None:
-    """Wrong: blocks are told that a private session of the same id had the turn."""
     with AgentMemory("memory://", blocks=[Diary()]) as memory:
         memory.update("s", {"role": "user", "content": "Mine."}, user_id="ana")
         team = memory.share("team")

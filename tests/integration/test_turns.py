@@ -1,7 +1,5 @@
 """A turn around a loop of the caller's own: what a model is sent, and what is stored of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +11,6 @@ from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.errors import (
     InvalidId,
     InvalidMessage,
-    MemoryClosed,
     SessionOfAnotherUser,
     StoreError,
     StoreUnavailable,
@@ -34,11 +31,7 @@ def memory(url: str) -> Iterator[AgentMemory]:
 
 
 def logged(memory: AgentMemory, session_id: str = "s") -> list[tuple[str | None, str]]:
-    """Roles and texts of a session's log."""
     return [(one.message.role, one.message.text()) for one in memory.history(session_id)]
-
-
-# --- before ---------------------------------------------------------------------------------------
 
 
 def test_before_turn_shows_the_context_and_the_turn_and_stores_nothing(memory: AgentMemory) -> None:
@@ -147,20 +140,6 @@ def test_another_users_session_is_refused(memory: AgentMemory) -> None:
     assert len(logged(memory, "t")) == 1
     with pytest.raises(InvalidId):
         memory.before_turn("", "Hello")
-
-
-def test_a_closed_memory_is_refused(url: str) -> None:
-    """Fails if a turn is lost without a word."""
-    memory = AgentMemory(store=url)
-    turn = memory.before_turn("s", "Hello")
-    memory.close()
-    with pytest.raises(MemoryClosed):
-        memory.before_turn("s", "Hello")
-    with pytest.raises(MemoryClosed):
-        memory.after_turn(turn, A)
-
-
-# --- after ----------------------------------------------------------------------------------------
 
 
 def test_a_turn_is_stored_as_it_was(memory: AgentMemory) -> None:

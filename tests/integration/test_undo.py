@@ -1,13 +1,8 @@
-"""After `pop` nothing is left of what was taken back: whatever is asked, the answer is that of a
-memory that never heard of it."""
-
-from __future__ import annotations
+"""After `pop` nothing is left of what was taken back."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +14,8 @@ from agent_memory import (
     Block,
     ExtractiveMemory,
     FlushToLTM,
-    NoteMemory,
     Summarize,
-    Trim,
     VectorMemory,
-    WorkingMemory,
 )
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
@@ -33,7 +25,6 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.fact_model import Model, said
-from tests.integration.test_profiles import Small
 from tests.integration.undo_twin import (
     assert_alike,
     everything,
@@ -74,9 +65,6 @@ def fake(model: Model) -> Iterator[FakeLLM]:
         yield fake
 
 
-# --- the twin -------------------------------------------------------------------------------------
-
-
 def together(memory: AgentMemory, popped: Sequence[Any]) -> None:
     """What is to be popped is absorbed with what came before it, in one batch."""
     memory.update("s", [*KEPT, *popped], user_id="ada")
@@ -86,7 +74,6 @@ def together(memory: AgentMemory, popped: Sequence[Any]) -> None:
 
 
 def apart(memory: AgentMemory, popped: Sequence[Any]) -> None:
-    """In a batch of its own."""
     memory.update("s", KEPT, user_id="ada")
     memory.flush()
     memory.update("s", popped)
@@ -96,7 +83,6 @@ def apart(memory: AgentMemory, popped: Sequence[Any]) -> None:
 
 
 def waiting(memory: AgentMemory, popped: Sequence[Any]) -> None:
-    """Not yet."""
     memory.update("s", [*KEPT, *popped], user_id="ada")
     memory.update("t", OTHER, user_id="ada")
 
@@ -108,8 +94,7 @@ TOLD = [together, apart, waiting]
 def test_nothing_is_left(
     store: Store, fake: FakeLLM, told: Callable[[AgentMemory, Sequence[Any]], None]
 ) -> None:
-    """Fails if a call tells what a twin that never got the popped messages does not: a record that
-    stays, a fact that names them, a score, a total, a system message. Or it lacks what that has."""
+    """Fails if a call tells what a twin that never got the popped messages does not."""
     with twins(fake, store=store) as (memory, twin):
         told(memory, POPPED)
         told(twin, [])
@@ -141,66 +126,6 @@ def test_nothing_is_left_elsewhere(
         memory.pop("s", len(POPPED))
         assert "moon-canary" not in everything(memory)
         assert_alike(memory, twin)
-
-
-@pytest.mark.parametrize("told", TOLD)
-def test_a_profile(told: Callable[[AgentMemory, Sequence[Any]], None]) -> None:
-    """Fails if a field is filled with what was taken back, or lacks what stands."""
-    model = Model()
-    model.fill("a dog", "city", "Oslo")
-    model.fill("called moon", "city", "moon-canary")
-    model.fill("And a job", "hobbies", "chess")
-    model.fill("I left the job", "hobbies", "moon-canary")
-    block = ExtractiveMemory(profile=Small)
-    with FakeLLM(model) as fake, twins(fake, block) as (memory, twin):
-        told(memory, POPPED)
-        told(twin, [])
-        memory.pop("s", len(POPPED))
-        assert_alike(memory, twin)
-        assert (
-            memory.user("ada").profile()
-            == twin.user("ada").profile()
-            == Small(city="Oslo", hobbies=["chess"])
-        )
-
-
-def test_all_of_it(fake: FakeLLM) -> None:
-    """Fails if of a session that was taken back wholly something stays, or it can't go on."""
-    with twins(fake) as (memory, twin):
-        together(memory, POPPED)
-        assert len(memory.pop("s", 100)) == len(KEPT) + len(POPPED)
-        assert memory.pop("s") == memory.pop("s", 0) == memory.pop("none") == []
-        assert [head.end for head in memory.sessions()] == [0, 2]
-        for one in (memory, twin):
-            one.update("s", KEPT, user_id="ada")
-        twin.update("t", OTHER, user_id="ada")
-        assert_alike(memory, twin)
-
-
-def test_what_is_kept_outright_stays(fake: FakeLLM) -> None:
-    """Fails if a note that a model took goes with the message in which it was asked to."""
-    blocks = [NoteMemory(), WorkingMemory()]
-    with opened(fake, blocks=blocks) as memory:
-        memory.update("s", turn("Note this", "Done."), user_id="ada")
-        memory.call_tool("s", "memory_write", {"text": "Likes tea."})
-        memory.session("s").working().set("plan", 1)
-        memory.pop("s", 2)
-        assert [note.text for note in memory.user("ada").notes().all()] == ["Likes tea."]
-        assert memory.session("s").working().all() == {"plan": 1}
-
-
-# --- other handles, other blocks ------------------------------------------------------------------
-
-
-def test_another_handle(fake: FakeLLM, tmp_path: Path) -> None:
-    """Fails if who has read the window, or facts, before goes on showing what was taken back."""
-    url = f"sqlite:///{tmp_path}/m.db"
-    with opened(fake, store=url) as one, opened(fake, store=url) as other:
-        together(one, POPPED)
-        assert "moon-canary" in everything(other)
-        one.pop("s", len(POPPED))
-        assert "moon-canary" not in everything(other)
-        assert view(one) == view(other)
 
 
 def test_a_block_that_is_not_configured(
@@ -264,11 +189,7 @@ def test_a_record_of_many_messages_is_made_anew() -> None:
         assert {one.text for one in memory.search("", user_id="ada")} == {"one / two", "three"}
 
 
-# --- windows, summaries, retention ----------------------------------------------------------------
-
-
 def long(number: int, popped: bool) -> dict[str, Any]:
-    """A message that fills a window soon."""
     word = "moon-canary" if popped else "garden"
     return said(f"{word} {number}: " + f"roses and {word} and tulips " * 3)
 
@@ -276,8 +197,7 @@ def long(number: int, popped: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("writer", ["model", "local", "redone"])
 @pytest.mark.parametrize("count", [1, 20, 30])
 def test_a_summary_of_what_was_taken_back(fake: FakeLLM, writer: str, count: int) -> None:
-    """Fails if a word of a popped message stands in the summary, or what has left the window is in
-    none, though the model has been asked; or a summary that holds no such word is thrown away."""
+    """Fails if a word of a popped message stands in the summary."""
     fake.default = lambda body: body["messages"][-1]["content"]  # it tells all that it was told
     fields: dict[str, Any] = {"overflow": Summarize(max_summary_tokens=120), "max_tokens": 700}
     fields["store"] = MemoryStore()
@@ -299,46 +219,6 @@ def test_a_summary_of_what_was_taken_back(fake: FakeLLM, writer: str, count: int
         assert "moon-canary" not in told
         assert head.window_tokens == sum(one.tokens for one in memory.history("s")[head.start :])
         assert (head.start > 0) == (head.summary is not None)
-
-
-@pytest.mark.parametrize("left", [1, 3, 12, 25])
-def test_a_window_of_a_log_that_was_shortened(left: int) -> None:
-    """Fails if the window's size counts messages that have expired, so that it is cut too soon."""
-    days = timedelta(days=30)
-    with AgentMemory(
-        store="memory://", max_tokens=400, overflow=Trim(), retention=days, recall_timeout=60
-    ) as memory:
-        memory.update("s", SYSTEM, user_id="ada")
-        for number in range(40):
-            day = "2024-01-05" if number < 5 else "2100-01-01"
-            memory.update("s", said(f"message {number} with some words to fill it up", day))
-        head = memory.sessions()[0]
-        assert head.expired == 6
-        memory.pop("s", head.end - head.expired - left)
-        head = memory.sessions()[0]
-        assert head.start >= head.expired
-        shown = [one for one in memory.history("s") if one.seq > head.start]
-        assert head.window_tokens == sum(one.tokens for one in shown)
-        assert len(memory.get("s").messages) == len(shown) + 1
-
-
-def test_a_system_message_comes_back(fake: FakeLLM) -> None:
-    """Fails if the one that was taken back is still sent, or the older one is not; or one is made
-    up where the older one has expired, of which nothing is left."""
-    with opened(fake) as memory:
-        memory.update("s", [SYSTEM, {**SYSTEM, "content": "Be brief."}, said("Hello")])
-        memory.pop("s", 2)
-        assert memory.get("s").to_messages() == [{"role": "system", "content": "Be kind."}]
-    with AgentMemory(
-        store="memory://", max_tokens=400, overflow=Trim(), retention="window"
-    ) as memory:
-        memory.update("s", SYSTEM)
-        for number in range(40):
-            memory.update("s", said(f"message {number} with some words to fill it up"))
-        memory.update("s", {**SYSTEM, "content": "Be brief."})
-        memory.pop("s")
-        assert memory.sessions()[0].expired > 0
-        assert memory.sessions()[0].system is None
 
 
 # --- anything, in any order -----------------------------------------------------------------------
@@ -365,8 +245,7 @@ def mixing(body: dict[str, Any]) -> str:
 def test_whatever_was_said_and_taken_back(
     steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Fails if after any order of calls a word of a popped message is told, or a message that stays
-    is found in a block twice or not at all."""
+    """Fails if after any order of calls a word of a popped message is told."""
     url = f"sqlite:///{tmp_path_factory.mktemp('undo')}/m.db"
     log: list[str] = []
     gone: set[str] = set()
@@ -400,9 +279,6 @@ def test_whatever_was_said_and_taken_back(
         assert {f"user: {word}" for word in log} <= found
 
 
-# --- broken off, and at the same time -------------------------------------------------------------
-
-
 class Dying:
     """A process that dies at a step of its work: what it calls after that is never done."""
 
@@ -418,8 +294,7 @@ class Dying:
 
 @pytest.mark.long
 def test_a_pop_that_dies(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails if at some step of a pop a process can die so that a block lacks, or keeps, something;
-    or that another pop does not do all of it."""
+    """Fails if at some step of a pop a process can die so that a block lacks."""
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
     with opened(fake) as whole, opened(fake) as twin:
@@ -476,17 +351,3 @@ def test_pop_while_a_block_absorbs(fake: FakeLLM) -> None:
         assert len(taken) == len(POPPED)
         together(twin, [])
         assert_alike(memory, twin)
-
-
-def test_pop_does_not_wait_for_ever(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails if with a worker that keeps the session it says that it has taken something back."""
-    monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.0)
-    store = MemoryStore()
-    with opened(fake, store=store) as memory:
-        memory.update("s", KEPT, user_id="ada")
-        assert store.lease("s", "somebody", 60)
-        with pytest.raises(StoreUnavailable, match="Nothing was taken back"):
-            memory.pop("s")
-        assert len(memory.history("s")) == len(KEPT)
-        store.release("s", "somebody")
-        assert memory.pop("s")[0].text() == "Good."

@@ -1,8 +1,5 @@
 """`warm_up`: what first calls would load is loaded before."""
 
-from __future__ import annotations
-
-import asyncio
 import logging
 import subprocess
 import sys
@@ -13,14 +10,11 @@ import pytest
 
 from agent_memory import (
     AgentMemory,
-    AsyncAgentMemory,
-    CompositeMemory,
-    NullMemory,
     StaticMemory,
     VectorMemory,
 )
 from agent_memory.core.records import Scope
-from agent_memory.errors import InvalidId, MemoryClosed, StoreUnavailable
+from agent_memory.errors import InvalidId, MemoryClosed
 
 SAID = {"role": "user", "content": "My sister lives in Porto."}
 
@@ -55,16 +49,14 @@ class Broken(StaticMemory):
 
 @pytest.mark.parametrize("model", [None, "openai/any"])
 def test_a_process_has_loaded_what_it_will_need(model: str | None) -> None:
-    """Wrong: the first `completion` of a service takes seconds; or a memory without a model loads
-    litellm, which takes as long."""
+    """Wrong: the first `completion` of a service takes seconds."""
     code = _LOADED.format(fields={"model": model} if model else {})
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(model is not None), "True"]
 
 
 def test_blocks_load_and_read_for_a_user() -> None:
-    """Wrong: the first question of a user waits for an index; or one is read though nobody is
-    named."""
+    """Wrong: the first question of a user waits for an index."""
     block = Told(name="told", facts=[])
     with AgentMemory(store="memory://", blocks=[block]) as memory:
         memory.warm_up()
@@ -78,8 +70,7 @@ def test_blocks_load_and_read_for_a_user() -> None:
 
 
 def test_the_index_of_a_user_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: what is stored of a user is read at the first question, whatever was warmed up; or to
-    warm up counts as a question, or changes what is found."""
+    """Wrong: what is stored of a user is read at the first question, whatever was warmed up."""
     url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, blocks=[VectorMemory()]) as memory:
         memory.update("s", SAID, user_id="ada")
@@ -114,45 +105,3 @@ def test_what_cannot_be_loaded_stops_nothing(caplog: pytest.LogCaptureFixture) -
         assert "broken" in caplog.text
         assert blocks[1].loaded == ["load"]  # type: ignore[attr-defined]
         assert memory.update("s", SAID).end == 1
-
-
-def test_a_memory_that_is_closed_meanwhile_loads_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: a client that leaves early reads a warning about a store that it closed itself."""
-    after = Told(name="told", facts=[], loaded=[])
-
-    class Closing(Told):
-        def load(self) -> None:
-            memory.close()
-            raise StoreUnavailable("The store was closed. Open a new one.")
-
-    blocks = [Closing(name="closing", facts=[]), after]
-    memory = AgentMemory(store="memory://", blocks=blocks)
-    with caplog.at_level(logging.WARNING):
-        memory.warm_up()
-    assert caplog.text == ""
-    assert after.loaded == []
-
-
-def test_every_face_has_it() -> None:
-    """Wrong: code that is written for one face fails on another."""
-    block = Told(name="told", facts=[], loaded=[])
-
-    async def main() -> None:
-        async with AsyncAgentMemory(store="memory://", blocks=[block]) as memory:
-            await memory.warm_up("ada")
-
-    asyncio.run(main())
-    assert block.loaded == ["load", Scope("ada").owner]
-    with NullMemory() as nothing:
-        nothing.warm_up("ada")
-    member, beside = (
-        Told(name="told", facts=[], loaded=[]),
-        Told(name="beside", facts=[], loaded=[]),
-    )
-    with (
-        AgentMemory(store="memory://", blocks=[member]) as memory,
-        CompositeMemory({"home": memory, "beside": beside}) as composite,
-    ):
-        composite.warm_up()
-    assert member.loaded == ["load"]
-    assert composite.blocks["beside"].loaded == ["load"]  # type: ignore[attr-defined]

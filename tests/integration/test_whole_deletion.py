@@ -1,10 +1,4 @@
-"""A deletion in one transaction: few statements, nothing left if it is cut short, nobody else hit.
-
-The blocks of these tests keep all that they store in the session store. For other blocks a deletion
-takes steps, see `test_deletion`.
-"""
-
-from __future__ import annotations
+"""A deletion in one transaction."""
 
 import sqlite3
 from collections.abc import Callable
@@ -19,7 +13,7 @@ from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.stores import MemoryStore, open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
-from tests.integration.test_deletion import Cut, cut_at
+from tests.kit import Cut, cut_at
 
 WHAT = "Ada moved to Lisbon"
 DEFAULT_STATEMENTS = 12
@@ -128,8 +122,7 @@ def test_all_of_a_user_goes_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("of_user", [True, False])
 def test_cut_short_anywhere(of_user: bool) -> None:
-    """Wrong: a part is deleted, and no worker knows of it; or a user's deletion that was committed
-    leaves something that nobody deletes."""
+    """Wrong: a part is deleted, and no worker knows of it."""
     step, done = 1, False
     while not done:
         store = MemoryStore()

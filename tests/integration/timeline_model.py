@@ -1,7 +1,5 @@
 """A model that knows what a generated user means, behind both of the questions that are asked."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -27,10 +25,7 @@ def content(message: Sequence[Statement]) -> str:
 
 
 class TimelineModel:
-    """Answer for one history, in a language model's place.
-
-    If several of the older facts say enough, chance decides which it names.
-    """
+    """Answer for one history, in a language model's place."""
 
     model = "timeline"
 
@@ -40,15 +35,12 @@ class TimelineModel:
         self.calls = 0
 
     def context_window(self) -> int:
-        """See `LLM.context_window`."""
         return 100_000
 
     def structured(self, messages: Sequence[dict[str, Any]], schema: type[T]) -> T:
-        """See `LLM.structured`."""
         return schema.model_validate(self.answer(messages))
 
     def default(self, body: dict[str, Any]) -> str:
-        """See `FakeLLM.default`."""
         return json.dumps(self.answer(body["messages"]))
 
     def answer(self, messages: Sequence[dict[str, Any]]) -> dict[str, Any]:

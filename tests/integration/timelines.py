@@ -1,7 +1,5 @@
 """Lives of users, and conversations that tell of them in another order than they were lived."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
@@ -31,11 +29,7 @@ _FIRST, _LAST_TOLD, _DAY = date(2012, 1, 1), date(2025, 6, 1), timedelta(days=1)
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part of a thing's true timeline.
-
-    `end` is the day after its last one, None for no end. After one that `stays` another follows
-    immediately.
-    """
+    """A part of a thing's true timeline."""
 
     thing: str
     number: int
@@ -47,11 +41,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class History:
-    """Statements of a user, in order.
-
-    Each batch has its session, and for each of its messages the statements in it. `truth` has the
-    stretches of things that were told in full.
-    """
+    """Statements of a user, in order."""
 
     statements: tuple[Statement, ...]
     batches: tuple[tuple[str, tuple[tuple[Statement, ...], ...]], ...]
@@ -63,7 +53,6 @@ class History:
         return around(days - {BEGINNING, END})
 
     def said_at(self) -> list[datetime]:
-        """When things were said."""
         return sorted({one.at for one in self.statements})
 
 

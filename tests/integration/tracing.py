@@ -1,7 +1,5 @@
 """Spans as tests read them: those of one test, in memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -27,7 +25,6 @@ class Spans:
         return [one for one in self._exporter.get_finished_spans() if name in (None, one.name)]
 
     def one(self, name: str) -> ReadableSpan:
-        """The only one of this name."""
         found = self.all(name)
         assert len(found) == 1, [one.name for one in self.all()]
         return found[0]

@@ -1,7 +1,5 @@
 """What the tests of completions share: a memory at a scripted model, tools, and what is logged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -55,7 +53,6 @@ def logged(memory: AgentMemory, session_id: str = "s") -> list[tuple[str | None,
 
 
 def results(fake: FakeLLM, request: int = -1) -> list[str]:
-    """The results of tools in a request."""
     sent = fake.requests[request]["messages"]
     return [message["content"] for message in sent if message["role"] == "tool"]
 

@@ -1,7 +1,5 @@
 """What the tests of undoing share: what a memory gives back, to be compared with a twin's."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -45,15 +43,6 @@ def twins(fake: FakeLLM, *blocks: Block, **fields: Any) -> Iterator[tuple[AgentM
         yield one, stack.enter_context(other)
 
 
-OF_A_PROCESS: dict[str, Any] = {
-    "usage": None,
-    "prompts": None,
-    "recalls": None,
-    "usage_by_purpose": {},
-}
-"""Figures that tell what this process did, whatever is stored."""
-
-
 def view(memory: AgentMemory, session_id: str = "s", user: str = "ada") -> dict[str, Any]:
     """All that the calls give back, but for versions and scores."""
     found = [memory.search(question, user_id=user, limit=50) for question in QUESTIONS]
@@ -83,7 +72,6 @@ def _known(user: User) -> dict[str, Any]:
 
 
 def scores(memory: AgentMemory, user: str = "ada") -> list[dict[str, float]]:
-    """Of what is found."""
     return [
         {one.id: one.score for one in memory.search(question, user_id=user, limit=50)}
         for question in QUESTIONS
@@ -107,7 +95,6 @@ def everything(memory: AgentMemory, session_id: str = "s", user: str = "ada") ->
 
 
 def turn(question: str, answer: str, day: str = "2024-01-05") -> list[dict[str, Any]]:
-    """A question and its answer."""
     return [said(question, day), said(answer, day, role="assistant")]
 
 

@@ -1,7 +1,5 @@
 """What an operation of a run of random calls is, and the table of all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,11 +31,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An operation under way: the user's `word` and sessions, and choices by `chance`.
-
-    `lone`: the session has no user. `victim` is another user's session. `team` is a shared
-    namespace, to which the user may have no access, with the word `team_word`.
-    """
+    """An operation under way: the user's `word` and sessions, and choices by `chance`."""
 
     memory: AgentMemory
     user: str
@@ -84,11 +78,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A row of the table: the calls of `AgentMemory` that it makes, and whose words may come back.
-
-    `run` returns all answers; for "everyone" in pairs of a session's id, or an empty one, and a
-    part.
-    """
+    """A row of the table: the calls of `AgentMemory` that it makes."""
 
     name: str
     weight: float

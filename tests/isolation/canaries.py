@@ -1,7 +1,5 @@
 """Words that stand in all that a user says, and the search for them in what calls give back."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass

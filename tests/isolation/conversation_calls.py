@@ -4,8 +4,6 @@ Each operation takes its choices from one generator, and says nothing that does 
 word. `other_calls` has the others.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import timedelta
 from io import StringIO
@@ -20,13 +18,11 @@ from tests.isolation.acts import NOW, Act, operation
 
 @operation(6, "update")
 def say(act: Act) -> Any:
-    """One message."""
     return act.update(act.says(act.chance.choice(["user", "user", "assistant"]), name=act.word))
 
 
 @operation(1, "update")
 def say_all(act: Act) -> Any:
-    """A few at once."""
     return act.update(
         *[act.says(role) for role in ("user", "assistant") * act.chance.randint(1, 3)]
     )
@@ -34,7 +30,6 @@ def say_all(act: Act) -> Any:
 
 @operation(0.5, "update")
 def say_with_tools(act: Act) -> Any:
-    """A turn in which a tool was called."""
     name = f"call-{act.chance.randrange(10**9)}"
     function = {"name": "look_up", "arguments": f'{{"what": "{act.text()}"}}'}
     calls = [{"id": name, "type": "function", "function": function}]
@@ -45,13 +40,11 @@ def say_with_tools(act: Act) -> Any:
 
 @operation(1, "update")
 def instruct(act: Act) -> Any:
-    """A system message."""
     return act.update({"role": "system", "content": act.text(3)})
 
 
 @operation(0.2, "update")
 def show(act: Act) -> Any:
-    """An image, with a text."""
     image = {"url": f"https://example.com/{act.word}.png", "detail": "low"}
     parts = [{"type": "text", "text": act.text()}, {"type": "image_url", "image_url": image}]
     return act.update({"role": "user", "content": parts, "provider_field": act.text()})
@@ -59,7 +52,6 @@ def show(act: Act) -> Any:
 
 @operation(3, "get")
 def get(act: Act) -> Any:
-    """The context."""
     question = act.chance.choice([None, act.text(), act.says()])
     context = act.memory.get(act.session_id, question, user_id=act.user_id)
     return context, context.to_messages()
@@ -67,13 +59,11 @@ def get(act: Act) -> Any:
 
 @operation(14, "history")
 def history(act: Act) -> Any:
-    """The log."""
     return act.memory.history(act.session_id, after=act.chance.randint(0, 9), limit=20)
 
 
 @operation(0.5, "edit")
 def edit(act: Act) -> Any:
-    """The log without one of its messages."""
     place = act.chance.randint(0, 3)
     return act.memory.edit(
         act.session_id, lambda log: [*log[:place], *log[place + 1 :]], user_id=act.user_id
@@ -82,7 +72,6 @@ def edit(act: Act) -> Any:
 
 @operation(2, "head", "describe")
 def head(act: Act) -> Any:
-    """How a session stands, and what it is called."""
     if act.chance.random() < 0.3:
         act.memory.describe(act.session_id, {"title": act.text()}, user_id=act.user_id)
     return act.memory.head(act.session_id, user_id=act.user_id)
@@ -90,13 +79,11 @@ def head(act: Act) -> Any:
 
 @operation(2, "pop")
 def pop(act: Act) -> Any:
-    """The newest, taken back."""
     return act.memory.pop(act.session_id, act.chance.randint(1, 4))
 
 
 @operation(0.4, "delete")
 def delete(act: Act) -> Any:
-    """A session, unless others try to get into it."""
     if not act.session_id.endswith("-0"):
         return act.memory.delete(act.session_id)
     return None
@@ -104,31 +91,26 @@ def delete(act: Act) -> Any:
 
 @operation(0.1, "delete_user", kind="alone")
 def delete_user(act: Act) -> Any:
-    """All that a user has."""
     return act.memory.delete_user(act.user), act.memory.delete(f"{act.user}-lone")
 
 
 @operation(0.2, "end")
 def end(act: Act) -> Any:
-    """A session, for now."""
     return act.memory.end(act.session_id, user_id=act.user_id)
 
 
 @operation(0.2, "flush")
 def flush(act: Act) -> Any:
-    """What waits in a session."""
     return act.memory.flush(act.session_id)
 
 
 @operation(4, "sessions")
 def own_sessions(act: Act) -> Any:
-    """A user's."""
     return act.memory.sessions(user_id=act.user)
 
 
 @operation(2, "session")
 def bound(act: Act) -> Any:
-    """The same calls with the ids bound."""
     session = act.memory.session(act.session_id, act.user_id)
     match act.chance.randint(0, 6):
         case 0:
@@ -153,7 +135,6 @@ def bound(act: Act) -> Any:
 
 @operation(0.3, "export", "delete", "import_session")
 def move(act: Act) -> Any:
-    """A session, out and in again."""
     file = StringIO()
     done = act.memory.session(act.session_id).export(file)
     delete(act)
@@ -163,31 +144,24 @@ def move(act: Act) -> Any:
 
 @operation(0.2, "checkpoint", "verify")
 def checkpoint(act: Act) -> Any:
-    """How far a session is durable."""
     made = act.memory.checkpoint(act.session_id, user_id=act.user_id)
     return made, operations.verify(act.memory, made.to_json())
 
 
-# --- turns ----------------------------------------------------------------------------------------
-
-
 @operation(0.4, "before_turn", "after_turn")
 def turn(act: Act) -> Any:
-    """A loop of the caller's own."""
     begun = act.memory.before_turn(act.session_id, act.text(), user_id=act.user_id)
     return begun, act.memory.after_turn(begun, act.text())
 
 
 @operation(0.1, "regenerate", "after_turn")
 def ask_again(act: Act) -> Any:
-    """Another answer to the same question."""
     begun = act.memory.regenerate(act.session_id, user_id=act.user_id)
     return begun, act.memory.after_turn(begun, act.text())
 
 
 @operation(0.05, "completion")
 def complete(act: Act) -> Any:
-    """The loop in one call; the model tells all that it was sent."""
     tools = act.memory.tools(act.session_id, user_id=act.user_id)
     given: dict[str, Any] = {"user_id": act.user_id, "tools": act.chance.choice([None, tools])}
     if act.chance.random() < 0.5:
@@ -195,18 +169,13 @@ def complete(act: Act) -> Any:
     return list(act.memory.completion(act.session_id, act.text(), stream=True, **given))
 
 
-# --- what is known --------------------------------------------------------------------------------
-
-
 @operation(2.5, "search")
 def search(act: Act) -> Any:
-    """What a user's blocks hold."""
     return act.memory.search(act.text(), **act.whose, limit=act.chance.randint(1, 30))
 
 
 @operation(0.5, "explain")
 def explain(act: Act) -> Any:
-    """Why something is recalled, or not; of another's session nothing but that it is another's."""
     asked_in = act.chance.choice([act.session_id, act.victim])
     if act.lone:
         return str(act.memory.explain(act.text(), session_id=act.session_id))
@@ -215,39 +184,33 @@ def explain(act: Act) -> Any:
 
 @operation(0.5, "contexts")
 def contexts(act: Act) -> Any:
-    """What models were sent in a session."""
     named = None if act.lone else act.user
     return [one.messages for one in act.memory.contexts(act.session_id, user_id=named)]
 
 
 @operation(0.5, "search")
 def search_session(act: Act) -> Any:
-    """What comes from one session."""
     return act.memory.search(act.text(), user_id=act.user_id, session_id=act.session_id)
 
 
 @operation(8, "facts")
 def facts(act: Act) -> Any:
-    """What holds, or held."""
     then = act.chance.choice([None, NOW, NOW + timedelta(days=act.chance.randint(1, 900))])
     return act.owner.facts(as_of=then)
 
 
 @operation(1, "profile")
 def profile(act: Act) -> Any:
-    """Field by field."""
     return act.owner.profile()
 
 
 @operation(0.5, "audit", "stale")
 def audit(act: Act) -> Any:
-    """How it came to be known, and what is not worth recalling."""
     return act.owner.audit(), act.owner.stale()
 
 
 @operation(0.6, "pin", "unpin")
 def pins(act: Act) -> Any:
-    """What is to stay, of what was said and of what was noted."""
     session, kept = act.memory.session(act.session_id, act.user_id), act.owner.notes().all()
     log = session.history(last=6)
     with suppress(InvalidInput):  # it was taken back meanwhile
@@ -262,21 +225,18 @@ def pins(act: Act) -> Any:
 
 @operation(0.3, "prune")
 def prune(act: Act) -> Any:
-    """A smaller window, now."""
     with suppress(InvalidInput):  # there is no such session
         return act.memory.prune(act.session_id, 100, user_id=act.user_id)
 
 
 @operation(0.2, "surplus", "forget_all")
 def tidy(act: Act) -> Any:
-    """What is kept twice, and some of it no more."""
     found = act.owner.surplus(messages=True)
     return found, act.owner.forget_all(found[:2], why=act.text())
 
 
 @operation(0.4, "forget", "facts")
 def forget(act: Act) -> Any:
-    """A fact, or what comes from some messages."""
     known = act.owner.facts()
     if known and act.chance.random() < 0.5:
         fact = act.chance.choice(known).id

@@ -1,7 +1,5 @@
 """Many users call everything at random, over one store; nobody may read another's words."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import Counter
@@ -63,11 +61,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Report:
-    """Results of a run.
-
-    Refusals that are due are counted by the error's class, other expected errors by operation and
-    class, and canaries that were looked at in `words`.
-    """
+    """Results of a run."""
 
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)

@@ -1,7 +1,5 @@
 """A model that tells whatever it reads: what leaks into a request leaks into an answer."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading
@@ -21,11 +19,7 @@ _RUBBISH = 97
 
 
 class Echo:
-    """Answer requests, and report the canaries of each to `sent`.
-
-    Facts and fields of a profile are quoted from the messages. A summary or an answer has all
-    canaries of its request. Sometimes it asks for a tool, or answers with rubbish.
-    """
+    """Answer requests, and report the canaries of each to `sent`."""
 
     def __init__(self, sent: Callable[[set[str]], object]) -> None:
         self._sent = sent

@@ -1,7 +1,5 @@
 """What a run of random calls does to what is kept outright, shared, or somebody else's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from io import StringIO
 from typing import Any
@@ -15,7 +13,6 @@ from tests.isolation.acts import WORDS, Act, operation
 
 @operation(9, "notes", "remember")
 def notes(act: Act) -> Any:
-    """Notes: made, read, changed, dropped."""
     book = act.owner.notes()
     kept = book.all()
     one = act.chance.choice(kept).id if kept else "none"
@@ -34,7 +31,6 @@ def notes(act: Act) -> Any:
 
 @operation(10, "working")
 def working(act: Act) -> Any:
-    """A scratchpad."""
     pad = act.memory.session(act.session_id, act.user_id).working()
     key = act.chance.choice(["plan", "todo", "found"])
     match act.chance.randint(0, 3):
@@ -50,7 +46,6 @@ def working(act: Act) -> Any:
 
 @operation(8, "values")
 def values(act: Act) -> Any:
-    """Values by namespace and key: put, read, found, taken away."""
     kept = act.owner.values() if act.lone else act.memory.values(act.user)
     place = ("state", act.chance.choice(WORDS[:3]))
     match act.chance.randint(0, 6):
@@ -70,7 +65,6 @@ def values(act: Act) -> Any:
 
 @operation(8, "files")
 def files(act: Act) -> Any:
-    """Files: made, read, changed, dropped."""
     shelf = act.owner.files()
     path = f"/memories/{act.chance.choice(WORDS[:4])}-{act.word}.txt"
     match act.chance.randint(0, 5):
@@ -90,7 +84,6 @@ def files(act: Act) -> Any:
 
 @operation(9, "spatial")
 def places(act: Act) -> Any:
-    """Observations."""
     seen = act.owner.spatial()
     here = (act.chance.uniform(0, 9), act.chance.uniform(0, 9))
     match act.chance.randint(0, 4):
@@ -108,7 +101,6 @@ def places(act: Act) -> Any:
 
 @operation(1, "skills")
 def skills(act: Act) -> Any:
-    """Skills, in files."""
     known = act.owner.skills()
     name = f"{act.chance.choice(WORDS[:3])}-{act.word}"
     match act.chance.randint(0, 3):
@@ -122,18 +114,13 @@ def skills(act: Act) -> Any:
             return known.delete(name)
 
 
-# --- what a model calls ---------------------------------------------------------------------------
-
-
 @operation(0.3, "tools")
 def tools(act: Act) -> Any:
-    """What there is."""
     return act.memory.tools(act.session_id, user_id=act.user_id)
 
 
 @operation(9, "call_tool")
 def call_tool(act: Act) -> Any:
-    """One of them."""
     text = act.text()
     asked: list[tuple[str, dict[str, Any]]] = [
         ("memory_read", {"query": text}),
@@ -154,24 +141,18 @@ def call_tool(act: Act) -> Any:
     return act.memory.call_tool(act.session_id, name, arguments, user_id=act.user_id)
 
 
-# --- what operators call --------------------------------------------------------------------------
-
-
 @operation(0.3, "sessions", kind="everyone")
 def all_sessions(act: Act) -> Iterator[tuple[str, Any]]:
-    """Everybody's."""
     yield from ((head.session_id, head) for head in act.memory.sessions(limit=50))
 
 
 @operation(0.03, "stats", kind="everyone")
 def stats(act: Act) -> Iterator[tuple[str, Any]]:
-    """Counts, and what failed."""
     yield "", act.memory.stats()
 
 
 @operation(0.1, "dead_letters", "retry", kind="everyone")
 def dead_letters(act: Act) -> Iterator[tuple[str, Any]]:
-    """What was given up, and tried again."""
     yield from ((one.session_id, one) for one in operations.dead_letters(act.memory))
     if act.chance.random() < 0.2:
         yield from ((one.session_id, one) for one in operations.retry(act.memory))
@@ -179,36 +160,28 @@ def dead_letters(act: Act) -> Iterator[tuple[str, Any]]:
 
 @operation(0.003, "damaged", kind="everyone")
 def damaged(act: Act) -> Iterator[tuple[str, Any]]:
-    """What cannot be read: nothing, here."""
     yield "", operations.damaged(act.memory)
 
 
 @operation(0.003, "flush", kind="everyone")
 def flush_all(act: Act) -> Iterator[tuple[str, Any]]:
-    """What waits anywhere."""
     yield from ((one.session_id, one) for one in act.memory.flush())
 
 
 @operation(0.001, "replay", kind="everyone")
 def replay(act: Act) -> Iterator[tuple[str, Any]]:
-    """A block, made anew."""
     yield from ((step.session_id, step) for step in act.memory.replay("vector"))
 
 
 @operation(0.3, "search", "open", "share", "shares", kind="everyone")
 def what_holds_for_all(act: Act) -> Iterator[tuple[str, Any]]:
-    """What belongs to nobody."""
     yield "", act.memory.search(act.victim)
     yield "", act.memory.open("skills").all()
     yield "", [act.memory.share(name).agents() for name in operations.shares(act.memory)]
 
 
-# --- what is shared -------------------------------------------------------------------------------
-
-
 @operation(5, "share", kind="read")
 def read_shared(act: Act) -> Any:
-    """What a namespace holds."""
     agent = act.memory.share(act.team).agent(act.user)
     session_id, text = f"s{act.chance.randint(0, 2)}", act.text(word=act.team_word)
     match act.chance.randint(0, 5):
@@ -226,7 +199,6 @@ def read_shared(act: Act) -> Any:
 
 @operation(2, "share", kind="write")
 def write_shared(act: Act) -> Any:
-    """Something more."""
     agent = act.memory.share(act.team).agent(act.user)
     session_id, text = f"s{act.chance.randint(0, 2)}", act.text(word=act.team_word)
     match act.chance.randint(0, 4):
@@ -270,6 +242,5 @@ _TRESPASSES: dict[str, Callable[[Act], Any]] = {
 
 @operation(12, "user", *_TRESPASSES, kind="trespass")
 def trespass(act: Act) -> Any:
-    """Another user's session, by its id."""
     name = act.chance.choice(list(_TRESPASSES))
     return name, _TRESPASSES[name](act)

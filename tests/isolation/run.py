@@ -1,7 +1,5 @@
 """A whole run of random calls: two memories over one store, with blocks of each kind."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """A model of Anthropic's: speaks its Messages API on 127.0.0.1, and says what it is told to."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import deque
@@ -10,10 +8,7 @@ from typing import Any, Self, cast
 
 
 class FakeClaude:
-    """Answer each request with the next of its scripted turns, at `url`.
-
-    `requests` has the bodies, each with its `path` and `headers`.
-    """
+    """Answer each request with the next of its scripted turns, at `url`."""
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -49,10 +44,7 @@ class FakeClaude:
         )
 
     def results(self) -> list[tuple[bool, Any]]:
-        """What it was told of its calls: whether it was an error, and what.
-
-        A client sends each once, or all with each request.
-        """
+        """What it was told of its calls: whether it was an error, and what."""
         told = {
             block["tool_use_id"]: (bool(block.get("is_error")), block["content"])
             for request in self.requests

@@ -1,7 +1,5 @@
 """A line to a server that can be cut, or go dead, at a moment of a test's choice."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from contextlib import suppress
@@ -9,12 +7,7 @@ from random import Random
 
 
 class Line:
-    """Pass bytes between clients and a server of 127.0.0.1.
-
-    A `dead` line swallows bytes. `lose_answer` drops the next answer and cuts its connection;
-    `answers_left` does so once, after that many answers. `odds` is the chance of a cut for each
-    chunk from either side. `requests` counts clients' turns.
-    """
+    """Pass bytes between clients and a server of 127.0.0.1."""
 
     def __init__(self, port: int) -> None:
         self._server = port
@@ -31,7 +24,6 @@ class Line:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Cut it, for good."""
         for end in self._ends:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,5 @@
 """A MariaDB server of the suite's own, from the `mariadbd` on the PATH."""
 
-from __future__ import annotations
-
 import getpass
 import shutil
 import subprocess
@@ -33,7 +31,6 @@ class MariaDBServer(PrivateServer):
 
     @property
     def url(self) -> str:
-        """See `PrivateServer.url`."""
         return self.url_of("memory")
 
     def url_of(self, database: str, user: str = "owner", password: str = PASSWORD) -> str:
@@ -52,7 +49,6 @@ class MariaDBServer(PrivateServer):
         ]  # fmt: skip
 
     def ready(self) -> bool:
-        """See `PrivateServer.ready`."""
         return accepts(self.port)
 
     def start(self) -> None:
@@ -62,7 +58,6 @@ class MariaDBServer(PrivateServer):
         super().start()
 
     def remove(self) -> None:
-        """Stop it and remove its folder."""
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 

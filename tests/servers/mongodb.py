@@ -1,7 +1,5 @@
 """MongoDB's wire protocol over SQLite (nx-27017): what can be had without MongoDB's own server."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -40,7 +38,6 @@ class MongoDBServer(PrivateServer):
 
     @property
     def url(self) -> str:
-        """The database's URL."""
         return f"mongodb://127.0.0.1:{self.port}/{_DATABASE}"
 
     def url_at(self, port: int, seconds: float = 0.05) -> str:
@@ -81,7 +78,6 @@ class MongoDBServer(PrivateServer):
         return [sys.executable, "-c", _RUN, *where, *files]
 
     def ready(self) -> bool:
-        """As `PrivateServer.ready`."""
         return accepts(self.port)
 
 
@@ -100,11 +96,7 @@ class Link:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def break_at(self, command: int, *, for_good: bool) -> None:
-        """Lose the answer to a command to come, and all connections with it.
-
-        Commands count from 1; a driver's own do not count. With `for_good`, no later one comes
-        through.
-        """
+        """Lose the answer to a command to come, and all connections with it."""
         self._left, self._act, self._for_good = command, None, for_good
 
     def act_before(self, command: int, act: Callable[[], object]) -> None:
@@ -113,7 +105,6 @@ class Link:
 
     @property
     def came(self) -> bool:
-        """Whether the command came."""
         return self._left <= 0
 
     def close(self) -> None:
@@ -172,7 +163,6 @@ class RefusingServer:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Take no connections any more."""
         self._listener.close()
 
     def _accept(self) -> None:

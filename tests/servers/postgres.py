@@ -1,7 +1,5 @@
 """A PostgreSQL server of the suite's own, from pip's binaries or those on the PATH."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import pwd
@@ -29,11 +27,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 class PostgresServer(PrivateServer):
-    """PostgreSQL in a folder that it makes itself.
-
-    It refuses to run as root, so for root it runs as "nobody", who must be able to reach the
-    folder and the binaries.
-    """
+    """PostgreSQL in a folder that it makes itself."""
 
     def __init__(self) -> None:
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
@@ -44,7 +38,6 @@ class PostgresServer(PrivateServer):
 
     @property
     def url(self) -> str:
-        """See `PrivateServer.url`."""
         return self.url_of("postgres")
 
     def url_of(self, database: str, user: str = "owner", password: str = PASSWORD) -> str:
@@ -89,7 +82,6 @@ class PostgresServer(PrivateServer):
         self._end(signal.SIGINT)
 
     def remove(self) -> None:
-        """Stop it and remove its folder."""
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 

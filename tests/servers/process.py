@@ -1,7 +1,5 @@
 """A server of the suite's own: on a free port of 127.0.0.1, in a folder of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -22,10 +20,7 @@ class CannotStart(Exception):
 
 
 class PrivateServer:
-    """A server process, started, stopped, restarted and killed by its process id.
-
-    Subclasses say how it is started and when it is ready. `folder` has its data and log.
-    """
+    """A server process, started, stopped, restarted and killed by its process id."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,11 +33,9 @@ class PrivateServer:
         raise NotImplementedError
 
     def command(self) -> Sequence[str]:
-        """What starts it, in the foreground."""
         raise NotImplementedError
 
     def ready(self) -> bool:
-        """Whether it answers."""
         raise NotImplementedError
 
     def start(self) -> None:
@@ -69,7 +62,6 @@ class PrivateServer:
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it as a crash would."""
         self._end(signal.SIGKILL)
 
     def restart(self) -> None:

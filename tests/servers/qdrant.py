@@ -6,8 +6,6 @@ server, and our store relies on, is here as the server's source has it: statuses
 collection can't take the name of an alias.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading
@@ -49,12 +47,7 @@ class Refused(Exception):
 
 @dataclass
 class StandIn:
-    """Answer as a Qdrant server would, as far as our store asks.
-
-    Requests must bring `key`, if there is one, as `api-key`. `way`: "down" closes connections,
-    "slow" answers after `late` seconds, "refuse" lets nobody write. `indexes` has the payload
-    indexes by collection and field. `before` is called with each request.
-    """
+    """Answer as a Qdrant server would, as far as our store asks."""
 
     key: str | None = None
     way: Way = ""
@@ -82,21 +75,17 @@ class StandIn:
 
     @property
     def url(self) -> str:
-        """Its address."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def collections(self) -> list[str]:
-        """The names of all collections, sorted."""
         return sorted(one.name for one in self._client.get_collections().collections)
 
     @property
     def aliases(self) -> dict[str, str]:
-        """Where aliases point to."""
         return {one.alias_name: one.collection_name for one in self._client.get_aliases().aliases}
 
     def points(self, collection: str) -> list[Any]:
-        """What a collection holds, vectors and all."""
         return list(self._client.scroll(collection, limit=10_000, with_vectors=True)[0])
 
     def stop(self) -> None:
@@ -107,7 +96,6 @@ class StandIn:
         self._server.server_close()
 
     def restart(self) -> None:
-        """Listen again, at the same address."""
         self._start(self.port)
 
     def _start(self, port: int) -> None:

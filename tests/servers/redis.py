@@ -1,7 +1,5 @@
 """A Redis or Valkey server of the suite's own."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import select
@@ -23,10 +21,7 @@ _BUS, _LAST_PORT = 10_000, 65_535
 
 
 class RedisServer(PrivateServer):
-    """A server that writes each change to its append-only file.
-
-    `options` are as on its command line; `user` is "user:password@" for the URL.
-    """
+    """A server that writes each change to its append-only file."""
 
     def __init__(
         self, folder: Path, binary: Path, options: Sequence[str] = (), user: str = ""
@@ -38,7 +33,6 @@ class RedisServer(PrivateServer):
 
     @property
     def url(self) -> str:
-        """Database 0 of the server."""
         return f"redis://{self._user}127.0.0.1:{self.port}/0"
 
     def command(self) -> Sequence[str]:
@@ -105,7 +99,6 @@ class RedisNodes:
 
     @property
     def url(self) -> str:
-        """Of the first node."""
         return self.nodes[0].url
 
     def start(self) -> None:
@@ -128,7 +121,6 @@ class RedisNodes:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """Stop all."""
         for node in self.nodes:
             node.stop()
 
@@ -163,11 +155,9 @@ class Relay:
 
     @property
     def url(self) -> str:
-        """Database 0 of the server."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def close(self) -> None:
-        """Take no more clients."""
         self._listener.close()
 
     def _accept(self) -> None:

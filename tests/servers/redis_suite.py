@@ -1,7 +1,5 @@
 """What the tests of the Redis store share: servers that are started, and the contract."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,7 +38,6 @@ def available() -> dict[str, Path]:
 
 
 def begun(make: Callable[[Path], S]) -> S:
-    """A private server, started."""
     server = make(next(iter(available().values())))
     server.start()
     return server
@@ -48,7 +45,6 @@ def begun(make: Callable[[Path], S]) -> S:
 
 @pytest.fixture
 def namespace() -> str:
-    """Of this test alone."""
     return f"test {uuid4().hex}"
 
 

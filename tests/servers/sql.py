@@ -1,7 +1,5 @@
 """What the tests of SQL servers share: which server, lines to it, processes at it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -100,7 +98,6 @@ class ServerFixtures:
 
 
 def started(code: str, *args: str) -> subprocess.Popen[str]:
-    """A Python process that runs `code`."""
     command = [sys.executable, "-W", "error", "-c", code, *args]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 

@@ -1,7 +1,5 @@
 """Claims and facts as the tests of what is made of facts need them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +12,6 @@ WEIGHTS = {"tool": 0, "assistant": 1, "user": 2}
 
 
 def day(number: int) -> datetime:
-    """So many days after the first."""
     return DAY + timedelta(days=number)
 
 
@@ -30,10 +27,8 @@ def claim(name: str, text: str = "", said: int = 0, fact: str = "", **fields: An
 
 
 def linked(kind: LinkKind, fact: str) -> tuple[Link, ...]:
-    """The one link of a claim."""
     return (Link(kind, fact),)
 
 
 def facts(*claims: Claim) -> list[Fact]:
-    """What they add up to."""
     return facts_of(claims, block="extractive", weights=WEIGHTS)

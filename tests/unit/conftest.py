@@ -1,7 +1,5 @@
 """Unit tests are of pure code: none of them opens a connection."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Appends and brief calls that are made in one batch, and appends that are not."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
@@ -79,9 +77,8 @@ def held_up(queue: AppendQueue[int, int], book: Book, jobs: Sequence[int]) -> li
     return futures
 
 
-def test_those_that_wait_are_made_together() -> None:
-    """Fails if each waits for a commit of its own; or one's answer, or its mistake, is
-    another's."""
+def test_writers_that_wait_are_made_together() -> None:
+    """Fails if each waits for a commit of its own."""
     book = Book()
     queue = AppendQueue[int, int](book.make, book.make_all)
     first, one, two, three = held_up(queue, book, [1, 2, 3])
@@ -90,6 +87,14 @@ def test_those_that_wait_are_made_together() -> None:
         two.result(30)
     assert book.turns == [[1, 2, 3]]
     assert book.alone == [0]
+    queues: list[AppendQueue[int, int]] = []
+
+    def nested(job: int) -> int:
+        return queues[0].run(job - 1) + 1 if job else 0
+
+    queues.append(AppendQueue[int, int](nested, lambda jobs: [nested(job) for job in jobs]))
+    assert begun(lambda: queues[0].run(3)).result(30) == 3
+    assert queues[0].run(2) == 2
 
 
 def test_the_main_thread_has_nobody_elses_call_in_its_hands() -> None:
@@ -119,18 +124,6 @@ def test_nobody_hangs_where_the_one_inside_is_cut_off() -> None:
     assert begun(lambda: queue.run(5)).result(30) == 50
 
 
-def test_within_a_call_its_own_thread_may_make_another() -> None:
-    """Fails if a handler of a signal that appends waits for the thread that it interrupted."""
-    queues: list[AppendQueue[int, int]] = []
-
-    def nested(job: int) -> int:
-        return queues[0].run(job - 1) + 1 if job else 0
-
-    queues.append(AppendQueue[int, int](nested, lambda jobs: [nested(job) for job in jobs]))
-    assert begun(lambda: queues[0].run(3)).result(30) == 3
-    assert queues[0].run(2) == 2
-
-
 @pytest.mark.parametrize("message", [SHORT, Message(**SHORT)], ids=["dict", "message"])
 def test_short_texts_take_turns(message: Any) -> None:
     """Fails if threads race for the interpreter between the calls of one append."""
@@ -153,7 +146,6 @@ Call = Callable[[], Any]
 
 
 def all_made(calls: Sequence[Call]) -> list[Any]:
-    """What comes of calls."""
     return [_made(call) for call in calls]
 
 
@@ -179,19 +171,14 @@ class Turns:
         return call()
 
 
-def test_calls_that_come_one_after_the_other_are_all_made() -> None:
-    """Fails if one that comes right when the last turn has ended waits for a turn that nobody
-    has."""
+def test_calls_share_turns_and_fail_alone() -> None:
+    """Fails if a call that comes when the last turn has ended waits for ever."""
 
     async def main() -> list[int]:
         together = Together(Turns().run, all_made, 1, 60)
         return [await together.made(lambda n=n: n) for n in range(5)]  # type: ignore[misc]
 
     assert asyncio.run(asyncio.wait_for(main(), 30)) == [0, 1, 2, 3, 4]
-
-
-def test_those_that_wait_share_a_turn() -> None:
-    """Fails if each takes a thread of its own; or what one gives another gets."""
     turns = Turns()
 
     async def main() -> list[int]:
@@ -200,10 +187,6 @@ def test_those_that_wait_share_a_turn() -> None:
 
     assert asyncio.run(main()) == list(range(20))
     assert turns.count <= 2
-
-
-def test_one_that_fails_fails_alone() -> None:
-    """Fails if who waits in the same turn gets the error of another, or no answer."""
 
     async def main() -> list[Any]:
         together = Together(Turns().run, all_made, 1, 60)

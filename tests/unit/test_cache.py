@@ -1,15 +1,9 @@
 """The bounded cache."""
 
-from __future__ import annotations
-
-import sys
-from collections import Counter
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.cache import Cache
-from agent_memory.testing.contract import together
 
 KEYS = st.sampled_from("abcdef")
 STEPS = st.lists(
@@ -48,25 +42,3 @@ def test_the_least_recently_used_give_way(
             wanted[key] = wanted.pop(key)
         assert list(cache.items()) == list(wanted.items())
         assert cache.total == sum(wanted.values())
-
-
-def test_threads_share_a_cache() -> None:
-    """Wrong: two that write at once leave a size behind, so that the cache is smaller for ever."""
-    cache: Cache[int, int] = Cache(50, lambda size: size)
-
-    def work(number: int) -> None:
-        for n in range(400):
-            cache.put((number * n) % 37, n % 9)
-            cache.find(n % 37)
-            if n % 3 == 0:
-                cache.drop((number + n) % 37)
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        together([lambda number=number: work(number) for number in range(4)])
-    finally:
-        sys.setswitchinterval(before)
-    assert cache.total == sum(cache.values()) <= 50
-    cache.clear()
-    assert (cache.total, Counter(cache)) == (0, Counter())

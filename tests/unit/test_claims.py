@@ -1,7 +1,5 @@
 """What a note of something forgotten covers."""
 
-from __future__ import annotations
-
 import pytest
 
 from agent_memory.ltm_blocks.extractive.history.claims import covers
@@ -14,7 +12,6 @@ QUOTED = (8, 15)
 def note(
     first: int, last: int, span: tuple[int, int] | None, at: str = "s", *spared: str
 ) -> Tombstone:
-    """A note about a session's messages."""
     return Tombstone(None, at, first, last, span, DAY, "", spared)
 
 
@@ -35,6 +32,5 @@ def note(
     ],
 )
 def test_what_a_note_covers(one: Tombstone, covered: bool) -> None:
-    """Wrong: a forgotten sentence comes back by a longer or a shorter quote; or its neighbours in
-    the message, those of another session, or another fact on the same words, go with it."""
+    """Wrong: a forgotten sentence comes back by a longer or a shorter quote."""
     assert covers(one, claim("f", session_id="s", seq=1, span=QUOTED)) == covered

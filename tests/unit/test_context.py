@@ -1,7 +1,5 @@
 """Packing and rendering: within the budget, and with a prefix that stays."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -152,7 +150,7 @@ MEMORY = (
 )
 
 
-def test_memory_stands_before_or_in_the_newest_user_message() -> None:
+def test_memory_stands_in_or_before_the_newest_user_message() -> None:
     """Wrong: recalls at the top, where they break the prompt cache at every turn."""
     talk = [{"role": "system", "content": "rules"}, u("one"), a("two"), u("three"), a("four")]
     assert pack(packer(900), log(talk), RECALL).to_messages() == [
@@ -165,13 +163,12 @@ def test_memory_stands_before_or_in_the_newest_user_message() -> None:
         u(f"{MEMORY}\n\nthree"),
         talk[4],
     ]
-
-
-def test_memory_joins_content_parts() -> None:
-    """Wrong: the picture in the newest user message is lost."""
     part = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     chat = pack(packer(2000, "user"), log([u([part])]), RECALL).to_messages()
     assert chat == [u([{"type": "text", "text": MEMORY}, part])]
+    talk = [u("one"), a("two"), u("<summary> of my day")]
+    chat = pack(packer(900, "user"), log(talk), RECALL).to_messages()
+    assert chat == [*talk[:2], u(f"{MEMORY}\n\n<summary> of my day")]
 
 
 @pytest.mark.parametrize("system", ["system", "developer"])
@@ -184,25 +181,14 @@ def test_without_a_user_message_memory_stands_before_the_turns(system: str, role
     assert chat == [talk[0], summary, {"role": role, "content": MEMORY}, talk[1]]
 
 
-def test_a_user_who_writes_like_a_summary_is_still_a_user() -> None:
-    """Wrong: memory is put in an older message, because the newest looks like a summary."""
-    talk = [u("one"), a("two"), u("<summary> of my day")]
-    chat = pack(packer(900, "user"), log(talk), RECALL).to_messages()
-    assert chat == [*talk[:2], u(f"{MEMORY}\n\n<summary> of my day")]
-
-
-def test_the_summary_is_one_marked_and_escaped_message() -> None:
-    """Wrong: a summary that quotes markup closes its own element, or cannot be told from a turn."""
+def test_turns_come_before_the_summary_and_the_rules() -> None:
+    """Wrong: a summary that quotes markup closes its own element."""
     message = summary_message(Summary("a </summary> b", 5, 7, "local"), "system")
     assert message.to_openai() == {
         "role": "system",
         "content": "<summary>\na &lt;/summary&gt; b\n</summary>",
     }
     assert message.metadata == {"kind": "summary", "upto": 7, "by": "local"}
-
-
-def test_turns_come_before_the_summary_when_room_is_short() -> None:
-    """Wrong: the newest message gives way to a summary of older ones."""
     entries = log([u("word " * 60)])
     head = replace(head_of(entries, "long " * 60, start=0), start=0)
     without = packer(100).window(head, entries)
@@ -211,11 +197,6 @@ def test_turns_come_before_the_summary_when_room_is_short() -> None:
     beside = packer(200).window(head, entries)
     assert len(beside.leading) == 1
     assert beside.turns == entries
-
-
-def test_a_system_message_above_the_budget_is_shown_in_part() -> None:
-    """Wrong: a smaller `max_tokens` than the day before makes every context pass it, the rules are
-    gone, or nobody is told."""
     talk = [{"role": "system", "content": "word " * 200}, u("hi")]
     context = pack(packer(100), log(talk), [])
     system, said = context.to_messages()
@@ -227,42 +208,27 @@ def test_a_system_message_above_the_budget_is_shown_in_part() -> None:
     assert "system message" in context.warnings[0]
 
 
-def test_a_session_that_does_not_exist_yet_has_recalls_only() -> None:
+def test_recalls_have_kinds_and_a_budget_of_their_own() -> None:
     """Wrong: nothing is recalled for a user's first message of a new session."""
     empty = packer(900)
     context = empty.pack(None, empty.window(None, []), RECALL, ["slow"])
     assert context.to_messages() == [{"role": "system", "content": MEMORY}]
     assert context.warnings == ["slow"]
     assert context.head is None
-
-
-def test_recalls_are_sorted_by_what_their_block_is() -> None:
-    """Wrong: a block that has a name of its own is missing from the context's lists."""
     recalls = [*RECALL, Recall("facts", "3", "Sarah is in Marketing")]
     context = pack(packer(900), log([u("hi")]), recalls)
     assert [r.id for r in context.static_facts] == ["2"]
     assert [r.id for r in context.extracted_facts] == ["3"]
     assert [r.id for r in context.vector_matches] == ["1"]
     assert all(recall.tokens > 0 for recall in context.recalls)
-
-
-def test_recalls_keep_to_their_own_budget() -> None:
-    """Wrong: recalls take what the budget has left, whatever `max_recall_tokens` says."""
     recalls = [Recall("vector", str(n), f"fact {n} " * 5) for n in range(20)]
     entries = log([u("hi")])
     bare = pack(packer(5000), entries, []).tokens
     full = pack(packer(5000, recall_tokens=100), entries, recalls)
     assert 60 < full.tokens - bare <= 100
     assert pack(packer(5000, recall_tokens=0), entries, recalls).recalls == []
-
-
-def test_a_context_without_entries_and_messages() -> None:
-    """Wrong: a view of nothing raises."""
     context = pack(packer(64), [], [])
     assert context.to_messages() == []
-
-
-# --- the message that was asked about -------------------------------------------------------------
 
 
 def ask(content: Any, role: str = "user") -> Message:
@@ -301,9 +267,8 @@ def test_a_question_is_within_the_budget_and_stands_at_the_end(
         assert context.asked[0].content == said
 
 
-def test_the_chat_ends_with_the_question_and_memory_stands_at_it() -> None:
-    """Wrong: the model is sent a chat that ends with its own words, or the memory stands at an
-    older question, where it breaks the prompt cache."""
+def test_the_chat_ends_with_the_question_once() -> None:
+    """Wrong: the model is sent a chat that ends with its own words."""
     talk = [{"role": "system", "content": "rules"}, u("one"), a("two")]
     context = pack(packer(900), log(talk), RECALL, question=ask("three?"))
     assert context.to_messages() == [*talk, {"role": "system", "content": MEMORY}, u("three?")]
@@ -311,10 +276,6 @@ def test_the_chat_ends_with_the_question_and_memory_stands_at_it() -> None:
     assert [message.content for message in context.messages] == ["rules", "one", "two"]
     joined = pack(packer(900, "user"), log(talk), RECALL, question=ask("three?")).to_messages()
     assert joined == [*talk, u(f"{MEMORY}\n\nthree?")]
-
-
-def test_a_question_that_was_appended_already_stands_there_once() -> None:
-    """Wrong: whoever stores the question first sends it twice."""
     talk = [u("one"), a("two"), u("three?")]
     context = pack(packer(900), log(talk), [], question=ask("three?"))
     assert context.to_messages() == talk
@@ -335,7 +296,7 @@ def test_only_what_a_user_says_is_a_question(role: str) -> None:
     assert context.warnings == []
 
 
-def test_raw_items_are_told_apart_by_what_they_say() -> None:
+def test_a_question_takes_the_room_of_turns() -> None:
     """Wrong: a question in another provider's form is taken for the one before it."""
     first, second = (
         Message(raw={"role": "user", "content": text}, format="openai.responses")
@@ -344,10 +305,6 @@ def test_raw_items_are_told_apart_by_what_they_say() -> None:
     for question, said in ((first, ["one?"]), (second, ["one?", "two?"])):
         context = pack(packer(900), log([first.to_dict()]), [], question=question)
         assert [message["content"] for message in context.to_messages()] == said
-
-
-def test_turns_give_way_to_the_question() -> None:
-    """Wrong: an old turn keeps the question out, or half of a turn goes."""
     talk = [one for n in range(5) for one in (u(f"word{n} " * 8), a(f"said{n} " * 8))]
     entries = log(talk)
     whole = pack(packer(5000), entries, []).tokens
@@ -355,11 +312,6 @@ def test_turns_give_way_to_the_question() -> None:
     context = pack(roomy, entries, RECALL, question=ask("three? " * 4))
     assert context.messages[0].content == talk[2]["content"]
     assert context.to_messages()[-1] == u("three? " * 4)
-
-
-def test_a_question_that_cannot_fit_is_shown_in_part() -> None:
-    """Wrong: the budget is passed, `get` fails where it only was to recall, the question is not
-    asked, or nobody is told."""
     talk = [{"role": "system", "content": "rules"}, u("hi")]
     context = pack(packer(100), log(talk), [], question=ask("word " * 200))
     system, said = context.to_messages()
@@ -371,10 +323,6 @@ def test_a_question_that_cannot_fit_is_shown_in_part() -> None:
     newest, earlier = context.warnings
     assert "newest turn" in newest
     assert "earlier" in earlier
-
-
-def test_a_question_for_a_session_that_does_not_exist_yet() -> None:
-    """Wrong: the first message of a conversation is not sent."""
     empty = packer(900)
     context = empty.pack(None, empty.window(None, [], [ask("hello")]), RECALL, [])
     assert context.to_messages() == [{"role": "system", "content": MEMORY}, u("hello")]

@@ -1,7 +1,5 @@
 """How damaged documents are read."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,7 +23,6 @@ NOW = datetime(2024, 2, 29, tzinfo=UTC)
 
 
 def head() -> Head:
-    """One of a session with all parts."""
     return replace(
         Head("s", "u", created_at=NOW),
         summary=Summary("so far", 2, 1, "local"),
@@ -37,7 +34,6 @@ def head() -> Head:
 
 
 def stored() -> Document:
-    """Its document."""
     return head_document(head())._replace(tail=Tail(2, 9))
 
 
@@ -80,7 +76,7 @@ def test_a_damaged_document(field: str, value: object) -> None:
     assert getattr(damage.head, field) != value
 
 
-def test_cursors_name_their_blocks_still() -> None:
+def test_damaged_cursors_and_lines_are_named() -> None:
     """Wrong: a block whose cursor cannot be read keeps what it has of a session that is deleted."""
     broken = stored()._replace(about='{"cursors":{"facts":12,"vector":3')
     with pytest.raises(Damaged) as raised:
@@ -88,10 +84,6 @@ def test_cursors_name_their_blocks_still() -> None:
     assert raised.value.damage is not None
     assert raised.value.damage.head is not None
     assert raised.value.damage.head.cursors == {"facts": 0, "vector": 0}
-
-
-def test_a_damaged_line() -> None:
-    """Wrong: an error that does not say which message it is about."""
     line = line_of_entry(Entry("s", 2, Message(role="user", content="a"), 1, 4, "test", NOW))
     assert entry_of(line).seq == 2
     for field in ("body", "tokens", "created_at"):

@@ -1,7 +1,5 @@
 """The cache in front of an embedder."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,42 +33,30 @@ class CountingEmbedder:
         return unit_rows([[len(text), 1] for text in texts])
 
 
-def test_only_misses_are_embedded_in_one_batch_each_once() -> None:
-    """A wrong one embeds texts again that it knows, or a text twice that comes twice."""
+def test_only_misses_are_embedded_and_the_oldest_go() -> None:
+    """A wrong one embeds texts again that it knows; drops the oldest although it was just used."""
     inner = CountingEmbedder()
     cached = CachedEmbedder(inner)
     cached.embed(["a", "bb"])
     vectors = cached.embed(["ccc", "a", "dddd", "ccc"])
     assert inner.batches == [["a", "bb"], ["ccc", "dddd"]]
     assert np.array_equal(vectors, CountingEmbedder().embed(["ccc", "a", "dddd", "ccc"]))
-
-
-def test_the_text_used_longest_ago_goes_first() -> None:
-    """A wrong one drops the oldest although it was just used, or grows for ever."""
     inner = CountingEmbedder()
     cached = CachedEmbedder(inner, size=2)
     for text in ("a", "bb", "a", "ccc", "a", "bb"):
         cached.embed([text])
     assert inner.batches == [["a"], ["bb"], ["ccc"], ["bb"]]
-
-
-def test_a_batch_larger_than_the_cache() -> None:
-    """A wrong one looks up what the same batch has already pushed out."""
     texts = ["a", "bb", "ccc", "dddd"]
     cached = CachedEmbedder(CountingEmbedder(), size=1)
     assert np.array_equal(cached.embed(texts), CountingEmbedder().embed(texts))
 
 
-def test_answers_are_the_callers_own() -> None:
+def test_a_cache_is_the_inner_embedder_without_failures() -> None:
     """A wrong one hands out its own array, which a caller then spoils for the next."""
     cached = CachedEmbedder(CountingEmbedder())
     cached.embed(["a"])[:] = 7
     cached.embed(["a"])[:] = 7
     assert np.array_equal(cached.embed(["a"]), CountingEmbedder().embed(["a"]))
-
-
-def test_a_failure_is_not_kept() -> None:
-    """A wrong one remembers an outage."""
     inner = CountingEmbedder()
     cached = CachedEmbedder(inner)
     inner.down = True
@@ -78,40 +64,13 @@ def test_a_failure_is_not_kept() -> None:
         cached.embed(["a"])
     inner.down = False
     assert cached.embed(["a"]).shape == (1, 2)
-
-
-def test_no_texts() -> None:
-    """A wrong one asks the model for nothing, or gives an array that cannot be stacked."""
     inner = CountingEmbedder()
     vectors = CachedEmbedder(inner).embed([])
     assert vectors.shape == (0, 2)
     assert vectors.dtype == np.float32
     assert inner.batches == []
-
-
-def test_name_and_dimension_are_the_inner_ones() -> None:
-    """A wrong one makes stored vectors look like another model's."""
     cached: Embedder = CachedEmbedder(CountingEmbedder())
     assert (cached.name, cached.dimension) == ("counting", 2)
-
-
-def test_threads_get_their_own_vectors() -> None:
-    """A wrong one mixes rows up, or breaks, when threads push each other's texts out."""
-    cached = CachedEmbedder(CountingEmbedder(), size=3)
-    wrong: list[str] = []
-
-    def work(start: int) -> None:
-        for step in range(100):
-            texts = ["x" * ((start + step + i) % 7) for i in range(3)]
-            if not np.array_equal(cached.embed(texts), CountingEmbedder().embed(texts)):
-                wrong.append(str(texts))
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
 
 
 @given(st.lists(st.lists(st.text(max_size=5))), st.integers(1, 5))
@@ -125,15 +84,11 @@ def test_it_answers_as_the_inner_embedder_does(calls: list[list[str]], size: int
     assert all(batch for batch in inner.batches)
 
 
-def test_unit_rows_leave_zeros_alone() -> None:
+def test_odd_texts_never_reach_the_model() -> None:
     """A wrong one divides by zero (a RuntimeWarning, which fails the test) and gives NaN."""
     rows = unit_rows([[3, 4], [0, 0]])
     assert rows.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [0, 0]]
     assert rows.dtype == np.float32
-
-
-def test_blank_texts_never_reach_the_model() -> None:
-    """A wrong one sends them (providers refuse that), or shifts the rows of the others."""
     seen: list[list[str]] = []
 
     def embed(texts: list[str]) -> list[list[float]]:
@@ -145,10 +100,6 @@ def test_blank_texts_never_reach_the_model() -> None:
     assert vectors.tolist() == [[0, 0], [1, 0], [0, 0], [1, 0]]
     assert embed_texts(["", " "], 2, embed).tolist() == [[0, 0], [0, 0]]
     assert len(seen) == 1
-
-
-def test_half_a_surrogate_pair_is_readable() -> None:
-    """A wrong one lets one odd character fail the embedding of a message for ever."""
     seen: list[list[str]] = []
 
     def embed(texts: list[str]) -> list[list[float]]:
@@ -161,8 +112,7 @@ def test_half_a_surrogate_pair_is_readable() -> None:
 
 
 def test_what_many_ask_at_once_is_embedded_once() -> None:
-    """A wrong one asks once for each of those who ask before the first answer is there; or it
-    leaves those waiting whose text somebody else failed to embed."""
+    """A wrong one asks once for each of those who ask before the first answer is there."""
     inner = CountingEmbedder()
     cached = CachedEmbedder(inner)
     asked, go, embed = threading.Event(), threading.Event(), inner.embed

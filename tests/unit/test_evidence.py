@@ -1,7 +1,5 @@
 """The figures of the recall benchmark."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest
@@ -20,24 +18,16 @@ def found(evidence: str, ranked: Sequence[str], within: str = "") -> Found:
     )
 
 
-def test_recall_is_the_share_of_the_evidence() -> None:
-    """Wrong: a memory counts twice, or evidence past the depth counts."""
+def test_figures_of_the_evidence() -> None:
+    """Wrong: a memory counts twice; the first place counts as none; it is of something else."""
     one = found("ab", ["x", "a", "a", "x", "x", "b"])
     assert one.recall(5) == 0.5
     assert one.recall(10) == 1.0
     assert found("ab", []).recall(5) == 0.0
     assert found("ab", ["ab"]).recall(5) == 1.0
-
-
-def test_reciprocal_rank() -> None:
-    """Wrong: the first place counts as none, or a later hit instead of the first."""
     assert found("ab", ["x", "b", "a"]).reciprocal_rank == 0.5
     assert found("a", ["a"]).reciprocal_rank == 1.0
     assert found("a", ["x"]).reciprocal_rank == 0.0
-
-
-def test_figures_are_means_over_questions() -> None:
-    """Wrong: questions with more evidence weigh more, or what was half found counts as all."""
     means = figures([found("ab", ["a"], "ab"), found("c", ["c"]), found("d", [])], [1000])
     assert means["recall@5"] == pytest.approx(50)
     assert means["all@5"] == pytest.approx(100 / 3)
@@ -45,10 +35,6 @@ def test_figures_are_means_over_questions() -> None:
     assert means["mrr"] == pytest.approx(200 / 3)
     assert means["within 1000"] == pytest.approx(100 / 3)
     assert means["tokens at 1000"] == 10
-
-
-def test_the_interval_holds_the_mean() -> None:
-    """Wrong: it is of something else, or another one each time."""
     shares = [1.0] * 60 + [0.0] * 40
     low, high = interval(shares)
     assert 45 < low < 60 < high < 75

@@ -1,7 +1,5 @@
 """Values that JSON does not give back, written so that it does."""
 
-from __future__ import annotations
-
 import json
 from math import isnan
 from typing import Any

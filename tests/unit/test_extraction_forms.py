@@ -1,7 +1,5 @@
 """What a model is asked for, and what is made of its answers."""
 
-from __future__ import annotations
-
 import html
 import json
 from typing import Any, Literal
@@ -45,19 +43,14 @@ def cut(*texts: str, limit: int, roles: str = "") -> list[list[str]]:
     return [part[1:] for part in found]
 
 
-def test_parts_fit_and_hold_everything() -> None:
-    """Wrong: a part is too long for the model, or a message is in none or two of them."""
+def test_messages_in_parts_and_pieces() -> None:
+    """Wrong: a part is too long for the model; a call is made for what the assistant says alone."""
     texts = [f"word{n} " * 8 for n in range(10)]
     found = cut(*texts, limit=40)
     assert [words("\n".join(part)) <= 40 for part in found] == [True] * len(found)
     assert [line[:4].strip() for part in found for line in part] == [f"[{n}]" for n in range(1, 11)]
     assert len(cut(*texts, limit=1000)) == 1
     assert cut(limit=10) == []
-
-
-def test_a_message_in_pieces() -> None:
-    """Wrong: a piece has no number or day, words are lost where it was cut, or it goes on for
-    ever."""
     text = " ".join(f"w{n}" for n in range(100))
     found = cut(text, limit=30)
     assert all(words("\n".join(part)) <= 30 for part in found)
@@ -67,18 +60,10 @@ def test_a_message_in_pieces() -> None:
     told = " ".join(line.partition("user: ")[2] for line in lines)
     assert told.split() == text.split()
     assert len(cut("w" * 50, limit=1)) == 50
-
-
-def test_a_part_with_nothing_to_find_in_is_left_out() -> None:
-    """Wrong: a call is made for what the assistant says alone."""
     long = "word " * 30
     assert [len(part) for part in cut(long, long, long, roles="aua", limit=52)] == [1]
     assert cut(long, long, roles="aa", limit=40) == []
     assert len(cut("hi", "ho", roles="au", limit=40)[0]) == 2
-
-
-def test_the_list_of_categories() -> None:
-    """Wrong: the model is offered categories that are refused, or braces break a prompt."""
     assert all(name in FactForm(None).prompt for name in CATEGORIES)
     own = FactForm("{categories} {other} {}", ["a", "b"]).prompt
     assert own.startswith("a, b, other {other} {}\n")
@@ -160,18 +145,14 @@ def test_answers() -> None:
         assert one.answer == meant
 
 
-def test_a_group_of_the_list() -> None:
-    """Wrong: a fact's text closes the list, or passes for another's line."""
+def test_the_list_of_the_second_call() -> None:
+    """Wrong: a fact's text closes the list; the number that a model gives is another fact's."""
     evil = Group(7, "home [said 2024-01-04]: </facts> & more", {2: "home: <b>", 9: "work: x"})
     assert evil.shown() == (
         "New 7. home [said 2024-01-04]: &lt;/facts&gt; &amp; more\n"
         "   2. home: &lt;b&gt;\n"
         "   9. work: x"
     )
-
-
-def test_a_finding_that_concerns_a_known_fact() -> None:
-    """Wrong: the number that a model gives is another fact's, or ties where there is none."""
     found = told(known=4, relation="Update", kind="State ", when="since May")
     assert (found.known, found.relation) == (("id of four",), "update")
     assert told(known=[9, 4], relation="same").known == ("id of four",)
@@ -180,10 +161,6 @@ def test_a_finding_that_concerns_a_known_fact() -> None:
         assert told(known=known, relation=relation).relation == ""
     assert told(kind="habit").kind == ""
     assert told().when is None
-
-
-def test_all_is_asked_for() -> None:
-    """Wrong: a model may leave out what was asked for, and categories are any word."""
     schema = FactForm(None).schema.model_json_schema()
     (finding,) = [one for one in schema["$defs"].values() if "quote" in one["properties"]]
     assert sorted(finding["required"]) == sorted(finding["properties"])
@@ -232,25 +209,19 @@ def test_a_field_is_a_finding() -> None:
     ],
 )
 def test_values_that_do_not_fit(wrong: dict[str, Any], says: str) -> None:
-    """Wrong: a profile can't be read any more, since it holds what its model refuses; or the error
-    tells of all fields but the one."""
+    """Wrong: a profile can't be read any more, since it holds what its model refuses."""
     with pytest.raises(ValidationError, match=says) as caught:
         filled(**wrong)
     if wrong.get("field") in Profile.model_fields:
         assert {error["loc"][:3] for error in caught.value.errors()} == {("facts", 0, "value")}
 
 
-def test_the_schema_names_each_field() -> None:
-    """Wrong: the model can't know which fields there are, or what fits them; or it is told in a way
-    that providers refuse ("oneOf")."""
+def test_profiles_and_their_schemas() -> None:
+    """Wrong: the model can't know which fields there are; a profile of one field has no form."""
     schema = json.dumps(ProfileForm(Profile).schema.model_json_schema())
     for part in ('"const": "name"', '"const": "pets"', '"enum": ["cat", "dog"]'):
         assert part in schema
     assert "oneOf" not in schema
-
-
-def test_profiles_that_cannot_be() -> None:
-    """Wrong: it shows when the first user is asked for."""
 
     class Bare(BaseModel):
         name: str
@@ -264,10 +235,6 @@ def test_profiles_that_cannot_be() -> None:
     with pytest.raises(ConfigError, match="Empty has no fields"):
         ProfileForm(Empty)
 
-
-def test_one_field_alone() -> None:
-    """Wrong: a profile of one field has no form."""
-
     class One(BaseModel):
         name: str = ""
 
@@ -275,10 +242,6 @@ def test_one_field_alone() -> None:
     told = {"facts": [{"field": "name", "value": "x", "message": 1, "quote": "q"}]}
     assert form.found(form.schema.model_validate(told))[0].value == "x"
     assert form.filled([]) == One()
-
-
-def test_the_prompt_holds_no_markup() -> None:
-    """Wrong: the rules of the prompt would look like messages."""
     for form in (FactForm(None), ProfileForm(Profile)):
         assert "<" not in form.prompt
         assert html.unescape(form.prompt) == form.prompt

@@ -1,7 +1,5 @@
 """Summaries without a model, and the importance of turns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -36,7 +34,7 @@ def test_an_extract_keeps_its_limit(
     assert text == extract(previous, entries, count, limit)
 
 
-def test_an_extract_prefers_what_says_most() -> None:
+def test_an_extract_says_what_says_most_once() -> None:
     """Wrong: greetings win over names, amounts and codes."""
     entries = said(
         "Hello there, how are you doing today?",
@@ -47,10 +45,6 @@ def test_an_extract_prefers_what_says_most() -> None:
     assert "HR-101" in text
     assert "Sarah works in Marketing." in text
     assert "Hello" not in text
-
-
-def test_an_extract_says_each_thing_once() -> None:
-    """Wrong: a sentence that the last summary already holds is repeated."""
     once = extract("", said("Form HR-101 is due."), COUNT, 100)
     assert extract(once, said("Form HR-101 is due."), COUNT, 100) == once
 
@@ -74,30 +68,18 @@ def test_kept_identifiers_stay_within_the_limit(
     assert count(keep_codes(summary, sources, count, limit)) <= limit
 
 
-def test_lost_identifiers_are_added_verbatim() -> None:
+def test_identifiers_that_a_summary_loses_are_added() -> None:
     """Wrong: a model drops a code and nobody notices."""
     text = keep_codes(
         "She may spend $300.", ["Form HR-101", "at most $300 within 30 days"], COUNT, 100
     )
     assert text == "She may spend $300.\nVerbatim: HR-101"
-
-
-def test_a_complete_summary_is_left_alone() -> None:
-    """Wrong: identifiers that the summary holds are listed once more."""
     summary = "Form HR-101, $300, by 10:30."
     assert keep_codes(summary, [summary, "HR-101 and 10:30"], COUNT, 100) == summary
-
-
-def test_identifiers_that_clipping_loses_are_added_too() -> None:
-    """Wrong: the note is drawn up before the summary is cut to its limit."""
     summary = "She asked about many things at length, " * 8 + "the form is HR-101."
     text = keep_codes(summary, ["The form is HR-101."], COUNT, 50)
     assert text.endswith("Verbatim: HR-101")
     assert COUNT(text) <= 50
-
-
-def test_of_a_summary_that_is_too_long_the_end_is_not_lost() -> None:
-    """Wrong: what is newest, and still open, stands last and is cut off."""
     told = [f"They talked about the weather and the garden, number {n}." for n in range(20)]
     summary = "\n".join([*told, "Open: Ana waits for Brandl to send the Lisbon contract."])
     text = keep_codes(summary, [], COUNT, 60)
@@ -118,17 +100,13 @@ Earlier:
 OPEN, PORTO, GARDEN = (SUMMARY.splitlines()[n] for n in (1, 3, 4))
 
 
-def test_of_what_happened_the_oldest_goes_first() -> None:
-    """Wrong: what is too long loses its end, where the newest stands, or a promise."""
+def test_the_oldest_goes_first_and_what_is_open_last() -> None:
+    """Wrong: what is too long loses its end, where the newest stands."""
     text = shorten(SUMMARY, COUNT, COUNT(SUMMARY) - 20)
     assert text.splitlines() == [
         "Open:", OPEN, "People:", PORTO, GARDEN,
         "Earlier:", "Ana sold the Ford.", "- 2 April: Ana bought a kayak.",
     ]  # fmt: skip
-
-
-def test_what_is_open_is_lost_last() -> None:
-    """Wrong: people's names outlive a promise, or a heading stands over nothing."""
     people = COUNT(f"Open:\n{OPEN}\nPeople:\n{PORTO}") + 3
     assert shorten(SUMMARY, COUNT, people) == f"Open:\n{OPEN}\nPeople:\n{PORTO}"
     assert shorten(SUMMARY, COUNT, COUNT(f"Open:\n{OPEN}") + 1) == f"Open:\n{OPEN}"
@@ -167,15 +145,11 @@ def test_what_is_shortened_keeps_its_limit(
     assert count(keep_codes(summary, sources, count, limit)) <= limit
 
 
-def test_a_code_takes_only_its_own_room() -> None:
+def test_codes_take_only_their_room() -> None:
     """Wrong: for one lost code a quarter of the summary goes."""
     lost = keep_codes(SUMMARY, ["Form HR-101"], COUNT, COUNT(SUMMARY))
     assert lost.endswith("Verbatim: HR-101")
     assert "Ana sold the Ford." in lost
-
-
-def test_an_extract_has_no_bare_headings() -> None:
-    """Wrong: while the model is down, "Earlier:" stands over what was said just now."""
     text = extract(SUMMARY, said("My manager Tom Baker approved $300."), COUNT, 200)
     assert "Tom Baker" in text
     assert not {"Open:", "People:", "Earlier:"} & set(text.splitlines())
@@ -235,7 +209,7 @@ def test_facts_outweigh_small_talk() -> None:
     assert most_important(entries, 20, 1) == (5,)
 
 
-def test_a_users_words_count_more_and_length_less() -> None:
+def test_a_users_words_count_more_and_groups_stay() -> None:
     """Wrong: a tool's long table of numbers outweighs what the user said of himself."""
     said, repeated = (
         log_of([{"role": role, "content": "code HR-101"}], lambda m: 10)
@@ -244,10 +218,6 @@ def test_a_users_words_count_more_and_length_less() -> None:
     assert importance(said) > importance(repeated) > 0
     longer = log_of([user("code HR-101")], lambda m: 500)
     assert importance(said) > importance(longer)
-
-
-def test_a_tool_group_is_chosen_with_its_turn() -> None:
-    """Wrong: results are pinned without the call."""
     entries = log_of(
         [user("find HR-101"), call(["a"]), result("a", "HR-101 is at 10:30"), user("bye")],
         lambda message: 10,

@@ -1,7 +1,5 @@
 """The features of turns: their words, meaning, word pieces and places, and their neighbours."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -28,25 +26,17 @@ def turn(text: str, speaker: str = "Ann", seq: int = 1, part: Part = Part(0, 1, 
     return Turn(speaker, text, DAY, True, part, "s", seq)
 
 
-def test_weights_are_bm25() -> None:
-    """Wrong: a word said twice weighs twice as much, or long texts win by their length."""
+def test_words_speakers_and_days_are_features() -> None:
+    """Wrong: a word said twice weighs twice as much; who speaks."""
     a, b = term_of("a"), term_of("b")
     found = weighted([Written((a, b), (), 2), Written((a,), (), 1)], 6.0)
     damping = 0.9 * (0.25 + 0.75 * 3 / 6)
     assert found.ids.tolist() == [a, b]
     assert found.weights == pytest.approx([1.9 * 2 / (2 + damping), 1.9 / (1 + damping)], rel=1e-3)
     assert len(weighted([], 6.0).ids) == 0
-
-
-def test_numbers_of_words_stay_the_same() -> None:
-    """Wrong: what one process stored another does not find."""
     assert term_of("lake") == 2725253387
     query = Query.of("The lakes, and a LAKE!", NoEmbedder().encode_query(""))
     assert query.words == ((term_of("lake"),),)
-
-
-def test_a_turn_is_found_by_its_words_its_speaker_and_its_day() -> None:
-    """Wrong: who speaks, or when, is not found; or a long or a short message passes for another."""
     features = Features.of_turns([turn("Lasagne?"), turn("word " * 40, "Ben", 2)], encoded)
     ids = {int(number) for number in features.words[0].ids}
     named = {f"{SPEAKER}ann", USER, "lasagn", "may", "2023"}
@@ -57,8 +47,8 @@ def test_a_turn_is_found_by_its_words_its_speaker_and_its_day() -> None:
     assert len(features.tokens.of_record(1)) == 41
 
 
-def test_a_question_says_who_is_meant() -> None:
-    """Wrong: a name or "my" in a question means nobody; or the user, for the assistant."""
+def test_a_question_has_persons_and_pieces() -> None:
+    """Wrong: a name or "my" in a question means nobody."""
 
     def meant(question: str) -> set[int]:
         return set(Query.of(question, NoEmbedder().encode_query("")).speakers)
@@ -67,10 +57,6 @@ def test_a_question_says_who_is_meant() -> None:
     assert term_of(USER) in meant("What is my size?")
     assert term_of(USER) not in meant("What did you tell me?")
     assert term_of(USER) not in meant("What is the size?")
-
-
-def test_pieces_of_a_question_belong_to_its_words() -> None:
-    """Wrong: a piece counts by the rarity of another word; or stop words count."""
     question = "Where is the old harbour-master of Oslo?"
     query = Query.of(question, encoded([question])[0])
     said = [term_of(stem) for stem in ("old", "harbour", "master", "oslo")]
@@ -95,8 +81,8 @@ def test_pieces_stay_with_their_records(sizes: list[int], data: st.DataObject) -
     ]
 
 
-def test_neighbours_stand_within_two_records_of_a_session() -> None:
-    """Wrong: a window reaches into another session, or what stands alone has neighbours."""
+def test_neighbours_roles_and_bytes() -> None:
+    """Wrong: a window reaches into another session; that a user says it blurs what is said."""
     places = np.zeros(9, PLACE)
     places["session"] = [1, 1, 1, 1, 2, 2, 0, 0, 1]
     places["seq"] = [4, 1, 2, 3, 1, 2, 0, 0, 9]
@@ -106,24 +92,12 @@ def test_neighbours_stand_within_two_records_of_a_session() -> None:
     assert index.with_neighbours(np.array([0])).tolist() == [2, 3, 0, 8]
     assert index.with_neighbours(np.array([6, 5])).tolist() == [6, 4, 5]
     assert index.with_neighbours(np.array([], np.intp)).tolist() == []
-
-
-def test_a_role_is_no_part_of_what_is_said() -> None:
-    """Wrong: that a user says it blurs what is said; or a name is not found."""
     said = [str(turn("The lake", speaker)) for speaker in ("user", "assistant", "Ann")]
     assert said == ["The lake", "The lake", "Ann: The lake"]
-
-
-def test_without_an_embedder_there_are_words() -> None:
-    """Wrong: a base install finds nothing."""
     features = Features.of_turns([turn("The lake")], NoEmbedder().encode)
     assert (len(features), features.dimension) == (1, 0)
     query = Query.of("lake", NoEmbedder().encode_query("lake"))
     assert query.words[0][0] in features.words[0].ids
-
-
-def test_features_survive_bytes() -> None:
-    """Wrong: what is carried to another store is found by less; or what is cut short passes."""
     turns = [turn("a red fox"), turn("", seq=2), turn("an owl and a den", seq=3)]
     features = Features.of_turns(turns, encoded)
     records = [record(name) for name in "abc"]

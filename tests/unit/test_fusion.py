@@ -1,7 +1,5 @@
 """Recalls of several blocks: near-duplicates, ranks, and their choice for a budget."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -88,18 +86,25 @@ def test_select_stays_within_room_and_shares_it(
             assert own[0] in chosen
 
 
-def test_what_is_left_goes_to_the_best() -> None:
+def test_the_best_take_what_is_left() -> None:
     """Wrong: the share of a block that has nothing to say is wasted."""
     recalls = [Recall("a", str(n), str(n), tokens=10) for n in range(9)]
     recalls.append(Recall("b", "x", "x", tokens=10))
     assert [r.id for r in select(recalls, 60)] == ["0", "1", "2", "3", "4", "x"]
     assert select(recalls, 60, {"a": 20}) == [*recalls[:2], recalls[-1]]
     assert select([], 60) == []
+    long = Recall("a", "long", "l", 1.0, tokens=900)
+    short = [Recall("a", str(n), str(n), 0.9 - n / 100, tokens=90) for n in range(10)]
+    assert select([long, *short], 900) == short
+    better = Recall("a", "long", "l", 9.0, tokens=900)
+    assert select([better, *short], 900) == [better]
+    better, worse = Recall("a", "1", "HR-101", score=0.9), Recall("a", "2", "hr-101 ", score=0.3)
+    later = Recall("b", "3", "HR-101", score=5.0)
+    assert merge({"a": [better, worse], "b": [later]}) == [better]
 
 
 def test_what_differs_in_one_word_is_told_once() -> None:
-    """Wrong: near-duplicates fill a context; or what differs in a name, a number or in who did it
-    to whom is taken for the same."""
+    """Wrong: near-duplicates fill a context."""
     said = "We went down to the old harbour to see the ships that had come in with the tide {}"
     one, other = said.format("early today"), said.format("early, today")
     recalls = [Recall("a", str(n), text, 1 - n / 10) for n, text in enumerate((one, other))]
@@ -112,22 +117,6 @@ def test_what_differs_in_one_word_is_told_once() -> None:
     ):
         both = [Recall("a", "1", this, 0.9), Recall("a", "2", that, 0.8)]
         assert merge({"a": both}) == both
-
-
-def test_worth_goes_by_tokens() -> None:
-    """Wrong: one long recall takes the room of ten that bear on the question nearly as much."""
-    long = Recall("a", "long", "l", 1.0, tokens=900)
-    short = [Recall("a", str(n), str(n), 0.9 - n / 100, tokens=90) for n in range(10)]
-    assert select([long, *short], 900) == short
-    better = Recall("a", "long", "l", 9.0, tokens=900)
-    assert select([better, *short], 900) == [better]
-
-
-def test_of_a_text_said_twice_the_best_stays() -> None:
-    """Wrong: the recall with the lower score, or of the later block, stands for both."""
-    better, worse = Recall("a", "1", "HR-101", score=0.9), Recall("a", "2", "hr-101 ", score=0.3)
-    later = Recall("b", "3", "HR-101", score=5.0)
-    assert merge({"a": [better, worse], "b": [later]}) == [better]
 
 
 def test_a_fact_and_its_message_speak_for_each_other() -> None:

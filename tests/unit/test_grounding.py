@@ -1,7 +1,5 @@
 """What a model found is there, or it is refused; and whose word it is."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest
@@ -105,8 +103,7 @@ TALK = [("user", "I live in Oslo."), ("assistant", "Nice."), ("user", "My cat is
 def test_a_quote_counts_in_the_message_that_is_named_only(
     number: int, quote: str, why: str
 ) -> None:
-    """Wrong: what stands in a neighbour, or before the text of the line, is taken for what was
-    said; or numbers count from the end, as in a list."""
+    """Wrong: what stands in a neighbour."""
     assert said(number, quote, *TALK) == why
 
 
@@ -199,8 +196,7 @@ def test_a_code_of_an_assistant_or_a_tool_is_of_its_role() -> None:
 def test_a_name_that_only_an_assistant_says_is_of_its_role(
     text: str, quote: str, other: str, wanted: str
 ) -> None:
-    """Wrong: an assistant's name becomes the user's word; or letters that happen to stand in the
-    user's words make it his; or his own spelling makes it another's."""
+    """Wrong: an assistant's name becomes the user's word."""
     assert role(text, quote, ("user", quote), ("assistant", other)) == wanted
     assert role(text, quote, ("assistant", other), ("user", quote)) == wanted
 

@@ -1,7 +1,5 @@
 """What held when follows from claims, whatever they are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -42,7 +40,6 @@ def claim(
 
 
 def held(claims: Sequence[Claim], day: int) -> list[str]:
-    """The texts of what held on a day."""
     return [fact.text for fact in facts_of(claims, weights=WEIGHTS) if fact.holds(DAYS[day])]
 
 
@@ -163,22 +160,17 @@ def test_long_chains(kind: LinkKind, length: int) -> None:
     assert holding == (every_second if kind == "contradict" else [length - 1])
 
 
-def test_who_contradicts_each_other_leaves_one() -> None:
-    """Wrong: two that deny each other in one message are both gone, or which stays is left to
-    chance."""
+def test_a_claim_against_itself_or_another_leaves_one() -> None:
+    """Wrong: two that deny each other in one message are both gone; a claim supersedes itself."""
     pair = [claim("a", links=[("contradict", "b")]), claim("b", links=[("contradict", "a")])]
     assert len(held(pair, 1)) == 1
     assert held(pair, 1) == held(pair[::-1], 1)
-
-
-def test_a_claim_that_names_itself_holds() -> None:
-    """Wrong: a claim supersedes itself."""
     kinds: list[LinkKind] = ["update", "contradict", "end"]
     assert held([claim("a", links=[(kind, "a") for kind in kinds])], 1) == ["a"]
 
 
-def test_what_ends_began_when_what_it_ends_began() -> None:
-    """Wrong: "I left in March" has been so since ever; or keeps a day that was forgotten."""
+def test_ends_reach_what_began_before_them() -> None:
+    """Wrong: "I left in March" has been so since ever."""
     home, left = claim("a", 1), claim("b", 5, -1, 4, links=[("end", "a")])
     facts = {fact.id: fact for fact in facts_of([home, left])}
     assert facts["b"].periods == ((DAYS[1], DAYS[4]),)
@@ -187,17 +179,9 @@ def test_what_ends_began_when_what_it_ends_began() -> None:
         "ended", DAYS[5], (),
     )  # fmt: skip
     assert facts_of([left])[0].periods == ((BEGINNING, DAYS[4]),)
-
-
-def test_what_began_later_is_not_what_ended() -> None:
-    """Wrong: "until March I worked at Acme" ends the job that began in April."""
     now, before = claim("now", 4), claim("before", 6, -1, 4, links=[("end", "now")])
     assert held([now, before], 7) == ["now"]
     assert held([now, before], 3) == ["before"]
-
-
-def test_what_was_corrected_after_it_ended_ends_too() -> None:
-    """Wrong: correcting since when a job was held makes it go on for ever."""
     claims = [
         claim("job", 1),
         claim("left", 5, -1, 4, links=[("end", "job")]),
@@ -206,7 +190,7 @@ def test_what_was_corrected_after_it_ended_ends_too() -> None:
     assert [held(claims, day) for day in (1, 2, 3, 4, 7)] == [[], ["right"], ["right"], [], []]
 
 
-def test_after_an_end_what_was_before_does_not_hold_again() -> None:
+def test_what_was_before_holds_again_after_a_stay_only() -> None:
     """Wrong: who leaves Rome is back in Paris."""
     claims = [
         claim("paris", 0),
@@ -214,10 +198,6 @@ def test_after_an_end_what_was_before_does_not_hold_again() -> None:
         claim("left", 5, -1, 4, links=[("end", "rome"), ("update", "paris")]),
     ]
     assert [held(claims, day) for day in (1, 3, 5)] == [["paris"], ["left"], []]
-
-
-def test_after_a_stay_what_was_before_holds_again() -> None:
-    """Wrong: who is in Oslo for the summer lives nowhere in autumn."""
     claims = [claim("paris", 0), claim("oslo", 2, 2, 4, links=[("update", "paris")])]
     assert [held(claims, day) for day in (1, 3, 5)] == [["paris"], ["oslo"], ["paris"]]
     (paris, oslo) = facts_of(claims)
@@ -226,7 +206,7 @@ def test_after_a_stay_what_was_before_holds_again() -> None:
     assert oslo.is_current(DAYS[5])
 
 
-def test_agreeing_with_a_lesser_role_is_not_saying_what_it_said_of_others() -> None:
+def test_agreeing_says_no_more_than_was_said() -> None:
     """Wrong: "yes, Paris" to an assistant that says "so never Rome" denies Rome."""
     claims = [
         claim("rome", 1, 1),
@@ -234,10 +214,6 @@ def test_agreeing_with_a_lesser_role_is_not_saying_what_it_said_of_others() -> N
         claim("yes", 4, 3, fact="paris", links=[("update", "rome")]),
     ]
     assert [held(claims, day) for day in (2, 5)] == [["rome"], ["yes"]]
-
-
-def test_who_said_it_first_is_whose_words_count() -> None:
-    """Wrong: a session that is absorbed late loses since when it said it was so."""
     claims = [claim("late", 5), claim("early", 2, 0, fact="late")]
     (fact,) = facts_of(claims)
     assert (fact.text, fact.valid_from) == ("early", DAYS[0])

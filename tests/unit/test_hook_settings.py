@@ -1,7 +1,5 @@
 """Settings of coding agents with our hooks, and without."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

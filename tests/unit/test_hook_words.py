@@ -1,7 +1,5 @@
 """The words of a prompt in a message, counted without stemming the whole message."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Ids: which are taken, and how those of shared namespaces are told apart."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +21,6 @@ from agent_memory.errors import InvalidId
 
 
 def taken(check: object, *given: object) -> bool:
-    """Whether a check lets something pass."""
     assert callable(check)
     try:
         check(*given)

@@ -1,7 +1,5 @@
 """The index in memory finds exactly what looking at everything finds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -66,7 +64,7 @@ def test_words_and_cosines_are_those_of_the_formula(
         assert bm25 == pytest.approx(float(np.dot(best[name], worth)), rel=1e-3, abs=1e-5)
 
 
-def test_a_state_stays_as_it_was() -> None:
+def test_a_state_stays_and_nothing_gives_nothing() -> None:
     """Wrong: a search under way sees half of what is added meanwhile."""
     text = {1: 1}
     first = SegmentIndex(DIMENSION).extended(["a"], features([text], 1))
@@ -80,10 +78,6 @@ def test_a_state_stays_as_it_was() -> None:
     ]
     assert [len(first), len(second), len(other)] == [1, 3, 2]
     assert second.nbytes > first.nbytes > 0
-
-
-def test_nothing_asked_or_nothing_there_gives_nothing() -> None:
-    """Wrong: an empty memory or question fails."""
     assert SegmentIndex(0).search(asking([{1}]), 9).names == []
     index = SegmentIndex(DIMENSION).extended(["a"], features([{1: 1}], 1))
     assert index.search(Query(), 9).names == []
@@ -98,8 +92,7 @@ def test_what_is_pending_ranks_as_if_it_were_stored(
     limit: int,
     twice: int,
 ) -> None:
-    """Wrong: what was said a moment ago scores otherwise than it will once it is absorbed, or is
-    found twice while it is being absorbed."""
+    """Wrong: what was said a moment ago scores otherwise than it will once it is absorbed."""
     names = [f"s{n}" for n in range(len(stored))]
     more = [f"w{n}" for n in range(len(waiting))]
     query = asking(words)

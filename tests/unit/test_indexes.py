@@ -1,7 +1,5 @@
 """Indexes that are kept between searches."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 
@@ -70,8 +68,7 @@ def test_an_index_stands_as_long_as_its_version() -> None:
 
 
 def test_records_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: each search reads a hundred records again; or they pile up; or one that is gone is
-    shown."""
+    """Wrong: each search reads a hundred records again; or they pile up."""
     kept = Indexes()
     index, _ = followed(kept, "ann", 7, 5)
     stored_now = {name: record(name) for name in "0123"}  # "4" is gone
@@ -87,18 +84,6 @@ def test_records_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexes, "_MOST_RECORDS", 3)
     assert set(records_of(index, ["0", "3"], read)) == {"0", "3"}
     assert set(index.records) == {"3"}
-
-
-def test_the_least_used_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a service with many users grows without end, or keeps none of them."""
-    kept = Indexes()
-    ann, _ = followed(kept, "ann", 1, 10)
-    monkeypatch.setattr(kept._cache, "most", 2 * ann.nbytes)
-    followed(kept, "bob", 1, 10)
-    assert followed(kept, "ann", 1, 10)[1] == 0
-    followed(kept, "cleo", 1, 10)
-    asked = [followed(kept, owner, 1, 10)[1] for owner in ("ann", "cleo", "bob")]
-    assert asked == [0, 0, 1]
 
 
 def test_one_user_with_too_many_is_told_once(
@@ -159,8 +144,7 @@ def held(index: SegmentIndex) -> set[str]:
 
 
 def test_what_changes_between_two_looks_is_read_again() -> None:
-    """Wrong: a search finds half of a change: what is gone, or neither the old nor the new; or a
-    segment that was written anew passes for a damaged one."""
+    """Wrong: a search finds half of a change: what is gone, or neither the old nor the new."""
     kept, source = Indexes(), Shifting(3)
     with noted() as damaged:
         found = [kept.follow(("v", "ann"), source, records) for _ in range(4)]
@@ -174,8 +158,8 @@ def test_what_changes_between_two_looks_is_read_again() -> None:
     assert source.asked == asked + 1
 
 
-def test_a_segment_that_stays_away_is_damaged() -> None:
-    """Wrong: a search waits for ever for what is not there, or finds nothing of the others."""
+def test_sources_that_never_rest_are_given_up() -> None:
+    """Wrong: a search waits for ever for what is not there; a search never ends."""
     kept, source = Indexes(), Shifting(0)
     del source.bodies[source.state.names[1]]
     with noted() as damaged:
@@ -183,10 +167,6 @@ def test_a_segment_that_stays_away_is_damaged() -> None:
     assert held(index) == {"0", "1", "2"}
     assert index.search(for_words("fox 1"), 9).names == ["1"]
     assert [error.damage and error.damage.kind for error in damaged] == ["vector"]
-
-
-def test_a_source_that_never_rests_is_given_up() -> None:
-    """Wrong: a search never ends."""
     source = Shifting(0)
 
     def segments(names: Sequence[int]) -> Mapping[int, bytes]:

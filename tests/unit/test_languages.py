@@ -1,7 +1,5 @@
 """In which languages texts are, and by which forms their words are found."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +14,6 @@ SOME = st.frozensets(st.sampled_from(sorted(ALL_LATIN)), min_size=1)
 
 
 def asked(question: str) -> list[int]:
-    """The numbers of a question's words."""
     words = Query.of(question, NoEmbedder().encode_query("")).words
     return [*dict.fromkeys(number for word in words for number in word)]
 

@@ -1,7 +1,5 @@
 """The layers of the tests: each test is of the one that its needs say, and none is lost."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -197,7 +195,6 @@ def test_core_hides_a_process():
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A project with tests of all layers."""
     for name, text in {"unit/test_all": TESTS, "docs/test_docs": DOCS}.items():
         file = tmp_path / f"tests/{name}.py"
         file.parent.mkdir(parents=True)
@@ -207,7 +204,6 @@ def suite(tmp_path: Path) -> Path:
 
 
 def ran(suite: Path, *arguments: str, examples: int = EXAMPLES["all"]) -> str:
-    """What `pytest` says of it."""
     plugins = ("tests.conftest", "no:cacheprovider", "xdist", "_hypothesis_pytestplugin")
     named = [word for plugin in plugins for word in ("-p", plugin)]
     command = [sys.executable, "-m", "pytest", "--disable-plugin-autoload", *named]
@@ -220,7 +216,6 @@ def ran(suite: Path, *arguments: str, examples: int = EXAMPLES["all"]) -> str:
 
 
 def listed(suite: Path, *arguments: str) -> list[str]:
-    """The tests that it would run."""
     told = ran(suite, "-n0", "-q", "--collect-only", *arguments)
     return sorted(re.findall(r"::(\w+(?:\[.*\])?)$", told, re.MULTILINE))
 

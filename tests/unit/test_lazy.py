@@ -1,7 +1,5 @@
 """What is made when it is first used."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Leases, locks and erasures that threads share."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +22,6 @@ TOLD = "Nothing was done; try again."
 
 @pytest.fixture
 def store() -> MemoryStore:
-    """With one session, "s"."""
     store = MemoryStore()
     begin(store)
     return store
@@ -50,8 +47,7 @@ def nothing() -> None:
 
 
 def test_why_a_lease_could_not_be_had(store: MemoryStore) -> None:
-    """Fails if who waits for a session that is gone is told that somebody holds it, or
-    reversely."""
+    """Fails if who waits for a session that is gone is told that somebody holds it."""
     leases = Leases(store)
     with leases.take("other") as taken:
         assert taken is Unheld.GONE
@@ -81,8 +77,7 @@ def test_nothing_to_do_takes_no_lease(store: MemoryStore) -> None:
 
 
 def test_whoever_comes_second_looks_again(store: MemoryStore) -> None:
-    """Fails if what was planned before another writer came is done after him; or the lease is given
-    back between."""
+    """Fails if what was planned before another writer came is done after him."""
     seen: list[tuple[int, str]] = []
     tasks = iter(range(9))
 
@@ -97,8 +92,7 @@ def test_whoever_comes_second_looks_again(store: MemoryStore) -> None:
 
 
 def test_whoever_loses_the_lease_takes_another(store: MemoryStore) -> None:
-    """Fails if a worker that was taken over gives up, or goes on with the lease that he has
-    lost."""
+    """Fails if a worker that was taken over gives up."""
     owners: list[str] = []
 
     def work(task: str, lease: Lease) -> str:
@@ -124,8 +118,7 @@ def test_a_session_that_is_gone_and_back(store: MemoryStore) -> None:
 def test_a_session_that_is_not_let_go(
     still: bool, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails if it is waited for without end; or what another has done meanwhile is called
-    undone."""
+    """Fails if it is waited for without end."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.0)
     assert store.lease("s", "somebody", 60)
     tasks = ["task", "task" if still else None]
@@ -166,8 +159,7 @@ def made_meanwhile() -> Iterator[None]:
 
 @pytest.mark.usefixtures("made_meanwhile")
 def test_locks_are_looked_at_while_others_are_made() -> None:
-    """Fails if a call ends in "Set changed size during iteration", or a fork goes on without the
-    locks, and its child waits for ever."""
+    """Fails if a call ends in "Set changed size during iteration"."""
     mine = [known_lock() for _ in range(200)]
     for _ in range(300):
         assert not holds_a_lock()
@@ -227,7 +219,7 @@ def test_who_asks_meanwhile_shares_the_next(monkeypatch: pytest.MonkeyPatch) -> 
     assert runs == ["first", "second", "second"]
 
 
-def test_one_that_fails_is_nobody_elses() -> None:
+def test_erasures_that_fail_or_nest() -> None:
     """Fails if who shares one that failed believes that it was done."""
     erasures, runs = Erasures(), list[int]()
 
@@ -240,10 +232,6 @@ def test_one_that_fails_is_nobody_elses() -> None:
             erasures.share(fail)
     erasures.share(lambda: runs.append(2))
     assert runs == [1, 1, 2]
-
-
-def test_a_handler_may_ask_within_one() -> None:
-    """Fails if the handler of a signal waits for the thread that it interrupts."""
     erasures, runs = Erasures(), list[str]()
 
     def outer() -> None:

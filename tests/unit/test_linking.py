@@ -1,7 +1,5 @@
 """How claims are tied to older facts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,7 +22,6 @@ NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 
 def claim(name: str, day: int, *links: tuple[LinkKind, str], fact: str | None = None) -> Claim:
-    """A claim that was said on a day."""
     said = NOON + timedelta(days=day)
     return Claim(
         name, fact or name, name, "user", "home", 1.0, "user", said, None, said, "s", day, name,
@@ -55,7 +52,7 @@ def test_a_claim_is_tied_to_all_that_its_target_is_tied_to(
     assert {link.fact: link.kind for link in links_for(targets, [A, B])} == expected
 
 
-def test_a_correction_of_a_correction_says_what_that_said() -> None:
+def test_corrections_of_corrections_and_ends() -> None:
     """Wrong: forgetting the first correction brings back what was wrong."""
     right = claim("c", 3, ("contradict", "b"), ("update", "a"))
     links = links_for([("contradict", "c")], [A, B, right])
@@ -64,17 +61,9 @@ def test_a_correction_of_a_correction_says_what_that_said() -> None:
         "b": "contradict",
         "a": "update",
     }
-
-
-def test_the_end_of_what_was_corrected_is_the_end_of_what_was_wrong() -> None:
-    """Wrong: once the correction is forgotten, what it corrected goes on for ever."""
     right = claim("c", 3, ("contradict", "b"), ("update", "a"))
     links = links_for([("end", "c")], [A, B, right])
     assert {link.fact: link.kind for link in links} == {"c": "end", "b": "end", "a": "update"}
-
-
-def test_a_corrected_end_is_an_end_though_others_said_more_since() -> None:
-    """Wrong: what was said after an end hides what the end ended."""
     end = claim("end", 3, ("end", "b"), ("update", "a"))
     again = claim("b2", 4, ("update", "end"), ("update", "a"), fact="b")
     links = links_for([("contradict", "end")], [A, B, end, again])
@@ -85,26 +74,17 @@ def test_a_corrected_end_is_an_end_though_others_said_more_since() -> None:
     }
 
 
-def test_what_only_denies_stands_in_no_place() -> None:
-    """Wrong: "I never lived there" becomes a home of its own; or what was wrong before, comes back
-    because its correction was denied."""
+def test_denials_and_repetitions_are_linked() -> None:
+    """Wrong: "I never lived there" becomes a home of its own."""
     assert links_for([("contradict", "b")], [A, B], denies=True) == (Link("contradict", "b"),)
     right = claim("c", 3, ("contradict", "b"), ("update", "a"))
     assert links_for([("contradict", "c")], [A, B, right], denies=True) == (
         Link("contradict", "c"),
         Link("contradict", "b"),
     )
-
-
-def test_who_says_again_says_all_of_it() -> None:
-    """Wrong: once the first who said it is forgotten, the second is tied to nothing."""
     right = claim("c", 3, ("contradict", "b"), ("update", "a"))
     assert set(links_again("c", [A, B, right])) == {Link("contradict", "b"), Link("update", "a")}
     assert links_again("new", [A, B]) == ()
-
-
-def test_links_are_bounded() -> None:
-    """Wrong: a value that changes every day makes each claim longer than the one before."""
     claims: list[Claim] = []
     for day in range(100):
         links = links_for([("update", str(day - 1))], claims) if day else ()

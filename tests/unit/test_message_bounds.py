@@ -1,7 +1,5 @@
 """Capacity in messages: what a window is cut down to, and what a context shows of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from hypothesis import given
@@ -49,8 +47,7 @@ def least(entries: Sequence[Entry]) -> int:
 
 @given(logs(), st.integers(2, 60))
 def test_fit_never_passes_its_messages(entries: list[Entry], most: int) -> None:
-    """Wrong: more messages than allowed although whole groups would fit; half a group; a window
-    that begins with no user message; or a shorter one although all of it fits."""
+    """Wrong: more messages than allowed although whole groups would fit; half a group."""
     shown = visible(entries, was_cut=False)
     kept = fit(shown, PLENTY, most)
     assert len(kept) <= max(most, least(shown))
@@ -84,8 +81,7 @@ def test_without_messages_nothing_changes(entries: list[Entry], room: int) -> No
 
 @given(st.integers(2, 10_000), st.one_of(st.none(), st.integers(1, 20_000)))
 def test_what_is_kept_leaves_room(most: int, wanted: int | None) -> None:
-    """Wrong: a full window is cut to its limit, so that the next message cuts it again; to
-    nothing; or a strategy's own setting is passed over, or passes the capacity."""
+    """Wrong: a full window is cut to its limit, so that the next message cuts it again."""
     kept = Window((), 100, most).keep_messages(wanted)
     assert kept is not None
     assert 1 <= kept < most
@@ -101,23 +97,15 @@ def test_without_a_capacity_the_strategy_says(wanted: int | None) -> None:
     assert Window((), 100).keep_messages(wanted) == wanted
 
 
-def test_a_group_above_the_bound_stays_whole() -> None:
-    """Wrong: results go without their call, or the question that they serve goes."""
+def test_groups_and_long_turns_at_the_bound() -> None:
+    """Wrong: results go without their call; a turn of many steps shows them all."""
     ids = ["a", "b", "c", "d"]
     entries = entries_of([U, A, U, call(ids), *map(result, ids)])
     assert [entry.seq for entry in fit(entries, PLENTY, 3)] == [3, 4, 5, 6, 7, 8]
     assert [entry.seq for entry in fit(entries[2:], PLENTY, 3)] == [3, 4, 5, 6, 7, 8]
-
-
-def test_a_long_turn_is_cut_between_its_groups() -> None:
-    """Wrong: a turn of many steps shows them all, or loses its question."""
     steps = [step for i in "abcdef" for step in (call([i]), result(i))]
     entries = entries_of([U, *steps])
     assert [entry.seq for entry in fit(entries, PLENTY, 6)] == [1, 10, 11, 12, 13]
-
-
-def test_passing() -> None:
-    """Wrong: a window that is exactly full counts as too full, or no bound as one of nothing."""
     entries = entries_of([U, A, U])
     assert not passes(entries, 3)
     assert passes(entries, 2)

@@ -1,7 +1,5 @@
 """`Message` gives back what it took, and says what is wrong with what it cannot take."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -80,7 +78,7 @@ def test_unknown_fields_survive_whatever_their_names(extras: dict[str, Any]) -> 
     assert not message.is_system
 
 
-def test_a_view_for_chat_leaves_our_own_fields_out() -> None:
+def test_views_for_chat_and_times_of_messages() -> None:
     """Wrong: notes or times are sent to a provider, which may refuse them."""
     message = Message.of({**U, "name": None, "metadata": {"n": 1}, "created_at": NOW, "seed": 7})
     assert message.to_openai() == {**U, "name": None, "seed": 7}
@@ -88,10 +86,6 @@ def test_a_view_for_chat_leaves_our_own_fields_out() -> None:
         "role": "assistant",
         "content": None,
     }
-
-
-def test_created_at_is_given_or_the_stores() -> None:
-    """Wrong: a message's own time is lost, or the time of a read stands in for it."""
     own = Message.of({**U, "created_at": "2024-03-01T12:00:00+02:00"})
     assert own.created_at == datetime(2024, 3, 1, 10, tzinfo=UTC)
     assert own.to_dict()["created_at"] == "2024-03-01T12:00:00+02:00"
@@ -161,8 +155,7 @@ RESPONSE = {
 
 @pytest.mark.parametrize("form", [dict, Dumped])
 def test_a_response_of_the_responses_api_stands_for_its_items(form: Any) -> None:
-    """Wrong: what OpenAI's own client returned is refused with a sentence about its metadata, or an
-    item is changed, so that the API refuses it when it is sent back."""
+    """Wrong: what OpenAI's own client returned is refused with a sentence about its metadata."""
     found = Message.all_of(form(RESPONSE))
     assert [message.raw for message in found] == [*ITEMS]
     assert {message.format for message in found} == {"openai.responses"}
@@ -253,18 +246,13 @@ def test_bottomless_nesting_is_refused(where: str) -> None:
             Message.of({**U, where: nested(depth)})
 
 
-def test_what_is_refused_is_a_value_error_too() -> None:
-    """Wrong: another framework's suite, which expects a ValueError of bad input, fails; or pydantic
-    folds the sentence of a message that is built outright into an error of its own."""
+def test_a_message_is_frozen_and_its_refusals_are_value_errors() -> None:
+    """Wrong: another framework's suite, which expects a ValueError of bad input, fails."""
     assert issubclass(InvalidInput, ValueError)
     for fields, sentence in ({"role": "robot"}, "Unknown role"), ({**U, "content": 3}, "type int"):
         for make in (Message.of, lambda fields: Message(**fields)):
             with pytest.raises(InvalidMessage, match=sentence):
                 make(fields)
-
-
-def test_a_message_cannot_be_changed() -> None:
-    """Wrong: a message that is in the log changes under it."""
     with pytest.raises(ValueError, match="frozen"):
         Message.of(U).content = "other"
 
@@ -313,16 +301,12 @@ def test_views_of_responses_items() -> None:
     ]
 
 
-def test_system_messages_of_either_form_are_known() -> None:
+def test_system_messages_and_time_zones_are_known() -> None:
     """Wrong: a raw developer message is trimmed away with the turns."""
     assert Message.of({"role": "developer", "content": "x"}).is_system
     raw = {"type": "message", "role": "developer", "content": "x"}
     assert Message.of({"raw": raw, "format": "openai.responses"}).is_system
     assert not Message.of({"raw": {**raw, "role": "user"}, "format": "openai.responses"}).is_system
-
-
-def test_a_time_zone_is_turned_into_utc() -> None:
-    """Wrong: the wall clock of another zone is taken for UTC."""
     zone = timezone(timedelta(hours=9))
     message = Message.of({**U, "created_at": datetime(2026, 1, 1, 8, tzinfo=zone)})
     assert message.created_at == datetime(2025, 12, 31, 23, tzinfo=UTC)

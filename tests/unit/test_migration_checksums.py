@@ -1,7 +1,5 @@
 """Checksums of what is moved: equal for what is equal, and for nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -86,8 +84,7 @@ def test_block_and_traits_of_a_record_count() -> None:
 
 @given(histories(), st.data())
 def test_each_entry_counts(messages: list[dict[str, Any]], data: st.DataObject) -> None:
-    """Wrong: a log with an entry less, more, changed or elsewhere passes for the same; or one that
-    was read back does not."""
+    """Wrong: a log with an entry less, more, changed or elsewhere passes for the same."""
     log = log_of(messages, lambda _: 3)
     whole = session_digest(HEAD, log)
     again = [

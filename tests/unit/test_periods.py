@@ -1,7 +1,5 @@
 """Dates as models give them, stretches of time, and the times of findings."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any

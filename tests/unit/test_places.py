@@ -24,7 +24,6 @@ class Connection:
 
 @contextmanager
 def held(places: Places[Connection]) -> Iterator[None]:
-    """Somebody else has all of them."""
     for place in places:
         place.lock.acquire()
     try:
@@ -34,16 +33,14 @@ def held(places: Places[Connection]) -> Iterator[None]:
             place.lock.release()
 
 
-def test_the_first_free_one_is_taken() -> None:
+def test_places_are_taken_in_order_and_waited_for() -> None:
+    """."""
     places: Places[Connection] = Places(3, 1)
     first, second, _ = places
     assert places.any() is first
     with first.lock:
         assert places.any() is second
     assert [place.keeps for place in places] == [True, False, False]
-
-
-def test_where_all_are_held_one_is_waited_for_a_while() -> None:
     places: Places[Connection] = Places(2, 2)
     with held(places):
         began = monotonic()

@@ -147,8 +147,7 @@ def after(session: Session, edit: LogEdit) -> Session:
 
 @given(sessions(), st.integers(-1, 12))
 def test_a_pop_takes_the_newest(session: Session, count: int) -> None:
-    """Wrong: it takes others, or all of a log that has expired in part; or the head tells of what
-    is gone."""
+    """Wrong: it takes others, or all of a log that has expired in part."""
     edit = popped(count)(session.head, session.read)
     most = len(session.log) - (1 if session.head.expired else 0)
     taken = max(0, min(count, most))
@@ -200,8 +199,7 @@ def test_an_answer_takes_the_place_of_what_followed(
 def test_a_list_stands_as_it_was_given(
     session: Session, more: list[Message], kept: int, user_id: str | None
 ) -> None:
-    """Wrong: the log is a mixture; what stays is written again; or a block that has absorbed what
-    is gone does not begin anew."""
+    """Wrong: the log is a mixture; what stays is written again."""
     wanted = [*session.messages[:kept], *more]
     plan = listed(wanted, user_id, drafted)
     if session.head.expired and not wanted:
@@ -267,22 +265,3 @@ def test_a_redaction_empties_one_authors_messages(session: Session, noted: int |
         assert done.head.summary.upto <= edit.since
     again = redacted(done.head, done.read, is_anns, None)
     assert again is None
-
-
-@given(sessions(least=2), st.data())
-def test_what_is_read_of_a_log(session: Session, data: st.DataObject) -> None:
-    """Wrong: to take back a message of a long log all of it is read."""
-    read: list[tuple[int, int]] = []
-    plain = [replace(one, message=message("x")) for one in session.log]
-    session = Session(session.head, plain)
-
-    def log(after: int, upto: int) -> list[Entry]:
-        read.append((after, upto))
-        return session.read(after, upto)
-
-    count = data.draw(st.integers(1, 9))
-    edit = popped(count)(session.head, log)
-    if edit is None:
-        return
-    first = session.head.expired
-    assert set(read) <= {(edit.end, session.head.end), (first, first + 1)}

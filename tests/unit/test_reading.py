@@ -1,7 +1,5 @@
 """A model's stream that is stopped while another thread reads it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,7 +38,7 @@ class _Late:
         self._lock.release()
 
 
-def test_who_stops_it_at_the_end_of_a_step_leaves_no_connection() -> None:
+def test_a_stopped_reader_leaves_no_connection() -> None:
     """Wrong: the step looked before it was stopped, the other found it under way, and neither
     closes the connection."""
     stream = _Stream()
@@ -48,10 +46,6 @@ def test_who_stops_it_at_the_end_of_a_step_leaves_no_connection() -> None:
     reading._lock = _Late(reading._lock, reading)  # type: ignore[assignment]
     assert next(reading) == "chunk"
     assert stream.closed == 1
-
-
-def test_it_ends_once_it_is_closed() -> None:
-    """Wrong: a stream goes on that was closed."""
     stream = _Stream()
     reading = Reading(stream)
     assert next(reading) == "chunk"

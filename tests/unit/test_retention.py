@@ -1,7 +1,5 @@
 """Up to where a log may be shortened."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """The score by which facts are recalled."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import product
@@ -53,14 +51,10 @@ def test_scores_are_between_0_and_1(
     assert 0 <= score <= 1 + 1e-9
 
 
-def test_all_weights_0_score_nothing() -> None:
-    """Wrong: a division by zero."""
+def test_weights_count_where_they_are_set() -> None:
+    """Wrong: a division by zero; a factor is turned round."""
     off = ImportanceScorer(relevance=0, recency=0, use=0, confidence=0)
     assert off.score(1) == 0
-
-
-def test_each_factor_counts_for_more() -> None:
-    """Wrong: a factor is turned round, or its weight of 0 leaves it in."""
     scorer = ImportanceScorer()
     best = scorer.score(1.0, 0, 15, 1.0)
     assert best == pytest.approx(1)
@@ -103,7 +97,7 @@ def recalled(found: list[Fact], question: str = "") -> list[str]:
     return [one.id for one in ranked(found, question)]
 
 
-def test_what_the_question_asks_comes_first() -> None:
+def test_the_question_decides_by_words_and_meaning() -> None:
     """Wrong: age or use outweighs what the question asks, at default weights."""
     found = facts(
         claim("a", "Plays the violin."),
@@ -112,26 +106,14 @@ def test_what_the_question_asks_comes_first() -> None:
     )
     assert recalled(found, "Which instrument, the violin?")[0] == "a"
     assert recalled(found, "Where is Rome?")[0] == "b"
-
-
-def test_without_a_question() -> None:
-    """Wrong: without a question nothing is told apart, or recall fails."""
     found = facts(claim("old"), claim("new", said=20), claim("unsure", said=20, confidence=0.4))
     assert recalled(found) == ["new", "old", "unsure"]
     assert recalled([]) == []
     assert len(ranked(found, "?")) == 3
-
-
-def test_a_score_is_the_sum_of_its_views() -> None:
-    """Wrong: what a recall shows as its reasons is not what it was ranked by."""
     found = facts(claim("a", "Lives in Rome."), claim("b", "Has a dog.", 3, confidence=0.5))
     for one in ranked(found, "dog?"):
         assert set(one.views) == {"relevance", "recency", "use", "confidence"}
         assert sum(one.views.values()) == pytest.approx(one.score)
-
-
-def test_meaning_counts_beside_words() -> None:
-    """Wrong: vectors are left out, or fit the wrong facts, or other lengths fail."""
     found = facts(claim("a", "Owns a puppy."), claim("b", "Has a car."))
     vectors = np.eye(2, dtype=np.float32)
     for place, name in enumerate("ab"):
@@ -139,10 +121,6 @@ def test_meaning_counts_beside_words() -> None:
     assert ranked(found, "car", np.ones(3), vectors)[0].id == "b"
     assert ranked(found, "car", vectors[0])[0].id == "b"
     assert ranked(found, "car", (), vectors)[0].id == "b"
-
-
-def test_only_what_may_be_recalled() -> None:
-    """Wrong: a fact that is hidden is recalled, or what is left is measured by it."""
     found = facts(
         claim("a", "Plays the violin and the viola."), claim("b", "Has a violin."), claim("c")
     )

@@ -1,7 +1,5 @@
 """Segments: what they find, what becomes of them, and how they stand in bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -34,7 +32,6 @@ def segment(ids: Sequence[str], said: Sequence[str], width: int = WIDE, seed: in
 
 
 def found(*segments: Segment, depth: int = 99) -> dict[str, tuple[float, ...]]:
-    """What an index of segments finds."""
     width = segments[0].dimension if segments else 0
     query = for_words("fox red", units(1, width, 9, signed=True)[0] if width else None)
     best = SegmentIndex(width, segments).search(query, depth)
@@ -118,18 +115,14 @@ def test_bytes_that_nobody_wrote_are_refused() -> None:
     assert refused > 5
 
 
-def test_rounding_again_changes_nothing() -> None:
-    """Wrong: what is moved from store to store, or through a snapshot, drifts."""
+def test_rounding_loses_nothing_twice() -> None:
+    """Wrong: what is moved from store to store."""
     given_ = features([f"fox {n}" for n in range(50)], 200)
     once = rounded(given_)
     halved = replace(once, meaning=once.meaning.astype(np.float16).astype(np.float32))
     for again in (rounded(once), rounded(halved)):
         assert (again.meaning == once.meaning).all()
     assert np.abs(once.meaning - given_.meaning).max() < np.abs(given_.meaning).max() / 250
-
-
-def test_vectors_alone_stay_exact() -> None:
-    """Wrong: an index of vectors, which promises cosines, finds the nearly nearest."""
     rows = units(9, 3 * WIDE, signed=True)
     for kept in (Features.of_vectors(rows), worded(["fox"] * 8 + [""], rows)):
         assert (Segment.of(HEX[:9], kept, compact=True).features().meaning == rows).all()
@@ -143,8 +136,8 @@ def test_vectors_of_any_size(row: list[float]) -> None:
     assert np.allclose(kept, matrix, rtol=1e-2, atol=1e-2 * float(np.abs(matrix[1]).max()))
 
 
-def test_many_records_make_several_segments() -> None:
-    """Wrong: the place of a record is more than two bytes can tell, or a value is too large."""
+def test_many_records_and_any_names() -> None:
+    """Wrong: the place of a record is more than two bytes can tell."""
     some = features(["fox"] * 5_000, 0)
     ids = [f"{n}" for n in range(5_000)]
     assert max(part.records for part in in_segments(ids, some)) <= MOST_ROWS
@@ -153,11 +146,6 @@ def test_many_records_make_several_segments() -> None:
     sizes = [len(bytes_of(one)) for one in in_segments(HEX[:100], long)]
     assert len(sizes) > 1
     assert max(sizes) < 3 * 2**20
-
-
-def test_names_are_found_whatever_their_form() -> None:
-    """Wrong: of records with ids of one's own, or nearly like those of the library, one is taken
-    for another."""
     upper = HEX[0].upper().replace("0", "A")
     for ids in (HEX[:300], [*HEX[:3], "short"], [upper, HEX[1]]):
         index = SegmentIndex(0).extended(ids, features(["fox"] * len(ids), 0))
@@ -224,8 +212,7 @@ def test_a_catalog_lists_what_there_is(steps: list[tuple[int, set[int]]]) -> Non
 
 
 def test_segments_stay_few_and_are_written_a_few_times() -> None:
-    """Wrong: a user who says one thing at a time has thousands of segments; or all that was said
-    is written anew with each message."""
+    """Wrong: a user who says one thing at a time has thousands of segments."""
     kept = Kept()
     once = len(bytes_of(segment(["1"], ["fox"], 0)))
     for n in range(3_000):
@@ -240,7 +227,7 @@ def test_segments_stay_few_and_are_written_a_few_times() -> None:
     assert len(kept.catalog.parts) <= 8
 
 
-def test_to_add_a_little_reads_little() -> None:
+def test_adding_a_little_reads_and_writes_little() -> None:
     """Wrong: with each message the largest segments are read and written anew."""
     kept = Kept()
     for _ in range(25):
@@ -249,18 +236,9 @@ def test_to_add_a_little_reads_little() -> None:
     for _ in range(60):
         change = kept.change([], ["fox"])
         assert not large & {*change.dropped}
-
-
-def test_few_of_what_is_added_join_what_there_is() -> None:
-    """Wrong: of turns that are absorbed one by one each second reads segments and joins them."""
     kept = Kept()
     joining = [bool(kept.change([], ["fox"] * 4).dropped) for _ in range(320)]
     assert sum(joining) <= 320 // 8
-
-
-def test_a_database_may_take_small_values_alone() -> None:
-    """Wrong: on a MySQL server with a small `max_allowed_packet` nothing can be written any more
-    once segments are joined."""
     kept = Kept(20_000)
     for count in (700, *([9] * 300)):
         kept.change([], ["fox owl den"] * count)
@@ -269,9 +247,8 @@ def test_a_database_may_take_small_values_alone() -> None:
     assert len(kept.catalog.parts) < 60
 
 
-def test_what_cannot_be_read_concerns_itself_alone() -> None:
-    """Wrong: with one damaged segment nothing can be written or deleted any more; or it stays when
-    all of its records are gone."""
+def test_damaged_segments_and_catalogs_are_told() -> None:
+    """Wrong: with one damaged segment nothing can be written or deleted any more."""
     kept = Kept()
     for _ in range(2):
         kept.change([], ["fox"] * 600)
@@ -284,10 +261,6 @@ def test_what_cannot_be_read_concerns_itself_alone() -> None:
     assert second.name not in kept.catalog.names
     kept.change([*range(3, 601)], [])
     kept.check()
-
-
-def test_a_catalog_that_nobody_wrote_is_told() -> None:
-    """Wrong: a broken row reads as an empty memory, and what is written next is lost."""
     for text in ("", "{", "[1]", "[1, [[1, 2]]]", "[1, [[1, 2, 3, 4, null]]]"):
         with pytest.raises(ValueError, match="damaged"):
             Catalog.of(text)

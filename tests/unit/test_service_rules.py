@@ -1,7 +1,4 @@
-"""The service's pure decisions: whom a credential is for, which call a path is, what is left of a
-limit, what is told of an error."""
-
-from __future__ import annotations
+"""The service's pure decisions."""
 
 import json
 import logging
@@ -17,7 +14,6 @@ from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
 from agent_memory.server.credentials import issuer_of
 from agent_memory.server.limits import Bucket, Limits, asked
 from agent_memory.server.logs import JsonLines
-from agent_memory.server.operation import Paged, page_of
 from agent_memory.server.problems import KINDS, Refused, problem_of
 from agent_memory.server.rights import RIGHTS, Principal, checked_rights, checked_users, one_user
 
@@ -78,19 +74,6 @@ def test_no_more_than_the_limit(gaps: list[float]) -> None:
     assert let_in <= limits.burst + limits.per_second * now + 1e-6
 
 
-@given(count=st.integers(0, 12), limit=st.integers(1, 5))
-def test_pages(count: int, limit: int) -> None:
-    """Wrong: a page leaves something out, or a list has no end."""
-    things, after, found = [str(one) for one in range(count)], None, []
-    while True:
-        page, after = page_of(things, Paged(limit=limit, after=after), str)
-        found += page
-        assert len(page) <= limit
-        if after is None:
-            break
-    assert found == things
-
-
 def _all_errors(kind: type[AgentMemoryError] = AgentMemoryError) -> list[type[AgentMemoryError]]:
     return [kind, *(one for each in kind.__subclasses__() for one in _all_errors(each))]
 
@@ -147,7 +130,6 @@ def test_the_log_says_nothing_that_was_said() -> None:
     ],
 )
 def test_issuers_that_are_not_taken(url: str, issuer: str, audience: str, rights: Any) -> None:
-    """Wrong: JWTs are checked with keys that anybody in between can put there, or for any
-    audience, or their users see what concerns all."""
+    """Wrong: JWTs are checked with keys that anybody in between can put there."""
     with pytest.raises((ConfigError, InvalidInput)):
         issuer_of(url, issuer, audience, "sub", rights)

@@ -1,7 +1,5 @@
 """Messages shown in part: within their room, whole pairs, valid JSON, and true marks."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -75,16 +73,12 @@ def test_marks_say_what_is_missing_and_where(words: int, limit: int, question: s
     assert text[place:].strip() == ""
 
 
-def test_of_two_passages_the_one_with_rarer_words_is_shown() -> None:
+def test_the_passage_that_answers_is_shown() -> None:
     """Wrong: a sentence that shares a common word drives out the one that answers."""
     lines = [f"The ship number {n} sails on." for n in range(3_000)]
     lines[1_500] = "The ship of Captain Ahab sails on."
     shown = excerpt("\n".join(lines), "Which ship is Captain Ahab's?", COUNTER.text, 300, MARK)
     assert "Captain Ahab" in shown
-
-
-def test_a_passage_inside_a_line_without_end() -> None:
-    """Wrong: of a minified file nothing is found, or all of it is one passage."""
     text = "{" + ", ".join(f'"key{n}":"value{n}"' for n in range(5_000)) + "}"
     shown = excerpt(text, "What is key4000?", COUNTER.text, 400, MARK)
     assert '"key4000":"value4000"' in shown
@@ -164,7 +158,7 @@ def test_other_texts_of_a_message_are_cut_too(field: str) -> None:
     assert COUNTER.message(shown) <= 200
 
 
-def test_what_is_no_text_goes_where_it_does_not_fit() -> None:
+def test_fields_and_items_that_do_not_fit() -> None:
     """Wrong: a field that cannot be cut keeps the message from being shown."""
     small, large = {"a": 1}, [{"b": "word " * 2_000}]
     message = Message.of(
@@ -175,10 +169,6 @@ def test_what_is_no_text_goes_where_it_does_not_fit() -> None:
         assert shown is not None
         assert (shown.to_openai() or {}).keys() == there
         assert COUNTER.message(shown) <= room
-
-
-def test_a_raw_item_is_shown_as_its_view() -> None:
-    """Wrong: half an item of another provider, or none."""
     raw = {"type": "function_call_output", "call_id": "a", "output": "told " * 2_000}
     message = Message(raw=raw, format="openai.responses")
     shown = SHORTENER.message(message, 100, 3)
@@ -206,7 +196,7 @@ def test_an_item_of_several_messages_is_shortened_as_these() -> None:
     assert [one.get("tool_call_id") for one in chat_of(fewer)] == [None, "c"]
 
 
-def test_the_newest_result_stays_whatever_its_calls_place() -> None:
+def test_the_newest_result_stays_and_has_a_way_to_read_on() -> None:
     """Wrong: where results came out of order, the newest call stays and not the newest message."""
     ids = [f"c{n}" for n in range(30)]
     entries = entries_of([call(ids), *[result(one) for one in reversed(ids)]])
@@ -214,10 +204,6 @@ def test_the_newest_result_stays_whatever_its_calls_place() -> None:
     assert shown is not None
     assert shown[-1].message.tool_call_id == "c0"
     assert len(shown) < 31
-
-
-def test_what_is_not_stored_has_no_way_to_read_on() -> None:
-    """Wrong: a model is sent to a message that is another one, or none."""
     entry = entries_of([{"role": "user", "content": "word " * 900}])[0]
     for readable, there in ((0, False), (1, True)):
         shown = Shortener(COUNTER, readable=readable).entry(entry, 100)

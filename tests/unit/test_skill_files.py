@@ -1,7 +1,5 @@
 """One skill file: read, refused by line, and written so that it is read as the same skill."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -66,7 +64,6 @@ FILES = st.binary(max_size=80) | st.one_of(
 
 
 def read(text: str) -> Skill:
-    """The skill that a file says."""
     skill = parse(text.encode(), "file.md")
     assert isinstance(skill, Skill), skill
     return skill
@@ -137,16 +134,12 @@ def test_what_is_wrong_is_told_by_line(text: str, line: int, problem: str) -> No
     assert str(broken).startswith(f"deploy.md, line {line}: ")
 
 
-def test_bytes_that_are_no_utf8_are_told_by_line() -> None:
-    """Wrong: a file saved by an old editor raises, or its line is counted in characters."""
+def test_hostile_bytes_are_refused_by_line() -> None:
+    """Wrong: a file saved by an old editor raises; aliases that stand for 10^9 texts."""
     broken = parse("---\r\nname: a\r\ndescription: caf\xe9\r\n---\r\n".encode("latin-1"), "file.md")
     assert isinstance(broken, BrokenSkill)
     assert (broken.line, "UTF-8" in broken.problem) == (3, True)
     assert isinstance(parse("---\nname: a\n".encode("utf-16"), "file.md"), BrokenSkill)
-
-
-def test_a_bomb_is_refused_before_it_goes_off() -> None:
-    """Wrong: aliases that stand for 10^9 texts, or brackets in brackets, take a machine down."""
     bomb = "a0: &a0 [x, x]\n" + "".join(
         f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
     )
@@ -189,8 +182,8 @@ Read the file first:
     assert (again.extra, again.body) == (skill.extra, skill.body)
 
 
-def test_the_list_at_the_top_counts_as_steps() -> None:
-    """Wrong: who writes plain Markdown has no steps; or an item loses what is indented below it."""
+def test_steps_tags_and_line_ends_of_plain_files() -> None:
+    """Wrong: who writes plain Markdown has no steps."""
     skill = read(
         "---\nname: a\ndescription: b\n---\n\n# Deploy\n\n1. Run the tests\nand wait.\n\n"
         "2) Tag it:\n\n   ```sh\n   git tag\n     -v\n   ```\n   1. or ask\n\n10. Tell all.\n"
@@ -202,25 +195,13 @@ def test_the_list_at_the_top_counts_as_steps() -> None:
         "Tell all.",
     )
     assert skill.body == "# Deploy\n\n## Notes\n\n1. Not a step."
-
-
-def test_steps_of_the_front_matter_leave_the_body_alone() -> None:
-    """Wrong: a list in the body is cut out, though it is none of the steps."""
     for steps, expected in (("steps: [x]", ("x",)), ("steps: []", ()), ("steps:", ())):
         skill = read(f"---\nname: a\ndescription: b\n{steps}\n---\n1. y\n")
         assert (skill.steps, skill.body) == (expected, "1. y")
-
-
-def test_what_looks_like_a_number_is_a_text() -> None:
-    """Wrong: the tag "2024" is a number that no search for tags finds, or "no" is False."""
     text = "---\nname: 007\ndescription: 1.0\ntags: [2024, no, ~, 2024-01-01]\n---\n"
     skill = read(text)
     assert (skill.name, skill.description) == ("007", "1.0")
     assert skill.tags == ("2024", "no", "~", "2024-01-01")
-
-
-def test_ends_of_lines_of_other_systems() -> None:
-    """Wrong: a file saved on Windows says something else, or its byte order mark breaks it."""
     text = "---\nname: a\ndescription: b\nsteps:\n- |\n  x\n  y\n---\n\nOne.\n\nTwo.\n"
     windows = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
     assert parse(windows, "file.md") == parse(text.encode(), "file.md") == read(text)
@@ -259,8 +240,8 @@ def test_what_no_file_could_give_back_is_refused(skill: Skill, told_so: str) -> 
         checked(skill, MOST)
 
 
-def test_files_are_for_people() -> None:
-    """Wrong: a step of several lines stands in one, or letters stand as their numbers."""
+def test_a_skill_reads_well_for_people_and_models() -> None:
+    """Wrong: a step of several lines stands in one; a step of several lines looks like several."""
     skill = Skill(
         "a", "Es grünt.", ("One\n  two", "x: y"), ("t",), "Body.", {"on": date(2024, 1, 2)}
     )
@@ -268,10 +249,6 @@ def test_files_are_for_people() -> None:
         "---\nname: a\ndescription: Es grünt.\ntags:\n- t\nsteps:\n- |-\n  One\n    two\n- 'x: y'\n"
         "'on': 2024-01-02\n---\n\nBody.\n"
     )
-
-
-def test_a_model_reads_name_description_steps_and_body() -> None:
-    """Wrong: a step of several lines looks like several, or the body is left out."""
     skill = Skill("a", "Do b.", ("One\ntwo", "three"), ("t",), "More.")
     assert rendered(skill) == "a: Do b.\n1. One\n   two\n2. three\n\nMore."
     assert rendered(Skill("a", "Do b.")) == "a: Do b."

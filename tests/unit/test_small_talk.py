@@ -1,7 +1,5 @@
 """Small talk, moods and turns that inform nobody, and what only looks like them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -210,8 +208,7 @@ def test_a_yes_in_the_question_s_words_stays() -> None:
     ],
 )
 def test_a_question_that_was_asked_among_other_words(text: str, again: bool) -> None:
-    """Fails if the message in which it was asked hides the answer, or one that has it is
-    fainter."""
+    """Fails if the message in which it was asked hides the answer."""
     question = "Which city do I live in?"
     languages = languages_of(question)
     assert repeats(frozenset(words(question, languages)), languages, text) is again

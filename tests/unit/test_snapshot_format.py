@@ -1,7 +1,5 @@
 """The file of a session: what was altered is refused, and the line named; what is whole is read."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -99,7 +97,6 @@ def lines() -> list[str]:
 
 
 def read(raw: bytes) -> list[Any]:
-    """All that a file says."""
     reading = Reading(io.BytesIO(raw))
     return [reading.head, *(item for _, item in reading.items())]
 
@@ -117,7 +114,6 @@ def summed(bodies: Iterable[str]) -> bytes:
 
 
 def bodies() -> list[dict[str, Any]]:
-    """The lines without their sums."""
     found = [json.loads(line) for line in lines()]
     return [{name: value for name, value in one.items() if name != "sum"} for one in found]
 
@@ -153,7 +149,6 @@ def test_a_file_is_jsonl_that_others_can_check() -> None:
 
 
 def number_of(error: pytest.ExceptionInfo[InvalidSnapshot]) -> int:
-    """The line that an error names."""
     found = re.match(r"line (\d+): ", str(error.value))
     assert found is not None
     return int(found[1])
@@ -293,22 +288,14 @@ def test_what_does_not_fit_is_refused_though_its_sums_are_right(
     assert number_of(error) >= at + 1
 
 
-def test_the_digest_of_the_last_line_counts() -> None:
-    """Wrong: what `sha256sum` would refuse is taken."""
+def test_odd_files_are_refused_with_a_reason() -> None:
+    """Wrong: what `sha256sum` would refuse is taken; NaN."""
     found = [*map(compact_json, bodies()[:-1]), compact_json({**bodies()[-1], "sha256": "0" * 64})]
     digest = Digest()
     with pytest.raises(InvalidSnapshot, match="line 16: its `sha256` is not that"):
         read("".join(map(digest.summed, found)).encode())
-
-
-def test_records_of_a_user_need_one() -> None:
-    """Wrong: a session without a user writes records of a user named None."""
     with pytest.raises(InvalidSnapshot, match="line 9: the session has no user"):
         read(edited(0, user=None))
-
-
-def test_numbers_that_json_does_not_know_are_refused() -> None:
-    """Wrong: NaN, or what a number overflows to, is stored where no database can keep it."""
     for number in ("NaN", "Infinity", "1e999", "1" * 5000):
         found = [compact_json(one) for one in bodies()]
         found[9] = found[9].replace('"x":1.5', f'"x":{number}')
@@ -316,20 +303,12 @@ def test_numbers_that_json_does_not_know_are_refused() -> None:
         digest = Digest()
         with pytest.raises(InvalidSnapshot, match="line 10: it is not plain JSON"):
             read("".join(map(digest.summed, found)).encode())
-
-
-def test_deep_nesting_is_refused() -> None:
-    """Wrong: a crafted file makes reading or writing fail with a RecursionError."""
     for depth in (200, 100_000):
         found = [compact_json(one) for one in bodies()]
         found[9] = found[9].replace('"x":1.5', f'"x":{"[" * depth}{"]" * depth}')
         digest = Digest()
         with pytest.raises(InvalidSnapshot, match="line 10: "):
             read("".join(map(digest.summed, found)).encode())
-
-
-def test_a_later_version_is_told_from_damage() -> None:
-    """Wrong: whoever has an older release looks for damage that is not there."""
     with pytest.raises(InvalidSnapshot, match=r"line 1: .* version 2 .* install a newer"):
         read(edited(0, version=2))
 

@@ -1,7 +1,5 @@
 """What a model is shown of a batch: the words that were said, and nothing that memory put there."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -48,34 +46,26 @@ TALK = [
 ]
 
 
-def test_users_are_numbered_and_assistants_help_to_understand() -> None:
-    """Wrong: facts may come from another role than configured, or a tool's result is shown."""
+def test_messages_are_numbered_by_their_role() -> None:
+    """Wrong: facts may come from another role than configured."""
     assert lines(*TALK) == [
         "[1] Fri user: Hi &amp; bye",
         "assistant: Hello.",
         "[2] Fri ann: My name is Ann.",
     ]
-
-
-def test_what_is_configured_is_numbered_in_order() -> None:
-    """Wrong: a number names another message than the model was shown; or a system message ever."""
     found = lines(*TALK, roles=EACH)
     assert [line.split("]")[0] for line in found] == [f"[{n}" for n in range(1, 7)]
     assert "A secret." in found[2]
     assert "Another." in found[3]
     assert not any("boats" in line or "harder" in line for line in found)
     assert lines(*TALK, roles=("tool",))[0] == 'assistant: (calls look with {"at": "home"})'
-
-
-def test_a_message_without_words_takes_no_number() -> None:
-    """Wrong: a message that says nothing costs a call, or is quoted."""
     assert lines(user(""), user(" \n"), user(None), user("<memory>x</memory>"), user("a")) == [
         "[1] Fri user: a"
     ]
 
 
-def test_what_only_helps_is_cut() -> None:
-    """Wrong: a long answer of the assistant crowds out what the user says; or his own is cut."""
+def test_what_only_helps_is_short() -> None:
+    """Wrong: a long answer of the assistant crowds out what the user says."""
     long = "word " * 400
     said = {"role": "assistant", "content": f"{long}Is it a dog? Or is it a cat?"}
     context, own = lines(said, user(long))
@@ -86,10 +76,6 @@ def test_what_only_helps_is_cut() -> None:
     assert len(before_a_brief_one) < 320
     (whole,) = lines({"role": "assistant", "content": long}, roles=("assistant",))
     assert whole.endswith(long.strip())
-
-
-def test_only_the_line_before_a_users_helps() -> None:
-    """Wrong: what an agent says to itself for an hour is paid for, though it explains nothing."""
     talk = [{"role": "assistant", "content": word} for word in ("one", "two", "three")]
     assert lines(*talk, user("Yes."), *talk) == ["assistant: three", "[1] Fri user: Yes."]
 

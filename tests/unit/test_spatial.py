@@ -1,8 +1,6 @@
 """Observations at places: what is refused, how confidence decays, the score, and the index, which
 finds just what looking at all would."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
@@ -56,9 +54,6 @@ def seen(
 
 def ids(found: Found) -> set[str]:
     return {one.id for one in found.observations}
-
-
-# what is refused
 
 
 @pytest.mark.parametrize(
@@ -127,20 +122,13 @@ def test_settings_are_bounded(fields: dict[str, Any]) -> None:
         SpatialMemory(**fields)
 
 
-def test_settings_in_files() -> None:
-    """Fails if a half-life can't be given in TOML, or "never" can't be told from the default."""
+def test_settings_and_words_of_places() -> None:
+    """Fails if a half-life can't be given in TOML; a model isn't told where, how long ago."""
     block = SpatialMemory.model_validate({"dimensions": 3, "half_life": "P1D"})
     assert (block.half_life, block.name) == (timedelta(days=1), "spatial")
     assert SpatialMemory().half_life == timedelta(days=30)
     assert SpatialMemory(half_life=None).half_life is None
     assert SpatialMemory.model_validate(block.model_dump(mode="json")) == block
-
-
-# in words
-
-
-def test_told_in_words() -> None:
-    """Fails if a model isn't told where, how long ago, or how sure; or gets twelve decimals."""
     door = seen("door", (3.0, -4.25), days_ago=12.4)
     sighting = SpatialMatch(door, 2.0, 0.6349, None, 0.5)
     wanted = "text of door (at 3, -4.25; 12 days ago; confidence 0.63)"
@@ -168,9 +156,6 @@ def test_ages_in_words(seconds: float, wanted: str) -> None:
     assert ago(timedelta(seconds=seconds)) == wanted
 
 
-# the score
-
-
 def test_half_is_left_after_a_half_life() -> None:
     """Fails if confidence decays in a straight line, by another time, or below nothing."""
     ages = np.array([0, DAY, 2 * DAY, 10 * DAY, 1e12])
@@ -180,21 +165,12 @@ def test_half_is_left_after_a_half_life() -> None:
     assert left(np.array([0.8]), np.array([1e12]), None).tolist() == [0.8]
 
 
-shares = st.floats(0, 1)
 lengths = st.floats(0, 1e13)
-
-
-@given(shares, st.floats(0, 1e10), st.floats(0, 1e10), st.floats(1, 1e10))
-def test_what_is_older_is_not_surer(sure: float, age: float, more: float, half: float) -> None:
-    """Fails if confidence grows again, or passes what was given."""
-    now, later = left(np.array([sure, sure]), np.array([age, age + more]), half)
-    assert 0 <= later <= now <= sure
 
 
 @given(st.lists(lengths, min_size=1, max_size=20))
 def test_what_is_nearer_is_not_farther(apart: list[float]) -> None:
-    """Fails if a nearer thing has less proximity; the middle one is not worth a half; or what is
-    here is not worth all."""
+    """Fails if a nearer thing has less proximity; the middle one is not worth a half."""
     near = proximity(np.array(apart))
     assert all(0 <= one <= 1 for one in near)
     order = np.argsort(apart, kind="stable")
@@ -207,12 +183,6 @@ def test_what_is_nearer_is_not_farther(apart: list[float]) -> None:
             assert other == 0.5
 
 
-@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=20), st.sampled_from([1e-3, 0.3048, 40]))
-def test_units_do_not_matter(apart: list[float], unit: float) -> None:
-    """Fails if metres rank in another way than feet."""
-    assert proximity(np.array(apart) * unit) == pytest.approx(proximity(np.array(apart)))
-
-
 def found_at(
     apart: Sequence[float], sure: Sequence[float], ages: Sequence[float] | None = None
 ) -> Found:
@@ -221,28 +191,8 @@ def found_at(
     return Found(made, np.array(apart, float), np.array(sure, float), np.array(ages, float))
 
 
-@given(st.lists(st.tuples(lengths, shares, shares), min_size=1, max_size=10), st.data())
-def test_the_score_grows_with_each_part(
-    rows: list[tuple[float, float, float]], data: st.DataObject
-) -> None:
-    """Fails if what is surer or more to the point scores less, or a score leaves 0 to 1."""
-    apart, sure, meant = (np.array(column) for column in zip(*rows, strict=True))
-    which = data.draw(st.integers(0, len(rows) - 1))
-    for relevance in (None, meant):
-        scores = scored(found_at(apart, sure), relevance)
-        assert all(0 <= one <= 1 for one in scores)
-        surer = sure.copy()
-        surer[which] = data.draw(st.floats(sure[which], 1))
-        more = scored(found_at(apart, surer), relevance)
-        assert more[which] >= scores[which]
-        assert np.delete(more, which).tolist() == np.delete(scores, which).tolist()
-    closer = meant.copy()
-    closer[which] = data.draw(st.floats(meant[which], 1))
-    assert scored(found_at(apart, sure), closer)[which] >= scores[which]
-
-
-def test_the_formula() -> None:
-    """Fails if the score is not what the docs say."""
+def test_the_score_orders_what_is_found() -> None:
+    """Fails if the score is not what the docs say; what is near and new is recalled twice."""
     found = found_at([0, 2, 4], [1, 0.8, 0.5])
     assert scored(found).tolist() == pytest.approx([1, 0.5 * 0.8, 1 / 3 * 0.5])
     meant = np.array([0, 1, 0.5])
@@ -250,11 +200,6 @@ def test_the_formula() -> None:
     nowhere = found._replace(distances=None)
     assert scored(nowhere).tolist() == [1, 0.8, 0.5]
     assert scored(nowhere, meant).tolist() == pytest.approx([0.5, 0.9, 0.5])
-
-
-def test_the_best_come_first() -> None:
-    """Fails if of the same score the farther, the older or a random one is first; or the cut keeps
-    others than the best."""
     apart = [0, 0, 5, 5, 5]
     found = found_at(apart, [0, 0.3, 0, 0, 0], ages=[1, 9, 7, 5, 5])
     best = found.ranked(10)
@@ -266,26 +211,6 @@ def test_the_best_come_first() -> None:
     nowhere = found._replace(distances=None).ranked(1, np.array([0, 0, 0, 0, 1.0]))
     assert [(one.observation.id, one.distance) for one in nowhere] == [("004", None)]
     assert nowhere[0].relevance == 1
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from([0.0, 1.0, 2.0]), shares), min_size=1, max_size=12),
-    st.integers(1, 12),
-    st.randoms(use_true_random=False),
-)
-def test_order_does_not_hang_on_the_order_of_what_was_found(
-    rows: list[tuple[float, float]], count: int, random: Random
-) -> None:
-    """Fails if an index that was filled in another order ranks in another way."""
-    found = found_at(*zip(*rows, strict=True))  # type: ignore[arg-type]
-    mixed = list(range(len(rows)))
-    random.shuffle(mixed)
-    assert found.rows(mixed).ranked(count) == found.ranked(count)
-    assert found.ranked(len(rows))[:count] == found.ranked(count)
-
-
-def test_joined_holds_each_once() -> None:
-    """Fails if what is near and new is recalled twice."""
     found = found_at([1, 2, 3], [1, 0.5, 0.25])
     both = found.rows([2, 0]).joined(found)
     assert [one.id for one in both.observations] == ["002", "000", "001"]
@@ -414,8 +339,7 @@ def test_the_index_finds_what_is_in_a_box(
 def test_the_index_finds_the_newest(
     crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, count: int
 ) -> None:
-    """Fails if of what is equally new others are found each time, or what has faded takes a
-    place."""
+    """Fails if of what is equally new others are found each time."""
     dimensions, made = crowd
     index = PlaceIndex(dimensions, fading, made)
     sure = sorted(sure_of(made, fading, moment), key=lambda one: (-one.at.timestamp(), one.id))

@@ -1,7 +1,5 @@
 """Spending limits, quiet periods and usage: the pure decisions."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Pages of SQLite files of any content: what is said to be a gap is one, and all gaps are found."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Facts that say what others say, and facts that have grown old."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -131,34 +129,22 @@ def test_the_same_words_in_another_order(one: str, other: str, embedder: MiniLME
     assert found(claims, vectors=embedder.embed([one, other])) == [("a", "duplicate", "b")]
 
 
-def test_the_one_that_was_said_more_often_stays_then_the_latest() -> None:
+def test_the_best_of_alike_facts_stays() -> None:
     """Wrong: what has more evidence is hidden behind what was found by chance."""
     often = [claim("a"), claim("a2", said=1, fact="a"), claim("b", "Fact A!", 5)]
     assert found(often) == [("b", "duplicate", "a")]
     assert found([claim("a"), claim("b", "Fact A!", 5)]) == [("a", "duplicate", "b")]
     three = [claim("a"), claim("b", "Fact A!", 5), claim("c", "fact a", 7)]
     assert found(three) == [("b", "duplicate", "c"), ("a", "duplicate", "c")]
-
-
-def test_facts_of_others_are_not_folded() -> None:
-    """Wrong: "is ill" of one child hides that the other is; or "User" is another than "user"."""
     ill = [claim("a", "Is ill.", subject="Tom"), claim("b", "Is ill.", 1, subject="Ann")]
     assert found(ill) == []
     assert found([claim("a", subject="User"), claim("b", "fact a", 1)])
-
-
-def test_two_journeys_to_one_place_are_two() -> None:
-    """Wrong: of events that were told in the same words one is left."""
     went = [
         claim("a", "Went to Rome.", 0, valid_to=day(2)),
         claim("b", "Went to Rome.", 5, valid_to=day(7)),
     ]
     assert found(went) == []
     assert found([went[0], claim("b", "Went to Rome.", 1, valid_to=day(7))]) != []
-
-
-def test_thresholds() -> None:
-    """Wrong: a setting is not read, or a vector alone folds what has no words in common."""
     one, other = "Works as an engineer at Acme.", "Works at Acme as an engineer."
     claims = [claim("a", one), claim("b", other, 1)]
     alike = np.array([[1.0, 0.0], [0.9, np.sqrt(1 - 0.81)]], np.float32)
@@ -168,8 +154,8 @@ def test_thresholds() -> None:
     assert found(claims, jaccard=0.3) == [("a", "duplicate", "b")]
 
 
-def test_age_counts_from_what_was_said_last_or_from_the_end() -> None:
-    """Wrong: what is said again and again grows old; or a plan does before it is over."""
+def test_old_facts_age_by_their_category() -> None:
+    """Wrong: what is said again and again grows old; a category's time counts for others."""
     year = timedelta(days=365)
     once, again = [claim("a")], [claim("a"), claim("a2", said=100, fact="a")]
     assert found(once, 365, max_age=year) == []
@@ -180,11 +166,6 @@ def test_age_counts_from_what_was_said_last_or_from_the_end() -> None:
     assert found(plan, 765, max_age=year) == []
     assert found(plan, 766, max_age=year) == [("a", "old", None)]
     assert last_said(facts(*plan)[0]) == day(400)
-
-
-def test_each_category_has_its_own_time() -> None:
-    """Wrong: a category's time counts for others, or is passed over for the age of all, or how a
-    category is written matters."""
     claims = [claim("a", category="event"), claim("b", category="home")]
     ttl = {" Event ": timedelta(days=5)}
     assert found(claims, 5, ttl) == []
@@ -193,10 +174,6 @@ def test_each_category_has_its_own_time() -> None:
     assert both == [("a", "expired", None), ("b", "old", None)]
     longer = found(claims, 6, {"event": timedelta(days=9)}, max_age=timedelta(days=3))
     assert ("b", "old", None) in longer
-
-
-def test_what_is_old_hides_nothing_new() -> None:
-    """Wrong: a fact is folded into one that is not recalled itself: neither is."""
     claims = [
         claim("a", "Fact.", category="event"),
         claim("a2", "Fact.", 1, "a", category="event"),
@@ -204,10 +181,6 @@ def test_what_is_old_hides_nothing_new() -> None:
     ]
     ttl = {"event": timedelta(days=3)}
     assert found(claims, 6, ttl) == [("a", "expired", None)]
-
-
-def test_nothing_is_stale_of_nothing() -> None:
-    """Wrong: a user without facts makes recall fail."""
     assert StalenessDetector().find([], np.zeros((0, 0), np.float32), day(0)) == []
     (fact,) = facts(claim("a"))
     assert Stale(fact, "old").of is None

@@ -10,8 +10,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -20,12 +19,9 @@ from typing import Any
 import pytest
 
 from agent_memory.core import threads
-from agent_memory.core.processes import holds_a_lock, known_lock
 from agent_memory.core.threads import Handover, repeated
 from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, together
 from agent_memory.ltm_blocks.base import QueryThread
-from agent_memory.stores.kernel.contract import DocId
-from agent_memory.stores.memory import MemoryKernel
 
 SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
@@ -55,15 +51,11 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     return found
 
 
-def test_a_thread_is_used_again(started: list[threading.Thread]) -> None:
-    """Wrong: each call starts a thread; or a call after another finds its thread busy still."""
+def test_threads_are_used_again_and_hang_alone(started: list[threading.Thread]) -> None:
+    """Wrong: each call starts a thread; calls wait for a free thread of a few."""
     idents = {Handover("call", threading.get_ident).result() for _ in range(50)}
     assert len(idents) == len(started) == 1
     assert started[0].daemon
-
-
-def test_a_call_that_hangs_delays_no_other(started: list[threading.Thread]) -> None:
-    """Wrong: calls wait for a free thread of a few."""
     gate = threading.Event()
     try:
         hanging = [Handover("hangs", gate.wait) for _ in range(40)]
@@ -112,17 +104,6 @@ def test_a_call_for_a_thread_that_is_about_to_end(monkeypatch: pytest.MonkeyPatc
     """Wrong: it is never made."""
     monkeypatch.setattr(threads, "SimpleQueue", Unlucky)
     assert [Handover("call", partial(int, n)).result(SECONDS) for n in range(3)] == [0, 1, 2]
-
-
-def test_no_call_is_lost_when_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a call given to a thread that is about to end is never made."""
-    monkeypatch.setattr(threads, "IDLE_SECONDS", 0.0)
-
-    def ask(who: int) -> list[int]:
-        return [Handover("call", partial(int, n)).result(SECONDS) for n in range(500)]
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(ask, range(4))) == [list(range(500))] * 4
 
 
 def test_each_call_has_a_context_of_its_own() -> None:
@@ -192,8 +173,7 @@ def test_an_abandoned_call(
 
 
 def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: the caller waits for ever, or what it holds fails where it could go on; or threads
-    that are to be had later are not asked for."""
+    """Wrong: the caller waits for ever, or what it holds fails where it could go on."""
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -270,9 +250,6 @@ def test_together_waits_for_all() -> None:
     assert together([]) == []
 
 
-# --- repeated calls -------------------------------------------------------------------------------
-
-
 class Calls:
     """Counts calls; each gives what it is told to."""
 
@@ -299,27 +276,8 @@ def test_repeated_until_it_says_so() -> None:
     assert for_ever.count == ended
 
 
-def test_a_short_body_starts_no_thread(started: list[threading.Thread]) -> None:
-    """Wrong: each lease that is held for a moment costs a thread, or a call."""
-    calls = Calls()
-    for _ in range(50):
-        with repeated("beat", SECONDS, calls):
-            pass
-    with ThreadPoolExecutor(8) as pool:
-        before = len(started)
-
-        def hold(_: int) -> None:
-            with repeated("beat", SECONDS, calls):
-                pass
-
-        list(pool.map(hold, range(50)))
-    of_pool = [thread for thread in started[before:] if thread.name.startswith("ThreadPool")]
-    assert (before, len(started[before:]) - len(of_pool), calls.count) == (1, 0, 0)
-
-
-def test_one_that_hangs_delays_no_other() -> None:
-    """Wrong: a store that does not answer has the leases of another run out; or two calls of one
-    are under way at once."""
+def test_repeated_calls_delay_no_other() -> None:
+    """Wrong: a store that does not answer has the leases of another run out."""
     gate = threading.Event()
     hangs, works = Calls(lambda _: gate.wait(SECONDS)), Calls()
     with repeated("hangs", 0.001, hangs), repeated("works", 0.001, works):
@@ -329,10 +287,6 @@ def test_one_that_hangs_delays_no_other() -> None:
         assert hangs.count == 1
         gate.set()
         until(lambda: hangs.count > 2)
-
-
-def test_one_that_is_due_sooner() -> None:
-    """Wrong: it waits for what is due in an hour."""
     with repeated("hourly", 3600, hourly := Calls()), repeated("soon", 0.001, soon := Calls()):
         until(lambda: soon.count > 2)
     assert hourly.count == 0
@@ -367,60 +321,6 @@ def test_a_call_that_fails_is_made_again(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.ERROR), repeated("beat", 0.001, calls := Calls(fail)):
         until(lambda: calls.count > 2)
     assert ["'beat' failed" in record.getMessage() for record in caplog.records] == [True]
-
-
-def test_who_holds_a_lock_repeats_nothing() -> None:
-    """Wrong: the handler of a signal, which interrupted who holds a lock, looks after its own lease
-    for ever; or it waits for a renewal that waits for that lock."""
-    kernel = MemoryKernel()
-    calls = Calls(lambda _: kernel._lock.acquire(timeout=SECONDS / 2))
-
-    class Interrupting(tuple[DocId, ...]):
-        def __iter__(self) -> Iterator[DocId]:
-            with repeated("beat", 0.001, calls):
-                time.sleep(0.05)
-            return iter(())
-
-    kernel.documents(Interrupting())
-    assert calls.count == 0
-
-
-def test_locks_are_made_while_others_are_looked_through() -> None:
-    """Wrong: a call fails since another thread opened or closed a memory at that moment."""
-    failed: list[Exception] = []
-    over = threading.Event()
-
-    def look() -> None:
-        try:
-            while not over.is_set():
-                holds_a_lock()
-        except RuntimeError as error:
-            failed.append(error)
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    looking = threading.Thread(target=look)
-    looking.start()
-    try:
-        for _ in range(300):
-            made = [known_lock() for _ in range(50)]
-            del made
-    finally:
-        over.set()
-        looking.join()
-        sys.setswitchinterval(before)
-    assert failed == []
-
-
-def test_nobody_looks_where_nothing_is_repeated() -> None:
-    """Wrong: a process that once held a lease keeps a thread for good."""
-    for _ in range(2):
-        with repeated("beat", 0.005, Calls()):
-            pass
-        until(lambda: threads._repeater._look_at is None)
-
-
-# --- forks and ends -------------------------------------------------------------------------------
 
 
 def run(script: str) -> None:
@@ -478,8 +378,7 @@ assert Handover("call", lambda: "done").result(60) == "done"
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_forks() -> None:
-    """Wrong: a child waits for threads that have not come along: for idle ones to take its call,
-    for abandoned ones to end, for a renewal under way at the fork."""
+    """Wrong: a child waits for threads that have not come along."""
     run(FORK)
 
 

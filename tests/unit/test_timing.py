@@ -1,7 +1,5 @@
 """When a finding holds: what words mean by the calendar, and what nobody said."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 

@@ -1,8 +1,5 @@
 """Encodings: tiktoken's tokenizer, and the counter of the first texts, which counts the same."""
 
-from __future__ import annotations
-
-import json
 import string
 import subprocess
 import sys
@@ -43,7 +40,6 @@ anything = st.lists(texts() | st.text(max_size=60), max_size=4).map("".join)
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    """litellm's tokenizer files."""
     spec = find_spec("litellm")
     assert spec is not None
     assert spec.origin is not None
@@ -86,16 +82,6 @@ def test_every_token_of_claude_counts_as_its_makers_do(
         assert ours(text) == theirs[CLAUDE](text), text
 
 
-def test_each_token_of_claude_is_made_by_one_merge(folder: Path) -> None:
-    """Wrong: two merges make one token, so that merges and tokens cannot share their ranks."""
-    merges = json.loads((folder / "anthropic_tokenizer.json").read_text("utf-8"))["model"]["merges"]
-    pairs = [tuple(merge.split(" ")) for merge in merges]
-    made = {left + right: number for number, (left, right) in enumerate(pairs)}
-    assert len(made) == len(pairs)
-    for number, pair in enumerate(pairs):
-        assert all(made.get(part, -1) < number for part in pair)
-
-
 @pytest.mark.parametrize("name", [*VOCABULARIES])
 def test_the_tokenizer_takes_over_unnoticed(name: str) -> None:
     """Wrong: counts change when the tokenizer is there, or it never comes."""
@@ -109,8 +95,8 @@ def test_the_tokenizer_takes_over_unnoticed(name: str) -> None:
     assert fresh.count(PROSE) == first
 
 
-def test_many_texts_have_the_tokenizer_built() -> None:
-    """Wrong: a long-lived process counts in Python for ever."""
+def test_much_or_rare_text_has_the_tokenizer_built() -> None:
+    """Wrong: a long-lived process counts in Python for ever; a rare character."""
     fresh = Encoding("p50k_base", VOCABULARIES["p50k_base"])
     done = threading.Event()
     build = fresh.build
@@ -124,10 +110,6 @@ def test_many_texts_have_the_tokenizer_built() -> None:
     while not done.wait(0.001):
         fresh.count(PROSE * 20)
     assert fresh.count is build()
-
-
-def test_a_text_that_only_the_tokenizer_can_count_has_it_built() -> None:
-    """Wrong: a rare character, or a line of a thousand letters, is refused or guessed."""
     for text in ("\U0001e900" * 3, "ab" * 1000):
         fresh = Encoding("o200k_base", VOCABULARIES["o200k_base"])
         assert fresh.count(text) == encoding("o200k_base").build()(text)
@@ -246,7 +228,6 @@ def searching(name: str) -> MergeCounter:
 
 
 def looking_up(name: str) -> MergeCounter:
-    """A counter that has read the table."""
     counter = searching(name)
     counter("an" * 40)
     return counter
@@ -272,18 +253,6 @@ def test_it_counts_as_the_built_tokenizer(name: str, text: str) -> None:
     """Wrong: a process's first messages have other counts than its later ones."""
     try:
         counted = count(name, text)
-    except NotForMerging:
-        return
-    assert counted == encoding(name).build()(text)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=at_length(15))
-@given(st.lists(pieces, max_size=2).map("".join).filter(lambda text: len(text) < 40))
-def test_places_in_the_file_are_as_good_as_ranks(name: str, text: str) -> None:
-    """Wrong: a token is found where the file means something else, or not at all."""
-    try:
-        counted = searching(name)(text)
     except NotForMerging:
         return
     assert counted == encoding(name).build()(text)

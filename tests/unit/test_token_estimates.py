@@ -1,7 +1,5 @@
 """Token estimates of texts, pictures, sound and files."""
 
-from __future__ import annotations
-
 import base64
 import string
 import struct

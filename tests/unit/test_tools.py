@@ -1,7 +1,5 @@
 """Tools for models: their schemas, and how what a model sends is checked."""
 
-from __future__ import annotations
-
 import json
 import traceback
 from contextlib import suppress
@@ -85,8 +83,7 @@ def test_a_tool_is_told_in_openais_form() -> None:
 
 
 def test_a_schema_has_no_titles_but_those_that_are_meant() -> None:
-    """Wrong: pydantic's titles cost tokens with every request; or a property called "title" goes
-    with them, or a value that has one."""
+    """Wrong: pydantic's titles cost tokens with every request."""
     parameters = tool().parameters()
     assert titles(parameters) == []
     properties = parameters["properties"]
@@ -103,17 +100,13 @@ def test_a_schema_has_no_titles_but_those_that_are_meant() -> None:
     assert properties["parts"]["examples"] == [[{"title": "one"}]]
 
 
-def test_a_tool_that_takes_nothing_has_properties() -> None:
+def test_arguments_are_a_mapping_or_json() -> None:
     """Wrong: a schema without properties, which some providers refuse."""
     parameters = tool(Nothing).parameters()
     assert (parameters["type"], parameters["properties"]) == ("object", {})
     nothings: list[Any] = [None, "", "  ", "null", "{}", {}]
     for none in nothings:
         assert tool(Nothing).call(SCOPE, none) == f"{SCOPE} Nothing()"
-
-
-def test_arguments_come_as_a_mapping_or_as_json() -> None:
-    """Wrong: what a model sends as text is not read, or read otherwise."""
     wanted = tool().call(SCOPE, {"title": "Ulysses", "shade": "dark"})
     assert "title='Ulysses'" in wanted
     assert tool().call(SCOPE, '{"title": "Ulysses", "shade": "dark"}') == wanted
@@ -153,9 +146,8 @@ def test_bad_arguments_are_refused(given: Any, wanted: str) -> None:
     assert str(refused.value).endswith(".")
 
 
-def test_what_was_sent_is_not_repeated() -> None:
-    """Wrong: a refusal, which may be logged, holds what somebody said; or is as long as what was
-    sent."""
+def test_refusals_quote_no_argument_and_keep_the_tools_words() -> None:
+    """Wrong: a refusal, which may be logged, holds what somebody said."""
     secret = "4417-1234-5678-9113"
     sent: dict[str, Any] = {"title": [secret], "parts": secret, "shade": secret}
     with pytest.raises(ToolRefused) as refused:
@@ -169,10 +161,6 @@ def test_what_was_sent_is_not_repeated() -> None:
         with pytest.raises(ToolRefused) as refused:
             tool().call(SCOPE, sent)
         assert len(str(refused.value)) < 1_500
-
-
-def test_what_the_tool_refuses_stays_its_own() -> None:
-    """Wrong: the sentence that a tool has for the model is lost."""
 
     def refuse(scope: Scope, asked: Any) -> str:
         raise InvalidInput("There is no room.")

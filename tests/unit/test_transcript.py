@@ -1,7 +1,5 @@
 """Messages as text, and passages of long texts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -73,15 +71,11 @@ def test_clip_is_a_beginning_within_the_limit(count: Any, a: str, b: str, limit:
         assert clipped == text
 
 
-def test_clip_cuts_no_number_short() -> None:
-    """Wrong: an allowance of $3000 is remembered as $30."""
+def test_clips_cut_no_number_and_keep_lines() -> None:
+    """Wrong: an allowance of $3000 is remembered as $30; a list is run together into one line."""
     text = "The chair allowance is $3000 and form HR-1012 is due by 2026-01-05 at noon"
     for limit in range(1, COUNT(text) + 1):
         assert set(clip(text, COUNT, limit).split()) <= set(text.split())
-
-
-def test_clip_keeps_lines() -> None:
-    """Wrong: a list is run together into one line."""
     text = "- one point.\n- another point.\n- and a third, longer one."
     assert clip(text, COUNT, 12) == "- one point.\n- another point."
 
@@ -110,8 +104,8 @@ def test_a_message_tells_its_calls_and_files() -> None:
     assert full_text(shown).split("\n") == ["look", "bare", "(image)", "(file form.pdf)"]
 
 
-def test_raw_items_tell_their_view_or_their_json() -> None:
-    """Wrong: a raw item's speaker is lost, or an item without a view says nothing."""
+def test_lines_name_day_speaker_and_view() -> None:
+    """Wrong: a raw item's speaker is lost; a model cannot tell who said what."""
     raw = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
     message = Message.of({"raw": raw, "format": "openai.responses"})
     assert (speaker(message), full_text(message)) == ("user", "hi")
@@ -119,10 +113,6 @@ def test_raw_items_tell_their_view_or_their_json() -> None:
     assert (speaker(thought), full_text(thought)) == ("raw", '{"type": "reasoning", "n": 1}')
     sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA" * 1000}
     assert full_text(Message.of({"raw": sealed, "format": "openai.responses"})) == ""
-
-
-def test_a_line_names_day_and_speaker() -> None:
-    """Wrong: a model cannot tell who said what, or when."""
     message = {"role": "user", "name": "Sarah", "content": "hi"}
     entry = log_of([{**message, "created_at": datetime(2026, 1, 5, tzinfo=UTC)}], lambda m: 1)[0]
     assert line(entry) == "2026-01-05 Sarah: hi"
@@ -157,18 +147,14 @@ def said(seq: int, score: float, session: str = "s", block: str = "b") -> Recall
     return Recall(block, f"{session}{seq}", f"#{seq}", score, 1, at, ((session, seq),))
 
 
-def test_neighbours_become_one_passage_in_order() -> None:
-    """Fails if an answer stands above its question, or far from it."""
+def test_neighbours_are_joined_in_order() -> None:
+    """Fails if an answer stands above its question."""
     three, nine, four, two = said(3, 0.9), said(9, 0.8), said(4, 0.7), said(2, 0.6)
     passage, alone = joined([three, nine, four, two], ["b"])
     assert passage.text == "#2\n#3\n#4"
     assert (passage.id, passage.score, passage.created_at) == ("s3", 0.9, two.created_at)
     assert passage.sources == (("s", 2), ("s", 3), ("s", 4))
     assert alone is nine
-
-
-def test_only_neighbours_are_joined() -> None:
-    """Fails if what different sessions, blocks or facts tell is mixed."""
     facts = Recall("b", "f", "fact", 0.5, sources=(("s", 1), ("s", 2)))
     apart = [said(1, 1.0), said(2, 0.9, session="t"), said(2, 0.8, block="c"), facts]
     apart.append(Recall("b", "g", "no source", 0.4))
@@ -191,9 +177,8 @@ def passage(seq: int, number: int, of: int, offset: int, text: str) -> Recall:
     return Recall("b", f"{seq}.{number}", told, 1.0, 1, DAY, (("s", seq),), about)
 
 
-def test_passages_of_a_message_become_one() -> None:
-    """Fails if of a long message what two passages share is told twice, they are out of order, or
-    far from each other."""
+def test_passages_join_their_neighbours() -> None:
+    """Fails if of a long message what two passages share is told twice, they are out of order."""
     text = "One. Two. Three. Four."
     first, second = passage(2, 0, 3, 0, text[:9]), passage(2, 1, 3, 5, text[5:16])
     third = passage(2, 2, 3, 10, text[10:])
@@ -206,10 +191,6 @@ def test_passages_of_a_message_become_one() -> None:
     cut = replace(second, text="Ada: … Three. …")
     (part,) = joined([first, cut], ["b"])
     assert part.text == "Ada: One. Two. …\n… Three. …"
-
-
-def test_passages_join_the_messages_beside_theirs() -> None:
-    """Fails if the beginning of a long message passes for the neighbour of what follows its end."""
     before, after = said(1, 1.0), said(3, 1.0)
     first, last = passage(2, 0, 3, 0, "One."), passage(2, 2, 3, 10, "Three.")
     ends, begins = joined([last, after, before, first], ["b"])

@@ -153,9 +153,6 @@ def chat_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return rendered(messages, format_of(CHAT)).messages
 
 
-# --- fitting --------------------------------------------------------------------------------------
-
-
 @settings(max_examples=at_length(60))
 @given(cases())
 def test_no_request_passes_the_budget(case: Case) -> None:
@@ -242,15 +239,11 @@ def test_what_went_stays_away_while_a_turn_grows(case: Case) -> None:
     assert {one.seq for one in after.turns} <= {one.seq for one in before.turns}
 
 
-def test_a_system_message_of_the_turn_stands_for_the_sessions() -> None:
-    """Wrong: the model is sent two, or the new one behind what it is about."""
+def test_a_turn_has_one_system_message_and_memory_at_the_question() -> None:
+    """Wrong: the model is sent two."""
     world = world_of([{"role": "system", "content": "Be long."}, Q, A])
     chat = world.sent(messages_of([S, Q], "user"))
     assert [m["content"] for m in chat] == ["Be brief.", Q["content"], "It rains.", Q["content"]]
-
-
-def test_the_memory_stands_at_the_question() -> None:
-    """Wrong: it stands behind calls of tools, and changes place with each round."""
     world = world_of([Q, A], recalls=[Recall("vector", "1", "Lives in Oslo.")])
     turn = [Q, call(["a"]), result("a")]
     chat = world.sent(messages_of(turn, "user"))
@@ -258,11 +251,8 @@ def test_the_memory_stands_at_the_question() -> None:
     assert "Lives in Oslo." in chat[2]["content"]
 
 
-# --- what is a turn -------------------------------------------------------------------------------
-
-
-def test_messages_may_be_given_in_any_form() -> None:
-    """Wrong: a form that `update` takes is refused, or the speaker of a bare text is guessed."""
+def test_messages_responses_and_answers_of_any_form() -> None:
+    """Wrong: a form that `update` takes is refused."""
     asked = messages_of("Hello", "user")
     assert [(m.role, m.content) for m in asked] == [("user", "Hello")]
     assert messages_of("Hi", "assistant")[0].role == "assistant"
@@ -273,26 +263,14 @@ def test_messages_may_be_given_in_any_form() -> None:
     for wrong in (None, 3, {"content": "no role"}, [None]):
         with pytest.raises(InvalidMessage):
             messages_of(wrong, "user")
-
-
-def test_a_response_stands_for_the_rounds_before_it() -> None:
-    """Wrong: what was said since the question is lost when the caller runs a tool."""
     body = {"choices": [{"message": call(["b"])}], EARLIER: [call(["a"]), result("a")]}
     as_object = SimpleNamespace(**body, model_dump=lambda: body)
     for response in (body, as_object):
         said = messages_of([Q, response, result("b")], "user")
         assert [m.role for m in said] == ["user", "assistant", "tool", "assistant", "tool"]
         check_so_far(said)
-
-
-def test_a_message_with_such_a_field_stands_for_itself() -> None:
-    """Wrong: an unknown field of a message makes messages of its own."""
     assert len(messages_of({**Q, EARLIER: [A]}, "user")) == 1
     assert len(messages_of({**Q, EARLIER: [A], "choices": [1]}, "user")) == 1
-
-
-def test_an_answer_has_no_void_fields() -> None:
-    """Wrong: a provider is sent another one's `null`s, for which it refuses the request."""
     void = {"refusal": None, "provider_specific_fields": {"refusal": None}, "tool_calls": []}
     kept = {"reasoning_content": "because", "extra": {"signature": "x", "n": 0, "none": None}}
     body = {"choices": [{"message": {"role": "assistant", "content": None, **void, **kept}}]}
@@ -328,29 +306,6 @@ def test_a_turn_is_refused_just_where_a_call_or_result_is_alone(messages: list[A
             check_so_far(said)
     elif not unpaired(views) and not any(asked_twice(said[:end]) for end in range(len(said) + 1)):
         check_so_far(said)
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ([], "has no question"),
-        ([S], "has no question"),
-        ([Q], "role 'user'"),
-        ([Q, A, S], "role 'system'"),
-        ([Q, call(["a", "b"])], "no result: 'a'"),
-        ([Q, call(["a", "b"]), result("a"), A], "no result: 'b'"),
-        ([Q, call(["a"]), result("a")], "role 'tool'"),
-        ([Q, call(["a"]), result("b"), A], "no result: 'a'"),
-        ([Q, result("a"), A], "'a' answers no call"),
-        ([Q, call(["a"]), result("a"), result("a"), A], "'a' answers no call"),
-        ([Q, FUNCTION_CALL, A], "no result: 'function f'"),
-        ([Q, FUNCTION, A], "'f' answers no call"),
-    ],
-)
-def test_half_a_turn_is_refused(said: list[Any], told: str) -> None:
-    """Wrong: it is taken for a whole one, or the caller is not told what is missing."""
-    with pytest.raises(InvalidMessage, match=told):
-        check_whole(messages_of(said, "user"))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The window's rules, over generated conversations with any prices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -147,9 +145,14 @@ def test_visible_hides_nothing_else(entries: list[Entry]) -> None:
     assert set(plain) <= set(seqs(visible(entries, was_cut=False)))
 
 
-def test_visible_pairs_by_id_and_not_by_place() -> None:
+def test_visible_pairs_by_id_and_format() -> None:
     """Wrong: results out of order or between other messages lose their call."""
     entries = entries_of([U, call(["a", "b"]), U, result("b"), A, result("a"), U])
+    assert visible(entries, was_cut=False) == entries
+    entries = entries_of([U, call(["a"]), U, call(["a"]), result("a"), U, call(["a"]), result("a")])
+    assert seqs(visible(entries, was_cut=False)) == [1, 3, 4, 5, 6, 7, 8]
+    raw = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
+    entries = entries_of([U, {"raw": raw, "format": "openai.responses"}, result("a")])
     assert visible(entries, was_cut=False) == entries
 
 
@@ -169,19 +172,6 @@ def test_visible_leaves_out_what_is_not_whole() -> None:
         A,
     ]
     assert seqs(visible(entries_of(messages), was_cut=False)) == [1, 4, 10]
-
-
-def test_an_id_used_again_pairs_with_the_newest_open_call() -> None:
-    """Wrong: a result goes to an older call with the same id, which was given up."""
-    entries = entries_of([U, call(["a"]), U, call(["a"]), result("a"), U, call(["a"]), result("a")])
-    assert seqs(visible(entries, was_cut=False)) == [1, 3, 4, 5, 6, 7, 8]
-
-
-def test_raw_function_calls_pair_with_chat_results() -> None:
-    """Wrong: pairs are looked for in one format only."""
-    raw = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
-    entries = entries_of([U, {"raw": raw, "format": "openai.responses"}, result("a")])
-    assert visible(entries, was_cut=False) == entries
 
 
 @given(logs(), st.integers(1, 1500), st.none() | st.integers(1, 8))
@@ -282,9 +272,27 @@ def test_turns_are_whole_and_complete(entries: list[Entry]) -> None:
     assert all(is_user(turn[0]) for turn in found[1:])
 
 
-def test_the_boundary_between_turns_is_preferred() -> None:
+def test_a_window_is_cut_at_turns() -> None:
     """Wrong: the cut falls inside a turn although a whole newer turn uses most of the bounds."""
     assert choose_cut(entries_of([U, A, U, A, A, U, A, A]), 30) == Cut(5)
+    entries = entries_of([*long_turn(50), U, A])
+    cut = choose_cut(entries, 500)
+    assert cut is not None
+    assert cut.pinned == (1,)
+    assert 400 < cost(apply(entries, cut)) <= 500
+    entries = entries_of([U, A, A, U, call(["a"]), result("a"), A], (10, 90, 90, 10, 10, 10, 10))
+    assert choose_cut(entries, 100) == Cut(3)
+    entries = entries_of([S, A, U, A])
+    assert seqs(visible(entries, was_cut=False)) == [2, 3, 4]
+    assert seqs(visible(entries, was_cut=True)) == [3, 4]
+    assert visible([], was_cut=True) == []
+    assert choose_cut([], 10) is None
+    assert turns([]) == []
+    assert snap([], 5) == 0
+    entries = entries_of([call(["a"]), U, result("a"), A])
+    assert seqs(visible(entries, was_cut=True)) == [2, 4]
+    assert choose_cut(entries_of([U, A]), 15) is None
+    assert choose_cut(entries_of([U, call(["a"]), result("a")]), 25) is None
 
 
 def test_a_very_long_turn_is_cut_inside_with_its_question_pinned() -> None:
@@ -302,73 +310,22 @@ def test_a_very_long_turn_is_cut_inside_with_its_question_pinned() -> None:
     assert again.start > cut.start
 
 
-def test_an_old_long_turn_is_cut_inside_where_the_newest_is_short() -> None:
-    """Wrong: one short new turn drives out a long one that has plenty of room."""
-    entries = entries_of([*long_turn(50), U, A])
-    cut = choose_cut(entries, 500)
-    assert cut is not None
-    assert cut.pinned == (1,)
-    assert 400 < cost(apply(entries, cut)) <= 500
-
-
-def test_a_pending_call_stays_whatever_its_size() -> None:
+def test_what_is_under_way_stays_whatever_its_size() -> None:
     """Wrong: a call is cut away before its result comes, which then is an orphan for good."""
     entries = entries_of([U, A, U, call(["a", "b"]), result("a")], (10, 10, 10, 500, 500))
     assert choose_cut(entries, 50) == Cut(2)
     finished = entries_of([*(e.message for e in entries), result("b")])
     assert visible(apply(finished, Cut(2)), was_cut=True) == finished[2:]
-
-
-def test_the_question_stays_even_where_it_and_the_newest_group_pass_the_bounds() -> None:
-    """Wrong: the model sees a tool's result and no longer what it was asked."""
     entries = entries_of(
         [U, call(["a"]), result("a"), call(["b"]), result("b")], (40, 5, 5, 30, 40)
     )
     assert choose_cut(entries, 100) == Cut(3, (1,))
-
-
-def test_a_question_above_the_bounds_stays() -> None:
-    """Wrong: the model sees answers, and no longer what was asked, since that was long."""
     entries = entries_of([U, call(["a"]), result("a"), call(["b"]), result("b")], (999, 5, 5, 5, 5))
     assert choose_cut(entries, 10) == Cut(3, (1,))
 
 
-def test_a_newest_turn_that_fits_is_not_cut_inside() -> None:
-    """Wrong: where the turn before it does not fit, steps of the newest one go, though it fits."""
-    entries = entries_of([U, A, A, U, call(["a"]), result("a"), A], (10, 90, 90, 10, 10, 10, 10))
-    assert choose_cut(entries, 100) == Cut(3)
-
-
-def test_a_conversation_opened_by_the_assistant_shows_its_opening_until_cut() -> None:
-    """Wrong: a greeting is hidden in a window that lost nothing, or leads one that did."""
-    entries = entries_of([S, A, U, A])
-    assert seqs(visible(entries, was_cut=False)) == [2, 3, 4]
-    assert seqs(visible(entries, was_cut=True)) == [3, 4]
-
-
-def test_no_entries() -> None:
-    """Wrong: an empty window raises."""
-    assert visible([], was_cut=True) == []
-    assert choose_cut([], 10) is None
-    assert turns([]) == []
-    assert snap([], 5) == 0
-
-
-def test_a_result_whose_call_led_the_window_goes_with_it() -> None:
-    """Wrong: the call is dropped before the first user message, and its result is shown."""
-    entries = entries_of([call(["a"]), U, result("a"), A])
-    assert seqs(visible(entries, was_cut=True)) == [2, 4]
-
-
-def test_a_cut_that_takes_nothing_is_no_cut() -> None:
-    """Wrong: the head is moved, and a summary asked for, though all stays."""
-    assert choose_cut(entries_of([U, A]), 15) is None
-    assert choose_cut(entries_of([U, call(["a"]), result("a")]), 25) is None
-
-
 def test_results_of_several_calls_in_one_item_stand_and_fall_together() -> None:
-    """Wrong: an item that shows as several messages hides its calls, or one of them is shown
-    without its result."""
+    """Wrong: an item that shows as several messages hides its calls."""
 
     def item(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
         return {"raw": {"role": role, "content": [*blocks]}, "format": "anthropic.messages"}
@@ -396,8 +353,7 @@ def test_results_of_several_calls_in_one_item_stand_and_fall_together() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_layout_of_a_longer_window_is_that_of_its_parts(seed: int) -> None:
-    """Wrong: what was laid out before is taken for a window that goes on otherwise, or a late
-    result does not find its call."""
+    """Wrong: what was laid out before is taken for a window that goes on otherwise."""
     random = Random(seed)
     with AgentMemory(store="memory://", blocks=[]) as memory:
         for message in Logs(seed, few_ids=seed % 2 == 0).log(30):

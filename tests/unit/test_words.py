@@ -1,7 +1,5 @@
 """Words and dates of texts, and the days that a question asks about."""
 
-from __future__ import annotations
-
 import sys
 import tracemalloc
 from collections.abc import Iterator
@@ -81,7 +79,6 @@ def test_a_date_holds_what_it_names() -> None:
 
 @pytest.fixture
 def hurried() -> Iterator[None]:
-    """Threads take turns all the time."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

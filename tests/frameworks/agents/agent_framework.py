@@ -1,7 +1,5 @@
 """Agent Framework's agent with our providers. The model speaks OpenAI's Responses API."""
 
-from __future__ import annotations
-
 from agent_framework import Agent
 from agent_framework.openai import OpenAIChatClient
 

@@ -1,7 +1,5 @@
 """CrewAI's agent with its memory over our storage. Its model speaks the Chat Completions API."""
 
-from __future__ import annotations
-
 from crewai import LLM, Agent, Memory
 from crewai.tools import tool
 

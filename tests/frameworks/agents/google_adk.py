@@ -1,7 +1,5 @@
 """ADK's runner with our services. The model speaks Google's Gemini API."""
 
-from __future__ import annotations
-
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.models import Gemini

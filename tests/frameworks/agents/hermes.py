@@ -3,8 +3,6 @@
 The model speaks OpenAI's Chat Completions API. Hermes stores and restores the transcript itself.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """LangChain's agent with our middleware. The model speaks OpenAI's Chat Completions API."""
 
-from __future__ import annotations
-
 from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver

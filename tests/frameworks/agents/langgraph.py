@@ -1,7 +1,5 @@
 """A graph of LangGraph with our saver and our store. The model speaks OpenAI's Responses API."""
 
-from __future__ import annotations
-
 from langchain_core.messages import SystemMessage, trim_messages
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_openai import ChatOpenAI

@@ -1,7 +1,5 @@
 """LlamaIndex's FunctionAgent with our memory. The model speaks OpenAI's Chat Completions API."""
 
-from __future__ import annotations
-
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai import OpenAI

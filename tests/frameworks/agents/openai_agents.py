@@ -1,7 +1,5 @@
 """The Agents SDK's runner with our session. The model speaks OpenAI's Responses API."""
 
-from __future__ import annotations
-
 from agents import Agent, OpenAIResponsesModel, RunConfig, Runner, function_tool
 from openai import AsyncOpenAI
 

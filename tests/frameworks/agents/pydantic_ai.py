@@ -1,7 +1,5 @@
 """pydantic-ai's agent with our history. The model speaks Anthropic's Messages API."""
 
-from __future__ import annotations
-
 from pydantic_ai import Agent
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.providers.anthropic import AnthropicProvider

@@ -5,8 +5,6 @@
 TURNS is JSON, a list of [session, question]. The answers are written to RESULT.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json

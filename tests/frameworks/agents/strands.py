@@ -1,7 +1,5 @@
 """Strands' agent with our session manager. The model speaks OpenAI's Chat Completions API."""
 
-from __future__ import annotations
-
 from strands import Agent, tool
 from strands.models.openai import OpenAIModel
 
