@@ -312,15 +312,6 @@ def test_an_embedder_of_ones_own(given: object) -> None:
         assert memory.search("When does the harbour open?", user_id="a", least=0.0)
 
 
-def test_names_tell_embedders_of_ones_own_apart() -> None:
-    """A wrong one gives two models one name, so that their vectors mix."""
-    one, other = OwnOfLangChain(), OwnOfLangChain()
-    other.model = "m-2"
-    names = [open_embedder(given).name for given in (one, other, Own(), Own(name="mine"))]
-    assert len(set(names)) == 4
-    assert names[3] == "mine"
-
-
 def test_a_function_that_fails_from_the_start(caplog: pytest.LogCaptureFixture) -> None:
     """A wrong one keeps a service from starting, or recalls nothing."""
     with AgentMemory("memory://", embedding=lambda texts: 1 / 0) as memory:

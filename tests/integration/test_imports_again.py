@@ -9,7 +9,7 @@ import pytest
 
 from agent_memory import AgentMemory, AgentMemoryConfig, NoteMemory, VectorMemory, operations
 from agent_memory.integrations.importing import Imported, import_chats
-from tests.integration.import_samples import gpt, gpt_chat, write_json, write_lines
+from tests.integration.import_samples import gpt, gpt_chat, write_json
 from tests.kit import invoke, texts
 
 LATER = (datetime.now(UTC) + timedelta(days=1)).timestamp()
@@ -60,21 +60,6 @@ def test_what_was_never_imported_before_the_deletion(tmp_path: Path, memory: Age
     done = import_chats(memory, path, "chatgpt", user_id="ana")
     assert (counts(done), ids(memory)) == ((1, 1, 0), ["chatgpt/new"])
     assert counts(import_chats(memory, path, "chatgpt", user_id="ben")) == (0, 2, 0)
-
-
-@pytest.mark.parametrize("what", ["session", "user"])
-def test_a_session_that_began_anew(tmp_path: Path, memory: AgentMemory, what: str) -> None:
-    """Wrong: what was deleted is appended behind what was said in the session since."""
-    lines = [{"session_id": "s", "role": "user", "content": "old", "time": "2020-01-01"},
-             {"session_id": "s", "role": "user", "content": "undated"}]  # fmt: skip
-    path = write_lines(tmp_path / "l.jsonl", lines)
-    import_chats(memory, path, "jsonl", user_id="ana")
-    memory.delete("s") if what == "session" else memory.delete_user("ana")
-    memory.update("s", {"role": "user", "content": "back"}, user_id="ana")
-    done = import_chats(memory, path, "jsonl", user_id="ana")
-    assert (counts(done), texts(memory, "s")) == ((1, 0, 0), ["back"])
-    done = import_chats(memory, path, "jsonl", user_id="ana", deleted=True)
-    assert (counts(done), texts(memory, "s")) == ((0, 2, 0), ["back", "old", "undated"])
 
 
 def test_notes_of_a_deleted_user_stay_deleted(tmp_path: Path, memory: AgentMemory) -> None:

@@ -153,20 +153,6 @@ def test_replay_keeps_what_it_could_not_make_again(url: str) -> None:
         assert keeper.taken == list(range(1, 41))
 
 
-def test_a_new_block_absorbs_what_is_left(url: str) -> None:
-    """Wrong: a block that begins at the beginning stands still where the log begins later."""
-    with AgentMemory(store=url, max_tokens=400, overflow=Trim(), retention="window") as memory:
-        filled(memory)
-        expired = memory.sessions()[0].expired
-    keeper = Keeper()
-    with AgentMemory(
-        store=url, max_tokens=400, overflow=FlushToLTM(blocks=[keeper]), retention="window"
-    ) as memory:
-        memory.flush()
-        assert keeper.taken == list(range(expired + 1, 41))
-        assert memory.stats().blocks["keeper"].lag == 0
-
-
 def test_records_outlive_the_messages(url: str) -> None:
     """Wrong: long-term memory goes with the log."""
     with AgentMemory(

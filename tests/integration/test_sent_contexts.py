@@ -97,17 +97,6 @@ def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
     ]
 
 
-@pytest.mark.parametrize("form", ["openai.responses", "anthropic.messages"])
-def test_another_format_is_told_as_it_was_sent(memory: AgentMemory, form: str) -> None:
-    """Fails if it is told in the form of a chat."""
-    known(memory)
-    memory.update("s", said("Hello"), user_id="ana")
-    sent = memory.get("s", "Where do I live?", user_id="ana", format=form)
-    [told] = memory.contexts("s", after=2)
-    assert told.exact
-    assert told.messages == sent.to_messages()
-
-
 def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
     """Fails if it is kept in memory alone."""
     path = tmp_path / "m.db"

@@ -249,23 +249,6 @@ def test_completion_is_the_callers_own(fake: FakeLLM) -> None:
         assert by["completion"].cost == pytest.approx(sum(costs))
 
 
-def test_each_call_is_charged_to_its_purpose(fake: FakeLLM) -> None:
-    """Wrong: a summary is booked as a fact, or an answer does not say what it took."""
-    with opened(fake, model="openai/gpt-4o-mini") as memory:
-        say(memory, "s", 1)
-        say(memory, "s", 2)
-        by = memory.stats().usage_by_purpose
-        assert by.keys() <= {"extraction", "comparison"}
-        assert sum(one.calls for one in by.values()) == len(fake.requests)
-        memory.update("t", {"role": "user", "content": "Item 3 is mine."}, user_id="ben")
-        assert memory.get("t").cost == 0.0
-    with opened(fake, overflow=FlushToLTM(blocks=[ExtractiveMemory()])) as memory:
-        say(memory, "s", 1)
-        (absorbed,) = memory.flush()
-        assert absorbed.usage.calls == 1
-        assert absorbed.cost is None  # nobody knows the price
-
-
 def test_a_paid_embedder_is_charged_and_limited(fake: FakeLLM) -> None:
     """Wrong: recalling costs what no answer tells, or goes on over the limit."""
     fields = {"embedding": "openai/text-embedding-3-small", "overflow": None, "model": None}
