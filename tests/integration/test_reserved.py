@@ -175,7 +175,7 @@ def test_each_is_used_and_named(world: World) -> None:
         assert {name for name in names if name.startswith("_") and reserved(name) is None} == set()
 
 
-def test_deleting_sessions_and_users(world: World) -> None:
+def test_deleting_sessions(world: World) -> None:
     """Wrong: something of a session outlives it."""
     world.memory.delete("s")
     world.memory.components.deletion.session(SHARED)
@@ -184,6 +184,10 @@ def test_deleting_sessions_and_users(world: World) -> None:
         assert not sessions & {"s", SHARED}, collection.name
         if not collection.goes_with_session:
             assert world.records(collection), collection.name
+
+
+def test_deleting_a_user(world: World) -> None:
+    """Wrong: something of a user is kept where no block looks."""
     theirs = {
         collection.name
         for collection in RESERVED
