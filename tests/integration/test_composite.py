@@ -423,18 +423,3 @@ def test_blocks_that_were_bound_are_closed_when_another_cannot_be() -> None:
     with opened() as memory, pytest.raises(ConfigError, match="cannot"):
         CompositeMemory({"m": memory, "a": Opening(), "b": Opening(says="fails")})
     assert ended == ["a"]
-
-
-def test_facts_of_blocks_do_not_get_mixed_up(stores: Callable[[str], str]) -> None:
-    """Fails if two blocks of a kind keep their facts under one name, and the last one wins."""
-    store = stores("m")
-    members: dict[str, AgentMemory | Block] = {
-        "home": opened(StaticMemory(facts=["Home's."]), store=store),
-        "rules": StaticMemory(facts=["Rules'."]),
-        "prices": StaticMemory(facts=["Prices'."]),
-    }
-    with composed(members) as both:
-        recalls = both.get("s", "What?").recalls
-        assert {(one.block, one.text) for one in recalls} == {
-            ("home.static", "Home's."), ("rules", "Rules'."), ("prices", "Prices'."),
-        }  # fmt: skip

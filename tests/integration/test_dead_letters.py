@@ -351,17 +351,3 @@ def test_killed_while_giving_up(world: World, step: str) -> None:
         memory.flush("s")
         assert world.seqs("s") == {1: 1, 2: 1}
         assert ranges(memory) == []
-
-
-def test_absorbed_after_a_restart_is_forgiven(world: World, tmp_path: Path) -> None:
-    """Wrong: attempts of long ago, before the batch was absorbed, count at its next replay."""
-    url = f"sqlite:///{tmp_path}/m.db"
-    with open_memory(world, url, 3) as memory:
-        memory.update("s", say("fine"))
-        memory.update("s", say("poison"))
-        memory.flush()
-    world.bad = ""
-    with open_memory(world, url, 3) as memory:
-        memory.flush()
-        assert world.seqs("s") == {1: 1, 2: 1}
-        assert memory._store.records("_failed", "picky") == []

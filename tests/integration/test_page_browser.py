@@ -1,5 +1,6 @@
 """The page in a real browser."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -146,17 +146,6 @@ def test_a_pinned_fact_is_recalled_first() -> None:
         assert [one.text for one in found] == ["Rows."]
 
 
-def test_a_model_pins_what_it_writes() -> None:
-    """Wrong: only people can say what matters."""
-    with AgentMemory("memory://") as memory:
-        session = memory.session("s", "ana")
-        text = "Ana is allergic to peanuts."
-        session.call_tool("memory_write", {"text": text, "pinned": True})
-        assert [one.pinned for one in session.get("What of the harbour?").recalls] == [True]
-        session.call_tool("memory_write", {"text": text, "pinned": False})
-        assert not any(one.pinned for one in session.get("What of the harbour?").recalls)
-
-
 def test_pins_go_where_their_session_and_user_go(tmp_path: Path) -> None:
     """Wrong: a snapshot loses what was pinned, a deletion leaves it, or another user may pin."""
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:

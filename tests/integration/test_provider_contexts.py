@@ -424,28 +424,6 @@ def test_calls_as_langchain_writes_them_are_known_beside_a_role(role: str) -> No
     assert of(*log, form="langchain")[1]["tool_calls"] == calls
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        {"id": "c"},
-        {"id": {"x": 1}, "function": {"name": "f"}},
-        {"function": {"name": "f"}, "custom": 3},
-        {"id": "c", "function": "f"},
-        {"id": "c", "function": {"arguments": [1]}},
-        {"id": "c", "function": {"name": 3, "arguments": None}},
-    ],
-)
-def test_no_stored_message_stops_a_context(call: Json) -> None:
-    """Wrong: one odd call makes every later `get` of the session raise an error."""
-    calls = [call, {**call, "id": "d"}, {**call, "id": "e"}]
-    log = ["go", {"role": "assistant", "content": None, "tool_calls": calls}]
-    log += [{"role": "tool", "tool_call_id": called, "content": "4"} for called in ("c", "d")]
-    log += ["wait", {"role": "tool", "tool_call_id": "e", "content": "4"}]
-    for form in SHAPES:
-        assert of(*log, form=form)
-        assert of(*log[:-1], form=form)
-
-
 @pytest.mark.parametrize("role", ["system", "developer"])
 @pytest.mark.parametrize("dump", [dict, SystemMessage.model_validate])
 def test_a_system_message_of_langchain_is_the_system_text(dump: Any, role: str) -> None:

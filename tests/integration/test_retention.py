@@ -153,21 +153,6 @@ def test_replay_keeps_what_it_could_not_make_again(url: str) -> None:
         assert keeper.taken == list(range(1, 41))
 
 
-def test_records_outlive_the_messages(url: str) -> None:
-    """Wrong: long-term memory goes with the log."""
-    with AgentMemory(
-        store=url, max_tokens=400, overflow=FlushToLTM(blocks=[VectorMemory()]), retention="window"
-    ) as memory:
-        memory.update("s", {"role": "user", "content": "My dog is called Biscuit."}, user_id="u")
-        filled(memory)
-        memory.flush()
-        assert "Biscuit" not in str(memory.history("s"))
-        found = memory.search("What is the dog called?", user_id="u")
-        assert "Biscuit" in found[0].text
-        memory.delete_user("u")
-        assert memory.search("What is the dog called?", user_id="u") == []
-
-
 @pytest.mark.parametrize("bad", ["week", 0, -5, timedelta(0)])
 def test_bad_values_are_refused(bad: Any) -> None:
     """Wrong: a setting that means nothing is taken for one that does."""
