@@ -1,6 +1,9 @@
 """What a store must do while a session is brought into it, as tests; see `transfer.importer`."""
 
-from contextlib import ExitStack
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -9,7 +12,7 @@ import pytest
 
 from agent_memory import AgentMemory, Trim
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Head, Summary
+from agent_memory.core.records import Entry, Head, Lease, Summary
 from agent_memory.engine.leases import LEASE_SECONDS, Leases
 from agent_memory.engine.transfer.importer import import_transaction
 from agent_memory.errors import SessionDeleting, StoreError
@@ -199,3 +202,24 @@ class ImportContract(Contract):
         stalled.close()
         assert stored(other) == shown
         assert other.read("s") == theirs
+
+    def test_one_that_was_erased_before_it_was_held(self, store: Store, other: Store) -> None:
+        """Else: it goes on with what another has begun in its place, as of the same time."""
+        log, theirs = entries(1, 20, " ours"), entries(1, 10, " theirs")
+
+        class Late(Leases):
+            """A worker erases the session, and another begins it, before it is held."""
+
+            @contextmanager
+            def hold(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | None]:
+                other.delete("s")
+                hidden = replace(_HEAD, version=0, deleting=True)
+                assert other.rewrite(hidden, 0, theirs[:1]) is not None
+                with super().hold(session_id, waiting=waiting) as lease:
+                    yield lease
+
+        with import_transaction(store, Late(store), _HEAD, log[:10]) as arrival:
+            assert arrival is not None
+            arrival.add(log[10:])
+            arrival.show(_HEAD)
+        assert other.read("s") == log

@@ -1,5 +1,7 @@
 """Writes to MongoDB that are cut off, repeated, or overtaken, at each of their commands."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -219,6 +221,29 @@ def test_a_write_whose_answer_is_lost_is_done_once(server: MongoDBServer, name: 
         link.close()
 
 
+@pytest.mark.usefixtures("brisk")
+@pytest.mark.parametrize("before", ["nobody", "one who let it run out", "himself"])
+def test_a_lock_whose_answer_is_lost(server: MongoDBServer, before: str) -> None:
+    """Else: who has taken a lock hears that he has not, and waits for himself."""
+    for command in range(1, 6):
+        link = Link(server.port)
+        far = MongoDBStore(server.url_at(link.port, seconds=5), uuid4().hex[:8])
+        if before != "nobody":
+            assert far.lock("l", "w1" if before == "himself" else "w0", 0)
+        link.break_at(command, for_good=False)
+        assert far.lock("l", "w1", 60)
+        came = link.came
+        assert not far.lock("l", "w2", 60)
+        link.break_at(1, for_good=False)
+        far.unlock("l", "w1")
+        assert far.lock("l", "w2", 60)
+        far.close()
+        link.close()
+        if not came:
+            return
+    pytest.fail("it never came to an end")
+
+
 def _rewritten(store: Store, count: int) -> None:
     head = stored(store)
     after = min(40, head.end)
@@ -295,6 +320,61 @@ def test_others_act_between_any_two_commands(
         direct.close()
         with MongoClient[Doc](url) as client:
             assert not list(client.get_default_database()["agent_memory_messages"].find(limit=3))
+        if not came:
+            return
+    pytest.fail("it never came to an end")
+
+
+@pytest.mark.parametrize("count", [5, 70])
+@pytest.mark.parametrize("leased", [False, True])
+def test_a_rewrite_that_is_overtaken_before_its_answer_comes(
+    server: MongoDBServer, leased: bool, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else: who sends it again removes what the log has, or hears that nothing was written."""
+    namespace = uuid4().hex[:8]
+    far, direct = (MongoDBStore(server.url, namespace) for _ in range(2))
+    _prepared(direct, 50)
+    table = table_of(far)
+    swap = table.swap
+
+    def lost(which: Doc, change: Doc, fields: Doc) -> None:
+        swap(which, change, fields)
+        if leased:
+            assert direct.lease("s", "w2", 60)
+        assert direct.move(replace(stored(direct), start=1)) is not None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table, "swap", lost)
+        written = _rewrite(far, Lease("s", "w1"), count)
+    assert written is not None
+    assert (written.end, written.total) == (10 + count, 30 + 3 * count)
+    assert stored(direct) == replace(written, start=1, version=written.version + 1)
+    direct.append("s", long_drafts("on", 60))  # which spills
+    texts = [entry.message.text().split("x")[0] for entry in direct.read("s")]
+    assert texts[9:12] == ["a9 ", "11 anew ", "12 anew "]
+    assert len(texts) == 70 + count
+    for store in (far, direct):
+        store.close()
+
+
+def test_another_spills_between_any_two_commands(server: MongoDBServer) -> None:
+    """Else: entries that just left the tail are looked for there, and are not found."""
+    for command in range(1, 9):
+        namespace = uuid4().hex[:8]
+        direct, link = MongoDBStore(server.url, namespace), Link(server.port)
+        far = MongoDBStore(server.url_at(link.port), namespace)
+        head = direct.append("s", [draft(f"a{n}") for n in range(5)])
+        session = table_of(direct).one({"c": "head", "id": "s", "ns": namespace})
+        assert session is not None
+        link.act_before(command, partial(kernel_of(direct)._logs.spill, session))
+        assert far.rewrite(head, 5, entries(6, 7, total=15)) is not None
+        assert [one.message.text() for one in direct.read("s")] == [
+            *(f"a{n}" for n in range(5)), "6", "7",
+        ]  # fmt: skip
+        came = link.came
+        for store in (far, direct):
+            store.close()
+        link.close()
         if not came:
             return
     pytest.fail("it never came to an end")

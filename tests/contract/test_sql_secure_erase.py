@@ -1,6 +1,9 @@
 """What was deleted from a SQLite file is gone from its bytes too, after a secure erase."""
 
+from __future__ import annotations
+
 import json
+import os
 import random
 import sqlite3
 import subprocess
@@ -26,7 +29,8 @@ from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.sqlite_file import Connection
 from agent_memory.stores.sql.sqlite_pages import RawFile, gap, of_trees, page_size
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.testing.contract import draft, record, together, worded
+from agent_memory.testing.contract import draft, record, stored, together, worded
+from agent_memory.testing.rewriting import entries
 
 MARK = "c4n4ry"
 ENGINE = "agent_memory.stores.sql.sqlite"
@@ -54,6 +58,10 @@ def store(tmp_path: Path) -> Iterator[SQLStore]:
 
 
 def _traces(folder: Path, *marks: bytes) -> set[str]:
+    """Files with any of the marks in them.
+
+    Another process looks: when one closes a file, SQLite's locks on it are gone for all of it.
+    """
     given = json.dumps([str(folder), [mark.hex() for mark in marks or (MARK.encode(),)]])
     command = [sys.executable, "-I", "-S", "-c", _SCAN]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
@@ -107,9 +115,25 @@ def _cut(store: SQLStore) -> None:
     assert store.rewrite(head, 0)
 
 
+def _rewrite(store: SQLStore) -> None:
+    head = store.append("s", [draft(_said(n * 300)) for n in range(1, 30)])
+    assert store.rewrite(head, 0, entries(1, 20, _said(900, "others")))
+
+
 def _delete_facts(store: SQLStore) -> None:
     _put_facts(store, MARK)
     store.delete_records("facts", owner=f"user:{MARK}")
+
+
+def _overwrite_facts(store: SQLStore) -> None:
+    store.put_records("facts", [record(f"r{n}", text=_said(n * 100)) for n in range(60)])
+    store.put_records("facts", [record(f"r{n}", text="new") for n in range(30)])
+    store.put_records("facts", [], replacing=("s", 1, 1))
+
+
+def _delete_vectors(store: SQLStore) -> None:
+    _put_vectors(store, MARK)
+    store.delete_vectors("v", session_id=f"{MARK}-session")
 
 
 def _overwrite_vectors(store: SQLStore) -> None:
@@ -117,6 +141,11 @@ def _overwrite_vectors(store: SQLStore) -> None:
     names = [f"{MARK}{n}" for n in range(60)]
     store.put_vectors("v", [record(name) for name in names], _features("others"))
     store.delete_vectors("v", owner="user:a")
+
+
+def _clear_vectors(store: SQLStore) -> None:
+    _put_vectors(store, MARK)
+    store.clear_vectors("v")
 
 
 def _put_facts(store: SQLStore, word: str) -> None:
@@ -154,8 +183,12 @@ def _marks() -> list[bytes]:
 _WAYS: dict[str, Callable[[SQLStore], None]] = {
     "overwritten heads": _overwrite_head,
     "cut logs": _cut,
+    "rewritten logs": _rewrite,
     "deleted facts": _delete_facts,
+    "overwritten facts": _overwrite_facts,
+    "deleted vectors": _delete_vectors,
     "overwritten vectors": _overwrite_vectors,
+    "cleared vectors": _clear_vectors,
 }
 
 
@@ -163,7 +196,8 @@ _WAYS: dict[str, Callable[[SQLStore], None]] = {
 def test_every_way_of_deleting(store: SQLStore, tmp_path: Path, way: str) -> None:
     """Wrong: one of them leaves texts, ids or the numbers of vectors in the file."""
     _put_facts(store, "others")
-    _put_vectors(store, "others")
+    if "cleared" not in way:
+        _put_vectors(store, "others")
     _WAYS[way](store)
     store.secure_erase()
     assert _traces(tmp_path, MARK.encode(), *_marks()) == set()
@@ -197,6 +231,18 @@ def test_rows_that_moved_leave_nothing(store: SQLStore, tmp_path: Path, size: in
     store.secure_erase()
     assert _traces(tmp_path, MARK.encode(), *_marks()) == set()
     assert store.counts().entries == 20 * 6
+    _check(tmp_path)
+
+
+def test_thousands_of_rows(store: SQLStore, tmp_path: Path) -> None:
+    """Wrong: freed pages of a large log keep what stood on them."""
+    for n in range(30):
+        store.append(f"{MARK}-s", [draft(_said(50 + n * 7 + k)) for k in range(100)])
+        store.append("s", [draft(_said(50 + n * 7 + k, "others")) for k in range(100)])
+    store.delete(f"{MARK}-s")
+    store.secure_erase()
+    assert _traces(tmp_path) == set()
+    assert stored(store).end == 3_000
     _check(tmp_path)
 
 
@@ -395,6 +441,17 @@ def test_locks_outlive_who_has_erased(store: SQLStore, tmp_path: Path) -> None:
     assert store.append("s", [draft("z")]).end == 3
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="it counts open files in /proc")
+def test_a_closed_store_has_no_file_open(tmp_path: Path) -> None:
+    """Wrong: each store that was closed keeps a file open."""
+    store = SQLStore(f"sqlite:///{tmp_path}/memory.db")
+    store.append("s", [draft("x")])
+    store.secure_erase()
+    store.close()
+    there = [one.resolve() for one in Path("/proc/self/fd").iterdir()]
+    assert not [one for one in there if tmp_path in one.parents]
+
+
 def test_a_damaged_tree_is_told(store: SQLStore, tmp_path: Path) -> None:
     """Wrong: bytes are written to pages that nobody knows the meaning of, or for ever."""
     store.append("s", [draft("x")])
@@ -445,6 +502,45 @@ def test_killed_in_the_middle(full_of_traces: Path, write: int) -> None:
     assert _traces(folder) == set()
     assert len(store.records("facts", "user:a")) == 400
     store.close()
+
+
+_FORKED = """
+import os, sys, threading
+from agent_memory.stores.sql import sqlite_pages
+from agent_memory.stores.sql.store import SQLStore
+store = SQLStore(sys.argv[1])
+begun, may_end = threading.Event(), threading.Event()
+untidy = sqlite_pages.RawFile.untidy
+def slow(self):
+    begun.set()
+    may_end.wait(60)
+    return untidy(self)
+sqlite_pages.RawFile.untidy = slow
+thread = threading.Thread(target=store.secure_erase)
+thread.start()
+begun.wait(60)
+child = os.fork()
+if not child:
+    may_end.set()
+    store.secure_erase()
+    store.close()
+    os._exit(7)
+_, status = os.waitpid(child, 0)
+may_end.set()
+thread.join()
+store.close()
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_fork_while_a_thread_erases(full_of_traces: Path) -> None:
+    """Wrong: the child waits for a thread that it does not have."""
+    url = f"sqlite:///{full_of_traces}"
+    done = subprocess.run([sys.executable, "-c", _FORKED, url], check=False, timeout=120)
+    assert done.returncode == 7
+    assert _traces(full_of_traces.parent) == set()
+    _check(full_of_traces.parent)
 
 
 def test_pages_that_an_extension_has_a_share_in(full_of_traces: Path) -> None:

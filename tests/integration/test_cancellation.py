@@ -1,25 +1,32 @@
 """Cancelled calls, at any moment: the whole effect or none, no lease left, a usable memory."""
 
+from __future__ import annotations
+
 import asyncio
 import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
 from agent_memory import AgentMemory, AsyncAgentMemory, Block, FlushToLTM
+from agent_memory.aio.memory import THREADS
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
-from agent_memory.engine.recall.runner import TimeLimited
+from agent_memory.engine.recall.runner import TimeLimited, resolve
+from agent_memory.errors import MemoryClosed
 from agent_memory.ltm_blocks import record_id
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies.base import Absorb
 from agent_memory.testing.watching import watched
 from tests.integration.calling import wait_for_calls
+from tests.kit import in_core
 
 WAYS = ["asyncio", "trio", "task.cancel"]
 """anyio's cancel scopes on both loops, and asyncio's own cancelling, which no shield holds off."""
@@ -154,7 +161,11 @@ def whole(store: MemoryStore, count: int) -> bool:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CALLS)
 def test_cancelled_at_each_step(name: str, way: str) -> None:
-    """Wrong: a call that is cancelled stops half-way: a list half stored."""
+    """Wrong: a call that is cancelled stops half-way: a list half stored, a record of what is gone.
+
+    Else: it keeps its lease, so that nobody can work on the session; or its caller, cancelled by
+    asyncio, waits for it.
+    """
 
     async def main() -> None:
         memory, _, steps = rigged(name)
@@ -178,8 +189,69 @@ def test_cancelled_at_each_step(name: str, way: str) -> None:
     at(way, main)
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", CALLS)
+def test_cancelled_after_a_moment(name: str, way: str, tmp_path: Path) -> None:
+    """Wrong: there is a moment, found by none of the steps, at which half of it is done."""
+
+    async def main() -> None:
+        for n in range(0, 6, 2 if in_core() else 1):
+            url = f"sqlite:///{tmp_path}/{n}.db"
+            overflow = FlushToLTM(blocks=[Facts()], absorb="every_update")
+            async with AsyncAgentMemory(store=url, overflow=overflow) as memory:
+                await memory.update("s", say(1, 6), user_id="ada")
+                if way == "task.cancel":
+                    task = asyncio.ensure_future(CALLS[name](memory))
+                    await asyncio.sleep(0.0008 * n)
+                    task.cancel()
+                    await asyncio.wait([task])
+                else:
+                    with anyio.move_on_after(0.0008 * n):
+                        await CALLS[name](memory)
+                entries = await memory.history("s")
+                assert len(entries) in (6, LEFT[name])
+            with AgentMemory(store=url, overflow=overflow) as again:  # closed while it was at work
+                again.flush()
+                head = again.update("s", say(1, 1), user_id="ada")
+                assert head.end in (7, LEFT[name] + 1)
+                records = again._store.records("facts", "user:ada")
+                assert [record.first for record in records] == list(range(1, head.end + 1))
+
+    at(way, main)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_cancelled_before_it_began(way: str) -> None:
+    """Wrong: a call that waited for a thread when it was cancelled is made all the same."""
+
+    async def main() -> None:
+        memory, store, _ = rigged("get")
+        busy = threading.Event()
+        async with anyio.create_task_group() as group:
+            for _ in range(THREADS):
+                group.start_soon(memory._run, busy.wait)
+            await until(lambda: (own := memory._limiter.get(None)) and own.available_tokens == 0)
+            if way == "task.cancel":
+                task = asyncio.ensure_future(memory.update("s", say(7, 3)))
+                await asyncio.sleep(0.01)
+                task.cancel()
+                await asyncio.wait([task])
+            else:
+                with anyio.move_on_after(0.01) as scope:
+                    await memory.update("s", say(7, 3))
+                assert scope.cancelled_caught
+            busy.set()
+        assert whole(store, 6)
+        await memory.close()
+
+    at(way, main)
+
+
 def test_closing_waits_for_what_goes_on_without_its_caller() -> None:
-    """Wrong: the store is closed under a call that was cancelled."""
+    """Wrong: the store is closed under a call that was cancelled, which can't give its lease back.
+
+    The next one to work on the session then waits until it runs out.
+    """
 
     async def main() -> None:
         memory, store, steps = rigged("flush")
@@ -196,6 +268,23 @@ def test_closing_waits_for_what_goes_on_without_its_caller() -> None:
         assert whole(store, 6)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("way", ["asyncio", "trio"])
+def test_a_cancelled_memory_is_closed(way: str, tmp_path: Path) -> None:
+    """Wrong: leaving `async with` by cancellation leaves connections and threads open."""
+
+    async def main() -> None:
+        memory = AsyncAgentMemory(store=f"sqlite:///{tmp_path}/m.db")
+        with anyio.CancelScope() as scope:
+            async with memory:
+                await memory.update("s", say(1, 1))
+                scope.cancel()
+                await anyio.sleep(1)
+        with pytest.raises(MemoryClosed):
+            await memory.history("s")
+
+    at(way, main)
 
 
 class Coroutines(Block):
@@ -239,7 +328,10 @@ def with_coroutines(**fields: Any) -> tuple[AgentMemory, Coroutines]:
 
 @pytest.mark.parametrize("way", ["asyncio", "trio"])
 def test_an_async_block_that_is_cancelled(way: str) -> None:
-    """Wrong: it passes for a cancellation of the caller: `update` raises though it has stored."""
+    """Wrong: it passes for a cancellation of the caller: `update` raises though it has stored.
+
+    Else: `get` calls it slow, or a thread dies with a traceback.
+    """
 
     async def main() -> None:
         sync, block = with_coroutines()
@@ -287,6 +379,28 @@ def test_an_async_block_that_hangs() -> None:
         memory.close()
 
 
+def test_resolving_inside_a_running_loop() -> None:
+    """Wrong: what a block's coroutine raises gets lost between the loops."""
+
+    async def give(value: int) -> int:
+        return value
+
+    async def cancel() -> int:
+        raise asyncio.CancelledError
+
+    def resolved(value: int | Awaitable[int]) -> int:
+        return resolve(value)
+
+    async def main() -> None:
+        assert resolved(give(1)) == 1
+        with pytest.raises(RuntimeError, match="cancelled"):
+            resolved(cancel())
+
+    asyncio.run(main())
+    assert resolved(give(2)) == 2
+    assert resolved(3) == 3
+
+
 def late_calls(end: Callable[[], None]) -> list[str]:
     """What is done after a call that was given up and then came to an end."""
     limited, gate, late, done = TimeLimited(), threading.Event(), [], threading.Event()
@@ -315,3 +429,24 @@ def test_a_call_given_up_is_undone_however_it_ends() -> None:
 
     assert late_calls(lambda: None) == ["late"]
     assert late_calls(fail) == ["late"]
+
+
+def test_a_call_in_time_raises_what_it_raises() -> None:
+    """Wrong: a timeout of the block's own passes for the engine's, and is undone."""
+    late: list[str] = []
+
+    def fail(error: BaseException) -> Callable[[], None]:
+        def call() -> None:
+            raise error
+
+        return call
+
+    for error in (TimeoutError("mine"), KeyboardInterrupt(), SystemExit(3)):
+        with pytest.raises(type(error)) as caught:
+            TimeLimited().run("b", fail(error), 30, lambda: late.append("late"))
+        assert caught.value is error
+        with nullcontext() if isinstance(error, Exception) else pytest.raises(type(error)):
+            assert TimeLimited().run_all({"b": fail(error)}, 30) == ({"b": error}, [])
+    with pytest.raises(RuntimeError, match="cancelled"):
+        TimeLimited().run("b", fail(asyncio.CancelledError()), 30, lambda: None)
+    assert late == []

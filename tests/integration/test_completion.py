@@ -1,5 +1,7 @@
 """The loop in one call: recall, model, tools, and the whole turn stored, or nothing of it."""
 
+from __future__ import annotations
+
 import json
 import os
 import signal
@@ -10,18 +12,22 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, NoteMemory, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.errors import (
+    AgentMemoryError,
     ContextTooLong,
     InvalidInput,
     ModelForbidden,
     ModelOutputInvalid,
     ModelRequired,
     ModelUnavailable,
+    SessionOfAnotherUser,
+    StoreUnavailable,
 )
-from agent_memory.testing import FakeLLM
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing import FakeLLM, watched
 from tests.integration.turning import (
     FACT,
     WEATHER,
@@ -43,6 +49,9 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 COUNTER = TokenCounter()
+
+
+# --- one round ------------------------------------------------------------------------------------
 
 
 def test_a_turn_is_one_call(memory: AgentMemory, fake: FakeLLM) -> None:
@@ -124,6 +133,9 @@ def test_one_answer_may_be_asked_for(memory: AgentMemory) -> None:
     assert len(logged(memory)) == 2
 
 
+# --- tools ----------------------------------------------------------------------------------------
+
+
 def test_tools_of_the_memory_are_run(memory: AgentMemory, fake: FakeLLM) -> None:
     """Fails if what the model writes down is not kept, or kept for somebody else."""
     fake.call(("memory_write", {"text": "Ada drinks tea."}), content="Noted soon.")
@@ -163,6 +175,27 @@ def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> N
     assert "Nothing in memory" in plain or FACT in plain
     assert "has the id" in forgotten
     assert [note.text for note in memory.user("ada").notes().all()] == ["Ada's door code is 7731."]
+
+
+def test_an_outage_of_the_store_is_told_to_the_model(fake: FakeLLM) -> None:
+    """Fails if a tool that fails to reach the store loses the turn."""
+    broken: list[str] = []
+
+    def fail(now: str) -> None:
+        if now in broken:
+            raise StoreUnavailable("the store is down")
+
+    with remembering(fake, watched(MemoryStore(), fail)) as memory:
+        fake.call(("memory_write", {"text": "Ada drinks tea."}))
+        fake.default = lambda body: broken.clear() or "Done."
+        tools = memory.tools("s", user_id="ada")
+        broken.append("before put_records")
+        memory.completion("s", "I drink tea.", user_id="ada", tools=tools)
+        assert "cannot be reached" in results(fake)[0]
+        assert len(logged(memory)) == 4
+
+
+# --- rounds ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("most", [0, 1, 3])
@@ -215,6 +248,21 @@ def test_old_results_give_way_to_new_ones(fake: FakeLLM) -> None:
             assert sum("tool_calls" in message for message in messages) == page + 1
         said = [one.message.text() for one in memory.history("s") if one.message.role == "tool"]
         assert said == [read(page) for page in range(8)]
+
+
+def test_a_turn_that_outgrows_the_budget_is_shown_in_part(fake: FakeLLM) -> None:
+    """Fails if the provider is sent more than the budget, or an answer that was paid for is
+    lost."""
+    with remembering(fake, max_tokens=200) as memory:
+        fake.call(("add", {"a": 1, "b": 2 * 10**300}))
+        fake.reply("word " * 400)
+        memory.completion("s", "word " * 300, tools=[add])
+        arguments = fake.requests[-1]["messages"][-2]["tool_calls"][0]["function"]["arguments"]
+        assert "characters]" in str(json.loads(arguments)["b"])
+        assert [len(one.message.text()) for one in memory.history("s")] == [1500, 0, 301, 2000]
+
+
+# --- nothing is stored of a turn that fails -------------------------------------------------------
 
 
 class Failure(Exception):
@@ -294,6 +342,35 @@ def test_a_turn_that_fails_leaves_no_trace(
     assert [text for _, text in logged(memory)] == ["Before", "Done.", "Kept", "Done."]
 
 
+def test_a_store_that_fails_at_the_end_loses_the_whole_turn(fake: FakeLLM) -> None:
+    """Fails if the question is stored before the answer is there."""
+    broken: list[str] = []
+
+    def fail(now: str) -> None:
+        if now in broken:
+            raise StoreUnavailable("the store is down")
+
+    with remembering(fake, watched(MemoryStore(), fail)) as memory:
+        broken.append("before append")
+        for stream in (False, True):
+            with pytest.raises(StoreUnavailable):
+                for _ in memory.completion("s", "Hello", stream=stream):
+                    pass
+        broken.clear()
+        assert memory.history("s") == []
+
+
+def test_another_users_session_is_refused(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Fails if the model is asked with what another said."""
+    memory.completion("s", "mine", user_id="ada")
+    with pytest.raises(SessionOfAnotherUser):
+        memory.completion("s", "yours?", user_id="bob", stream=True)
+    assert len(fake.requests) == 1
+
+
+# --- at the same time -----------------------------------------------------------------------------
+
+
 def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake: FakeLLM) -> None:
     """Fails if one waits for the other's model (both would wait for ever), or they are mixed."""
     together = threading.Barrier(4)
@@ -339,3 +416,32 @@ def test_other_calls_go_on_while_a_model_thinks(memory: AgentMemory, fake: FakeL
     fake.default = answer
     memory.completion("s", "Hello")
     assert [text for _, text in logged(memory)] == ["Meanwhile", "Hello", "Done."]
+
+
+def test_recalls_give_way_to_the_turn(fake: FakeLLM) -> None:
+    """Fails if a full context leaves no room, and the request passes the budget."""
+    fake.default = "The " + "parrot eats seeds and the tortoise eats leaves. " * 4
+    blocks = [VectorMemory(), NoteMemory()]
+    with remembering(fake, max_tokens=400, blocks=blocks) as memory:
+        memory.user("ada").notes().add("Ada has a parrot.")
+        tools = memory.tools("s", user_id="ada")
+        for i in range(6):
+            fake.call(("memory_read", {"query": "parrot"}))
+            memory.completion(
+                "s", f"{i}. What does the parrot eat? " * 4, user_id="ada", tools=tools
+            )
+            memory.flush()
+        assert "<memory>" in str(fake.requests)
+        assert len(memory.history("s")) == 4 * 6
+
+
+def test_an_error_is_one_of_ours(memory: AgentMemory, fake: FakeLLM, no_waits: None) -> None:
+    """Fails if litellm's errors come through, which quote keys and have no common root."""
+    for way in ("refuse", "error", "html", "half", "empty", "nan"):
+        fake.outage(way)
+        for stream in (False, True):
+            with pytest.raises(AgentMemoryError):
+                for _ in memory.completion("s", "Hello", stream=stream, timeout=5):
+                    pass
+        fake.clear()
+    assert memory.history("s") == []

@@ -1,5 +1,7 @@
 """Messages that a block cannot absorb are set aside: kept, counted, listed, absorbed on command."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -155,6 +157,19 @@ def test_a_failure_is_known_in_every_process(
             assert world.seqs("s") == world.seqs("t") == {1: 1}
 
 
+def test_what_failed_of_a_session_goes_with_it(world: World, tmp_path: Path) -> None:
+    """Wrong: what an error quotes of a message outlives the session, or its user."""
+    store = f"sqlite:///{tmp_path}/m.db"
+    world.down = ModelUnavailable("cannot read: my secret")
+    with open_memory(world, store) as here:
+        here.update("s", say("my secret"), user_id="ada")
+        world.down = None
+        here.delete_user("ada")
+    with open_memory(world, store) as there:
+        assert there.stats().blocks["picky"].error is None
+    assert b"secret" not in (tmp_path / "m.db").read_bytes()
+
+
 def test_the_block_goes_on(world: World) -> None:
     """Wrong: one bad message holds back what comes after it, other sessions, or other users."""
     with open_memory(world, "memory://") as memory:
@@ -169,6 +184,19 @@ def test_the_block_goes_on(world: World) -> None:
         memory.update("s", say("and on"))
         assert world.seqs("s") == {3: 1}
         assert memory.get("s").warnings == []
+
+
+def test_background_threads_go_on_too(world: World) -> None:
+    """Wrong: they leave what comes after a dead letter until somebody else asks."""
+    with open_memory(world, "memory://", 1, overflow_mode="background") as memory:
+        texts = ["poison", *(f"good {n}" for n in range(249))]
+        memory.update("s", [say(text) for text in texts], user_id="ada")
+        memory.update("t", say("fine"), user_id="bob")
+        assert memory._background is not None
+        memory._background.drain()
+        assert ranges(memory) == [("s", 1, 160, 1)]
+        assert world.seqs("s") == dict.fromkeys(range(161, 251), 1)
+        assert world.seqs("t") == {1: 1}
 
 
 def test_another_block_takes_what_one_refuses(world: World) -> None:
@@ -228,7 +256,10 @@ def test_a_retry_that_fails_keeps_and_counts_it(world: World) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_an_outage_never_makes_one(world: World, error: Exception) -> None:
-    """Wrong: an hour without a model turns everything into dead letters."""
+    """Wrong: an hour without a model turns everything into dead letters.
+
+    Else: an attempt during the outage counts against messages that are bad besides.
+    """
     with open_memory(world, "memory://", 2) as memory:
         world.down = error
         memory.update("s", [say("fine"), say("too")])
@@ -246,6 +277,33 @@ def test_an_outage_never_makes_one(world: World, error: Exception) -> None:
         assert world.seqs("s") == {1: 1, 2: 1}
 
 
+@pytest.mark.parametrize("attempts", [1, 2, 50])
+def test_another_number_of_attempts_loses_none(world: World, attempts: int) -> None:
+    """Wrong: raised, a failed retry takes the letter off the list, though its cursor has passed."""
+    store = MemoryStore()
+    with open_memory(world, store, 2) as memory:
+        give_up(memory, "s", "poison")
+    with open_memory(world, store, attempts) as memory:
+        operations.retry(memory)
+        assert ranges(memory) == [("s", 1, 1, 3)]
+        world.bad = ""
+        operations.retry(memory)
+        assert world.seqs("s") == {1: 1}
+        assert ranges(memory) == []
+
+
+def test_fewer_attempts_count_from_the_next_one(world: World) -> None:
+    """Wrong: a batch that has failed often enough already is tried for ever."""
+    store = MemoryStore()
+    with open_memory(world, store, 8) as memory:
+        memory.update("s", say("poison"))
+        for _ in range(4):
+            memory.flush()
+    with open_memory(world, store, 3) as memory:
+        memory.flush()
+        assert ranges(memory) == [("s", 1, 1, 6)]
+
+
 def test_pop_takes_a_whole_one_along(world: World) -> None:
     """Wrong: a dead letter stays whose messages are gone."""
     with open_memory(world, "memory://") as memory:
@@ -256,6 +314,16 @@ def test_pop_takes_a_whole_one_along(world: World) -> None:
         assert ranges(memory) == []
         memory.update("s", say("good"))
         assert world.seqs("s") == {1: 1, 2: 1, 3: 1}
+
+
+def test_pop_leaves_a_later_cut_alone(world: World) -> None:
+    """Wrong: taking newer messages back brings an older dead letter back, or loses it."""
+    with open_memory(world, "memory://") as memory:
+        give_up(memory, "s", "poison", "x")
+        memory.update("s", [say("a"), say("b")])
+        memory.pop("s", 1)
+        assert ranges(memory) == [("s", 1, 2, 3)]
+        assert world.seqs("s") == {3: 1}
 
 
 @pytest.mark.parametrize("mended", [True, False])
@@ -274,6 +342,27 @@ def test_pop_renews_what_it_cuts(world: World, mended: bool) -> None:
         memory.flush()
         assert world.seqs("s") == ({1: 1, 2: 1, 3: 1, 4: 1} if mended else {1: 1, 2: 1})
         assert ranges(memory) == ([] if mended else [("s", 3, 4, 2)])
+
+
+def test_a_pop_that_fails_half_way_loses_nothing(world: World) -> None:
+    """Wrong: the first block has forgotten messages that the log still has, and never gets them."""
+    other = World()
+    blocks = [Picky(world=world), Picky(name="other", world=other)]
+    with AgentMemory(store="memory://", blocks=blocks, absorb_attempts=1) as memory:
+        memory.update("s", [say("a"), say("b"), say("poison"), say("c")])
+        memory.flush()
+        assert ranges(memory) == [("s", 1, 4, 1)]
+        memory.update("s", [say("d"), say("e")])
+        memory.flush()
+        other.stuck = True
+        with pytest.raises(ConnectionError):
+            memory.pop("s", 3)
+        assert len(memory.history("s")) == 6
+        other.stuck, world.bad, other.bad = False, "", ""
+        memory.flush()
+        operations.retry(memory)
+        assert world.seqs("s") == other.seqs("s") == dict.fromkeys(range(1, 7), 1)
+        assert ranges(memory) == []
 
 
 def test_deletion_takes_them_along(world: World) -> None:
@@ -295,7 +384,10 @@ def test_deletion_takes_them_along(world: World) -> None:
 
 @pytest.mark.parametrize("mended", [True, False])
 def test_replay_renews_them(world: World, mended: bool) -> None:
-    """Wrong: after a replay there are two letters for the same messages."""
+    """Wrong: after a replay there are two letters for the same messages, or one for absorbed ones.
+
+    Else: the replay loses the letter, whose messages the cursor passes.
+    """
     with open_memory(world, "memory://", 2) as memory:
         memory.update("s", say("fine"))
         give_up(memory, "s", "poison", "x")
@@ -351,3 +443,17 @@ def test_killed_while_giving_up(world: World, step: str) -> None:
         memory.flush("s")
         assert world.seqs("s") == {1: 1, 2: 1}
         assert ranges(memory) == []
+
+
+def test_absorbed_after_a_restart_is_forgiven(world: World, tmp_path: Path) -> None:
+    """Wrong: attempts of long ago, before the batch was absorbed, count at its next replay."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with open_memory(world, url, 3) as memory:
+        memory.update("s", say("fine"))
+        memory.update("s", say("poison"))
+        memory.flush()
+    world.bad = ""
+    with open_memory(world, url, 3) as memory:
+        memory.flush()
+        assert world.seqs("s") == {1: 1, 2: 1}
+        assert memory._store.records("_failed", "picky") == []

@@ -1,4 +1,7 @@
-"""Absorbs of one user that come at the same time, in threads, memories and processes."""
+"""Absorbs of one user that come at the same time, in threads, memories and processes; and absorbs
+that are killed at any step."""
+
+from __future__ import annotations
 
 import html
 import json
@@ -140,6 +143,21 @@ def test_threads_know_of_each_other(fake: FakeLLM, texts: list[str]) -> None:
         assert evidence(memory) == ONCE_EACH
 
 
+@pytest.mark.parametrize("texts", [SAME, WORDINGS])
+def test_memories_over_one_file_know_of_each_other(
+    fake: FakeLLM, tmp_path: Path, texts: list[str]
+) -> None:
+    """Wrong: they take turns within one memory only."""
+    url = f"sqlite:///{tmp_path}/memory.db"
+    with ExitStack() as stack:
+        memories = [stack.enter_context(opened(fake, url)) for _ in SESSIONS]
+        for session, text in zip(SESSIONS, texts, strict=True):
+            say(memories[0], session, text)
+        calls = zip(memories, SESSIONS, strict=True)
+        at_once([lambda m=memory, s=session: m.flush(s) for memory, session in calls])  # type: ignore[misc]
+        assert evidence(memories[0]) == ONCE_EACH
+
+
 ABSORBER = """
 import sys
 from agent_memory import AgentMemory, ExtractiveMemory
@@ -183,6 +201,42 @@ def test_processes_know_of_each_other(fake: FakeLLM, tmp_path: Path, texts: list
             _, errors = child.communicate(timeout=SECONDS)
             assert child.returncode == 0, errors
         assert evidence(memory) == ONCE_EACH
+
+
+@pytest.mark.parametrize("call", ["<messages>", "<facts>"])
+def test_users_do_not_wait_for_each_other(
+    fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Wrong: while a model thinks about one user, nothing of another is absorbed."""
+    monkeypatch.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_KNOWN", 0)
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(body: dict[str, Any]) -> str:
+        text = body["messages"][-1]["content"]
+        if call in text and "ann" in text:
+            asked.set()
+            assert go_on.wait(SECONDS)
+        return answer(body)
+
+    with opened(fake) as memory, ThreadPoolExecutor(1) as pool:
+        say(memory, "a0", "ann lives in Oslo.", "ann")
+        memory.flush()
+        fake.default = slow
+        say(memory, "a1", "Oslo is home of ann.", "ann")
+        say(memory, "b0", "bob lives in Rome.", "bob")
+        say(memory, "b1", "Rome is home of bob.", "bob")
+        try:
+            waiting = pool.submit(memory.flush, "a1")
+            assert asked.wait(SECONDS)
+            memory.flush("b0")
+            memory.flush("b1")
+            assert evidence(memory, "bob") == [("b0", 1), ("b1", 1)]
+            assert not waiting.done()
+            assert evidence(memory, "ann") == [("a0", 1)]
+        finally:
+            go_on.set()
+        assert [done.error for done in waiting.result(SECONDS)] == [None]
+        assert evidence(memory, "ann") == [("a0", 1), ("a1", 1)]
 
 
 class Killed(BaseException):
@@ -234,7 +288,8 @@ def absorbed(fake: FakeLLM, text: str, fate: Fate) -> MemoryStore:
 def test_a_worker_killed_at_any_step_leaves_no_trace(
     fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    """Wrong: what was found is lost with the worker."""
+    """Wrong: what was found is lost with the worker; or, found again, it is a second fact, or
+    counts twice for the one."""
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
     whole = Fate()
@@ -247,3 +302,29 @@ def test_a_worker_killed_at_any_step_leaves_no_trace(
         assert [(one.id, one.text, one.sources) for one in kept(absorbed(fake, text, fate))] == [
             (one.id, one.text, one.sources) for one in wanted
         ], fate.steps[-1]
+
+
+def test_what_a_killed_worker_found_otherwise_is_gone(fake: FakeLLM) -> None:
+    """Wrong: where the model finds another thing the second time, both are kept; or the second is
+    compared with the first."""
+    store = MemoryStore()
+    fate = Fate()
+
+    def die(step: str) -> None:
+        if fate.is_on and step == "after put_records":
+            raise Killed(step)
+
+    with opened(fake, watched(store, die)) as worker:
+        begin(worker, "s")
+        say(worker, "s", SAME[0])
+        fate.is_on = True
+        with pytest.raises(Killed):
+            worker.flush()
+    assert sorted(one.text for one in kept(store)) == ["I live in Oslo.", "batch", "batch"]
+    other = {"text": "Lives in Norway.", "category": "home", "message": 1, "quote": "I live in"}
+    fake.reply_json({"facts": [other]})
+    with opened(fake, store) as memory:
+        memory.flush()
+        assert [fact.text for fact in memory.user("ann").facts()] == ["Lives in Norway."]
+        assert len(memory.user("ann").audit()) == 1
+    assert len(fake.requests) == 2

@@ -1,5 +1,7 @@
 """Migrations that are killed, at every step and at random: the next run mends it all."""
 
+from __future__ import annotations
+
 import multiprocessing
 import os
 import shutil
@@ -29,6 +31,7 @@ forked = multiprocessing.get_context("fork")
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was killed keeps nobody waiting."""
     monkeypatch.setattr(leases, "LEASE_SECONDS", 0.02)
 
 
@@ -125,6 +128,28 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
             assert not is_unfinished(there)
 
 
+def test_killed_over_and_over(source: Path, tmp_path: Path) -> None:
+    """Wrong: what a run that was killed has left stands in the way of the next, or is doubled."""
+    random, target, kills = Random(SEED), tmp_path / "target.db", 0
+    while _stopped(source, target, random.randint(10, 20 + 10 * kills)):
+        kills += 1
+    assert kills > 5
+    _same(source, target)
+
+
+def test_killed_at_any_moment(source: Path, tmp_path: Path) -> None:
+    """Wrong: within a step of the store there is a moment at which something is lost."""
+    random = Random(SEED)
+    for number in range(4):
+        target = tmp_path / f"target-{number}.db"
+        for _ in range(3):
+            if not _stopped(source, target, None, random.uniform(0.01, 0.4)):
+                break
+        else:
+            assert not _stopped(source, target, None)
+        _same(source, target)
+
+
 def _said(store: Store) -> None:
     store.append("a", [draft("one more")])
 
@@ -175,5 +200,6 @@ def test_the_source_is_used_between_kills(source: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def no_children_left() -> Iterator[None]:
+    """Each process has ended."""
     yield
     assert not multiprocessing.active_children()

@@ -1,5 +1,8 @@
 """Shared namespaces as applications and agents use them: who gets in, and what is nobody's else."""
 
+from __future__ import annotations
+
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,18 +13,22 @@ import pytest
 from agent_memory import (
     AgentMemory,
     AgentMemoryConfig,
+    AsyncAgentMemory,
     Deployment,
     ExtractiveMemory,
+    NullMemory,
     VectorMemory,
     operations,
 )
 from agent_memory.core.messages import Message
-from agent_memory.engine.sharing.shares import DENIED, SharedMemory
+from agent_memory.engine.sharing.shares import DENIED, Share, SharedMemory
 from agent_memory.errors import (
     AccessDenied,
     ConfigError,
     InvalidId,
     InvalidInput,
+    InvalidMessage,
+    MemoryClosed,
 )
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
@@ -68,6 +75,9 @@ BAD: dict[str, Call] = {
     "completion": lambda agent: agent.completion("s-1", "Hello?"),
     "profile": lambda agent: agent.profile(),
 }
+
+
+# --- access ---------------------------------------------------------------------------------------
 
 
 def test_what_agents_share(store: Store) -> None:
@@ -181,6 +191,56 @@ def test_what_is_revoked_while_it_is_read_is_not_handed_out(name: str) -> None:
                 READING[name](agent)
 
 
+def test_a_revoked_agent_is_out_of_every_memory(store: Store) -> None:
+    """Wrong: a handle, or another memory, goes on with a grant as it was."""
+    with AgentMemory(store=store) as memory, AgentMemory(store=store) as other:
+        here, there = memory.share("team").agent("ann"), other.share("team").agent("ann")
+        for _ in range(2):
+            memory.share("team").grant("ann", "write")
+            there.update("s", user("x"))
+            here.update("s", user("x"))
+            other.share("team").grant("ann")
+            with pytest.raises(AccessDenied):
+                here.update("s", user("x"))
+            assert here.history("s")
+            other.share("team").revoke("ann")
+            for agent in (here, there):
+                with pytest.raises(AccessDenied):
+                    agent.history("s")
+
+
+def test_names_that_could_run_into_each_other() -> None:
+    """Wrong: a grant is also one of another agent in another namespace, whose names, joined, are
+    the same."""
+    parts = ("a", "b", "c")
+    with AgentMemory(store="memory://") as memory:
+        for between in ("\x1f", ":", "", " "):
+            one, other = between.join(parts[:2]), between.join(parts[1:])
+            memory.share(one).grant(parts[2])
+            assert not memory.share(parts[0]).has_access(other)
+            memory.share(parts[0]).grant(other, "write")
+            assert memory.share(one).agents() == {parts[2]: "read"}
+            memory.share(parts[0]).revoke(other)
+            assert memory.share(one).has_access(parts[2])
+
+
+def test_one_object_for_each_name() -> None:
+    """Wrong: each call makes another handle, or one keeps its memory alive."""
+    with AgentMemory(store="memory://") as memory:
+        share = memory.share("team")
+        assert memory.share("team") is share
+        assert memory.share("Team") is not share
+        assert isinstance(share, Share)
+        assert repr(share) == "Share('team')"
+        assert repr(share.agent("ann")) == "SharedMemory('team', agent_id='ann')"
+        assert operations.shares(memory) == []
+    for call in (share.agents, share.sessions, share.delete, lambda: share.grant("a")):
+        with pytest.raises(MemoryClosed):
+            call()
+    with pytest.raises(MemoryClosed):
+        memory.share("team")
+
+
 def test_what_is_refused() -> None:
     """Wrong: a mistake of the application is taken for a grant."""
     with AgentMemory(store="memory://") as memory:
@@ -205,7 +265,11 @@ def test_what_is_refused() -> None:
         assert share.agents() == {"ann": "write"}
 
 
+# --- what is nobody's else ------------------------------------------------------------------------
+
+
 def told(agent: SharedMemory) -> str:
+    """All that an agent can be told."""
     said = [
         [call(agent) for call in READING.values()],
         agent.get("s-1", "canary").to_messages(),
@@ -284,6 +348,34 @@ def test_ids_of_the_store_are_no_way_in() -> None:
                 call()
 
 
+def test_pages_leave_shared_sessions_out(store: Store) -> None:
+    """Wrong: a page is short, or misses sessions, because shared ones stand between."""
+    with AgentMemory(store=store) as memory:
+        share = memory.share("team")
+        share.grant("ann", "write")
+        ann = share.agent("ann")
+        for n in range(7):
+            ann.update(f"s-{n}", user("x"))
+        mine = sorted(["\tz", "\x1da", "a", "b", "\x1fz", "z"])
+        for name in mine:
+            memory.update(name, user("x"))
+        for limit in (1, 2, 3, 100):
+            found: list[str] = []
+            while page := memory.sessions(limit=limit, after=found[-1] if found else None):
+                assert len(page) <= limit
+                found += [head.session_id for head in page]
+            assert found == mine
+            found = []
+            while page := share.sessions(limit=limit, after=found[-1] if found else None):
+                found += [head.session_id for head in page]
+            assert found == [f"s-{n}" for n in range(7)]
+        assert [one.session_id for one in ann.sessions(limit=2, after="s-4")] == ["s-5", "s-6"]
+        assert memory.sessions(limit=0) == []
+
+
+# --- authorship -----------------------------------------------------------------------------------
+
+
 def test_who_wrote_it_cannot_be_forged() -> None:
     """Wrong: an agent signs with another's id, or a message loses what its caller noted on it."""
     with AgentMemory(store="memory://") as memory:
@@ -300,6 +392,9 @@ def test_who_wrote_it_cannot_be_forged() -> None:
         assert log[0].message.name == "Ben"
         assert log[2].message.to_dict() == user("z", x=1, metadata={"agent": "ann"})
         assert given.metadata == {"agent": "ben", "n": 1}
+
+
+# --- whole turns ----------------------------------------------------------------------------------
 
 
 def test_a_model_answers_in_a_namespace() -> None:
@@ -325,6 +420,28 @@ def test_a_model_answers_in_a_namespace() -> None:
         with pytest.raises(InvalidInput, match="no streams"):
             share.agent("ann").completion("s-1", "And what else?", stream=True)
         assert len(fake.requests) == asked
+
+
+def test_access_lost_while_the_model_thinks() -> None:
+    """Wrong: the turn of an agent that was shut out meanwhile is stored."""
+    with (
+        FakeLLM("Sage.") as fake,
+        AgentMemory(
+            store="memory://", model="openai/any", api_base=fake.api_base, api_key="k"
+        ) as memory,
+    ):
+        share = memory.share("team")
+        share.grant("ann", "write")
+
+        def season() -> str:
+            """What season it is."""
+            share.revoke("ann")
+            return "spring"
+
+        fake.call(("season", {}))
+        with pytest.raises(AccessDenied):
+            share.agent("ann").completion("s-1", "What shall we plant?", tools=[season])
+        assert share.sessions() == []
 
 
 def test_no_tool_of_the_memory_is_run() -> None:
@@ -353,6 +470,9 @@ def test_a_turn_from_outside_is_not_replaced_inside() -> None:
             memory.share("team").agent("ann").after_turn(memory.regenerate("s"), "Because.")
         assert texts(memory.history("s")) == ["Why?", "So."]
         assert memory.share("team").sessions() == []
+
+
+# --- configuration --------------------------------------------------------------------------------
 
 
 def test_what_a_configuration_grants_is_a_beginning(store: Store) -> None:
@@ -385,6 +505,21 @@ def test_a_revocation_wins_over_an_opening_at_the_same_time() -> None:
         assert memory.share("team").agents() == {}
 
 
+def test_opening_without_shares_asks_the_store_nothing() -> None:
+    """Wrong: those who share nothing pay for it."""
+    steps: list[str] = []
+    with AgentMemory(store=watched(MemoryStore(), steps.append), blocks=[]) as memory:
+        memory.share("team")
+        assert steps == []
+        memory.share("team").grant("ann", "write")
+        ann = memory.share("team").agent("ann")
+        ann.update("s", user("x"))
+        steps.clear()
+        ann.history("s")
+        assert steps.count("before records") == 2
+        assert {step for step in steps if "records" in step} == {"before records", "after records"}
+
+
 @pytest.mark.parametrize(
     "shares",
     [{"": {}}, {"a\x1eb": {}}, {"n" * 65: {}}, {"a": {"": "read"}}, {"a": {"\x1e": "read"}}],
@@ -399,6 +534,48 @@ def test_access_in_a_configuration() -> None:
     """Wrong: a misspelt access is none."""
     with pytest.raises(ConfigError, match="shares"):
         AgentMemoryConfig(shares=json.loads('{"a": {"b": "all"}}'))
+
+
+# --- other faces ----------------------------------------------------------------------------------
+
+
+def test_the_async_face() -> None:
+    """Wrong: shared namespaces are out of reach for async code."""
+
+    async def main() -> list[str]:
+        async with AsyncAgentMemory(store="memory://") as memory:
+            share = await memory.share("team")
+            await memory.run(share.grant, "ann", "write")
+            ann = await memory.run(share.agent, "ann")
+            await memory.run(ann.update, "s", user("x"))
+            assert await memory.run(operations.shares, memory.memory) == ["team"]
+            return texts(await memory.run(ann.history, "s"))
+
+    assert asyncio.run(main()) == ["x"]
+
+
+def test_memory_switched_off(tmp_path: Path) -> None:
+    """Wrong: what is refused with memory is done without, or something is remembered."""
+    with NullMemory(store=f"sqlite:///{tmp_path}/m.db") as memory:
+        share = memory.share("team")
+        with pytest.raises(AccessDenied):
+            share.agent("ann").update("s", user("x"))
+        share.grant("ann", "write")
+        ann = share.agent("ann")
+        ann.update("s", user("x"))
+        with pytest.raises(InvalidMessage):
+            ann.update("s", {"role": "nobody"})
+        assert (ann.history("s"), ann.sessions()) == ([], [])
+        assert ann.get("s", "x").messages == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_profiles_need_a_block_that_fills_one() -> None:
+    """Wrong: the access is checked, and then another error than the memory's own is raised."""
+    with AgentMemory(store="memory://") as memory:
+        memory.share("team").grant("ann")
+        with pytest.raises(ConfigError, match="profile"):
+            memory.share("team").agent("ann").profile()
 
 
 def test_the_registry_finds_namespaces() -> None:

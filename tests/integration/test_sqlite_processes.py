@@ -1,9 +1,14 @@
 """SQLite under many processes: starting at once, appending at once, and forked."""
 
+from __future__ import annotations
+
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import pytest
 
 from agent_memory.stores.sql.store import SQLStore
 
@@ -31,6 +36,34 @@ for thread in threads:
 for thread in threads:
     thread.join()
 store.close()
+"""
+
+FORKER = """
+import os, sys, threading
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Draft
+from agent_memory.stores.sql.store import SQLStore
+
+def draft(content, tokens):
+    return Draft(Message(role="user", content=content), tokens, "test")
+
+store = SQLStore(sys.argv[1])
+store.append("s", [draft("parent", 2)])
+child = os.fork()
+if child == 0:
+    status = 1
+    try:
+        for n in range(20):
+            store.append("s", [draft(f"child-{n}", 2)])
+        store.close()
+        status = 0
+    finally:
+        os._exit(status)
+for n in range(20):
+    store.append("s", [draft(f"parent-{n}", 2)])
+_, status = os.waitpid(child, 0)
+store.close()
+sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
@@ -82,3 +115,17 @@ def test_processes_create_and_append_at_once(url: str) -> None:
             prefix = f"{name}-{thread}-"
             mine = [text for text in said if text.startswith(prefix)]
             assert mine == [f"{prefix}{n}" for n in range(APPENDS)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_has_connections_of_its_own(url: str) -> None:
+    """Else: a child of a preforking server corrupts the file its parent has open."""
+    with _child(FORKER, url) as child:
+        _, errors = child.communicate(timeout=60)
+        assert (child.returncode, errors) == (0, "")
+    store = SQLStore(url)
+    said = [str(e.message.content) for e in store.read("s")]
+    store.close()
+    for name in ("parent", "child"):
+        assert [t for t in said if t.startswith(f"{name}-")] == [f"{name}-{n}" for n in range(20)]
+    assert len(said) == 41

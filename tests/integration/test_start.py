@@ -1,5 +1,7 @@
 """The start of a process: what a first update loads, and litellm, which comes in behind it."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
@@ -69,6 +71,11 @@ def said(process: subprocess.Popen[str]) -> str:
     out, errors = process.communicate(timeout=SECONDS)
     assert (process.returncode, errors) == (0, "")
     return out.strip()
+
+
+def read_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
 
 
 FIRST = f"""
@@ -141,13 +148,17 @@ except ImportError as error:
 @pytest.mark.parametrize(("mode", "messages"), [("inline", 5), ("background", 60)])
 def test_no_update_waits_for_litellm(mode: str, messages: int, start: Start) -> None:
     """Else: the updates after the first, reads and `close` take as long as litellm does to load;
-    or it is not loaded before somebody waits for a model."""
+    or it is not loaded before somebody waits for a model.
+
+    In the background the messages overflow meanwhile, so that a model is asked.
+    """
     code = HELD.replace("MODE", repr(mode)).replace("MESSAGES", str(messages))
     assert said(start(code + "os._exit(0)")) == "updated"
 
 
 def test_what_keeps_litellm_from_loading_is_told_to_the_caller(start: Start) -> None:
-    """Else: a thread nobody asked for prints a traceback."""
+    """Else: a thread nobody asked for prints a traceback, or whoever asks a model is told
+    something else than what is wrong."""
     code = HELD.replace("MODE", "'inline'").replace("MESSAGES", "3") + REFUSED
     assert said(start(code)).splitlines() == ["updated", "litellm is broken"]
 
@@ -180,3 +191,92 @@ def test_loading_that_failed_half_way_is_begun_anew(start: Start) -> None:
     """Else: litellm was stopped half-way, say by a warning that is an error, and whoever asks a
     model then meets a litellm that lacks parts of itself."""
     assert said(start(HALF_WAY)).splitlines() == ["not this time", "litellm.exceptions"]
+
+
+STAND_IN = """
+import time
+
+print("importing", flush=True)
+try:
+    for n in range(PATIENCE):
+        try:
+            import no_such_module
+        except ImportError:
+            time.sleep(0.01)
+    print("imported", flush=True)
+except BaseException:
+    print("broken off", flush=True)
+    raise
+in_memory_llm_clients_cache = {}
+"""
+
+ASKS = f"""
+import os, sys, threading, time
+from importlib.util import spec_from_file_location
+from agent_memory import AgentMemory
+from agent_memory.models.loading import load_litellm
+
+
+class StandIn:
+    def find_spec(self, name, path=None, target=None):
+        looks = ("MainThread", "memory-call")  # for its files alone
+        if name == "litellm" and threading.current_thread().name not in looks:
+            return spec_from_file_location(name, "../stand_in.py")
+
+
+if os.path.exists("../stand_in.py"):
+    sys.meta_path.insert(0, StandIn())
+memory = AgentMemory(store="sqlite:///m.db", model="openai/any", overflow_mode="MODE")
+memory.update("s", {HELLO})
+"""
+
+
+def test_an_exit_breaks_the_loading_off(start: Start, tmp_path: Path) -> None:
+    """Else: a process that made one update ends seconds after its last line, when litellm is
+    there at last, which nobody needs any more; or a thread that waited for it loads it anew."""
+    (tmp_path / "stand_in.py").write_text(STAND_IN.replace("PATIENCE", "10**6"))
+    code = """
+from contextlib import suppress
+from agent_memory.errors import ModelUnavailable
+
+
+def ask():
+    with suppress(ModelUnavailable):
+        load_litellm()
+
+
+threading.Thread(target=ask, daemon=True).start()
+sys.stdin.readline()
+"""
+    process = start(ASKS.replace("MODE", "inline") + code)
+    assert read_line(process) == "importing"
+    assert said(process) == "broken off"
+
+
+@pytest.mark.parametrize("mode", ["inline", "background"])
+def test_an_exit_amid_the_loading_of_litellm_itself(mode: str, start: Start) -> None:
+    """Else: an exit at a bad moment hangs, or tells of a thread that nobody asked about."""
+    code = ASKS.replace("MODE", mode) + "time.sleep(SECONDS)"
+    processes = [start(code.replace("SECONDS", str(n / 3))) for n in range(4)]
+    assert [said(process) for process in processes] == [""] * 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_amid_the_loading(start: Start, tmp_path: Path) -> None:
+    """Else: the child can never load litellm, since the thread that began to is not there."""
+    (tmp_path / "stand_in.py").write_text(STAND_IN.replace("PATIENCE", "100"))
+    code = """
+import warnings
+warnings.simplefilter("ignore")  # of threads beside a fork, which Python 3.12 and later speaks
+sys.stdin.readline()
+child = os.fork()
+load_litellm().in_memory_llm_clients_cache
+if not child:
+    memory.update("child", {"role": "user", "content": "hello"})
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+memory.close()
+"""
+    process = start(ASKS.replace("MODE", "inline") + code)
+    assert read_line(process) == "importing"
+    assert said(process).splitlines() == ["imported", "0"]

@@ -1,5 +1,8 @@
 """Values by namespace and key."""
 
+from __future__ import annotations
+
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -7,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, AsyncAgentMemory
 from agent_memory.engine.values import key_values
 from agent_memory.engine.values.items import Put
 from agent_memory.errors import InvalidInput
+from agent_memory.operations import verify
 
 
 @pytest.fixture
@@ -170,6 +174,18 @@ def test_many_are_kept_all_or_none(memory: AgentMemory) -> None:
     assert [(one.namespace, one.value) for one in kept] == [(("a",), 3), (("b",), 2)]
 
 
+def test_a_users_values_go_with_the_user(memory: AgentMemory) -> None:
+    """Wrong: something of the user is left, or another's is gone; or the receipt doesn't see it."""
+    for user in ("ana", "anabel"):
+        memory.values(user).put(("a", "b"), "k", "of " + user)
+    memory.values().put(("user:ana",), "k", "nobody's")
+    receipt = memory.delete_user("ana")
+    assert memory.values("ana").namespaces() == []
+    assert memory.values("anabel").namespaces() == [("a", "b")]
+    assert memory.values().namespaces() == [("user:ana",)]
+    assert not [part for part in verify(memory, receipt).parts if part.state == "failed"]
+
+
 def test_a_sessions_values_go_with_it(memory: AgentMemory) -> None:
     """Wrong: what is kept for a session that nobody spoke in yet is never erased."""
     values = memory.session("s").owner().values()
@@ -191,3 +207,34 @@ def test_another_process_sees_what_was_put(tmp_path: Path) -> None:
         assert [item.key for item in other.values().search(("n",))] == ["k2", "k1"]
         one.values().clear()
         assert other.values().search() == []
+
+
+def test_threads_that_put_lose_nothing(memory: AgentMemory) -> None:
+    """Wrong: two that write one namespace at once undo each other."""
+    values = memory.values("ana")
+
+    def put(thread: int) -> None:
+        for number in range(20):
+            values.put(("n", str(thread % 2)), f"{thread}-{number}", number)
+
+    threads = [threading.Thread(target=put, args=(number,)) for number in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(values.search(limit=1_000)) == 80
+
+
+async def _awaited(memory: AgentMemory) -> Any:
+    awaited = AsyncAgentMemory(memory)
+    values = await awaited.values("ana")
+    await awaited.run(values.put, ("n",), "k", 1)
+    found = await awaited.run(values.get, ("n",), "k")
+    return None if found is None else found.value
+
+
+def test_values_awaited(memory: AgentMemory) -> None:
+    """Wrong: async code has no way to them."""
+    import asyncio
+
+    assert asyncio.run(_awaited(memory)) == 1

@@ -1,5 +1,7 @@
 """When and in which order sessions are worked on: due, fair among users, after a failure."""
 
+from __future__ import annotations
+
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.records import Head
+from agent_memory.core.records import Head, Scope
 from agent_memory.engine.backoff import LONGEST_REST, Backoff
 from agent_memory.engine.processing.session_work import idle_wait, target_seq
 from agent_memory.engine.processing.worker import FairQueue
+from agent_memory.stores.kernel.rules import in_turns
 
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
 MOMENTS = st.timedeltas(timedelta(days=-400), timedelta(days=400)).map(lambda delta: NOON + delta)
@@ -90,6 +93,33 @@ def test_a_clock_that_is_ahead(ahead: float, minutes: float) -> None:
     assert idle_wait(NOON + timedelta(seconds=ahead), NOON, minutes) == minutes * 60
 
 
+_BEGUN = datetime(2024, 1, 1, tzinfo=UTC)
+_USERS = st.sampled_from([None, None, "a", "b", "0", "1"])  # some have the name of a session
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), _USERS), max_size=25))
+def test_each_owner_has_a_turn_before_any_has_another(drawn: list[tuple[int, str | None]]) -> None:
+    """Fails if who has many sessions keeps others waiting, or who waits longest comes last."""
+    since = {str(n): at for n, (at, _) in enumerate(drawn)}
+    heads = [Head(str(n), user, created_at=_BEGUN) for n, (_, user) in enumerate(drawn)]
+
+    def owner(head: Head) -> str:
+        return Scope(head.user_id, head.session_id).owner
+
+    order = in_turns(sorted(heads, key=lambda head: since[head.session_id]), owner)
+
+    assert sorted(order, key=heads.index) == heads
+    turns: Counter[str] = Counter()
+    keys = []
+    for head in order:
+        keys.append((turns[owner(head)], since[head.session_id]))
+        turns[owner(head)] += 1
+    assert keys == sorted(keys)
+    for name in turns:
+        mine = [since[head.session_id] for head in order if owner(head) == name]
+        assert mine == sorted(mine)
+
+
 USERS = ["ann", "bob", "cas", "dan"]
 SESSIONS = [f"{user}-{n}" for user in USERS for n in range(5)]
 STEPS = st.lists(st.sampled_from(SESSIONS) | st.none(), max_size=60)
@@ -123,7 +153,8 @@ def test_queues_behave_as_their_model(steps: list[str | None]) -> None:
 
 @given(STEPS)
 def test_nobody_waits_for_more_than_the_other_users(steps: list[str | None]) -> None:
-    """Fails if a user with many sessions."""
+    """Fails if a user with many sessions, or who adds one after the other, delays those of
+    others."""
     queue, takes = FairQueue(), 0
     waiting: list[str] = []
     latest: dict[str, int] = {}
@@ -144,6 +175,20 @@ def test_nobody_waits_for_more_than_the_other_users(steps: list[str | None]) -> 
     assert not waiting
 
 
+@given(st.integers(1, 50), st.integers(1, 10))
+def test_a_crowd_and_a_few(crowd: int, few: int) -> None:
+    """Fails if who comes with fifty sessions is served before who comes with one."""
+    queue = FairQueue()
+    for n in range(crowd):
+        queue.add(f"crowd-{n}", "crowd")
+    for n in range(few):
+        queue.add(f"few-{n}", f"few {n}")
+    order = [taken[0] for _ in range(crowd + few) if (taken := queue.take())]
+    assert order[: few + 1] == ["crowd-0", *(f"few-{n}" for n in range(few))]
+    assert order[few + 1 :] == [f"crowd-{n}" for n in range(1, crowd)]
+    assert queue.take() is None
+
+
 def test_who_waits_keeps_the_place() -> None:
     """Fails if a session that changes hands, or is woken again, loses its place or waits twice."""
     queue = FairQueue()
@@ -155,6 +200,26 @@ def test_who_waits_keeps_the_place() -> None:
         ("t", "user:ann"),
         None,
     ]
+
+
+def test_rests_grow_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails if an outage slows every call, or is never found to be over."""
+    clock = [0.0]
+    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
+    rests = Backoff()
+    assert rests.idle("x")
+    rests.failed("x")
+    assert (rests.ready("x"), rests.idle("x")) == (True, False)
+    for expected in (4, 8, 16, 32, 64, 128, 256, LONGEST_REST, LONGEST_REST):
+        rests.failed("x")
+        clock[0] += expected - 0.5
+        assert not rests.ready("x")
+        assert rests.ready("y")
+        clock[0] += 0.5
+        assert rests.ready("x")
+    rests.failed("x")
+    rests.succeeded("x")
+    assert (rests.ready("x"), rests.idle("x")) == (True, True)
 
 
 NAMES = ["x", "y", ("x", "s")]

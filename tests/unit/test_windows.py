@@ -1,18 +1,23 @@
 """Windows kept in memory show what the log holds, whoever changed it."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory import AgentMemory, Trim
 from agent_memory.core.records import Entry, Head
 from agent_memory.engine import windows
 from agent_memory.engine.windows import Windows
 from agent_memory.stores.memory import MemoryStore
-from agent_memory.testing.contract import draft, stored
+from agent_memory.testing.contract import draft, stored, together
+from tests.integration.echoing import Echo
 
 
 class Reader(MemoryStore):
@@ -64,6 +69,36 @@ def test_what_one_appended_is_not_read(store: Reader) -> None:
     assert seen[-1].message.metadata == {"n": [1]}
 
 
+def test_threads_that_append_and_look() -> None:
+    """Wrong: of messages that come while a window is read, one is shown twice or not at all."""
+    store = MemoryStore()
+    kept = Windows(store)
+    kept.of(_say(store, "first"))
+
+    def talk(name: str) -> None:
+        for n in range(150):
+            drafts = [draft(f"{name}{n}", metadata={"n": n})]
+            kept.appended(store.append("s", drafts), drafts)
+            seqs = [entry.seq for entry in kept.of(stored(store))]
+            assert seqs == list(range(1, len(seqs) + 1))
+
+    together([partial(talk, name) for name in "abcd"])
+    assert kept.of(stored(store)) == store.read("s")
+
+
+def test_a_cut_of_ones_own_reads_nothing(store: Reader) -> None:
+    """Wrong: after each cut all that stayed is read again."""
+    kept = Windows(store)
+    head = _say(store, "a", "b", "c", "d")
+    kept.of(head)
+    moved = store.move(replace(head, start=3, pinned=(2,)))
+    assert moved is not None
+    kept.moved(head, moved)
+    assert _texts(kept.of(moved)) == ["b", "d"]
+    assert _texts(kept.of(_say(store, "e"))) == ["b", "d", "e"]
+    assert store.seen == [1, 2, 3, 4, 5]
+
+
 def test_a_session_that_was_brought_back_is_read(store: Reader) -> None:
     """Wrong: what another process read of a session, before it was deleted and its snapshot brought
     back, is shown as its window: the same version, the same time, other messages."""
@@ -97,6 +132,20 @@ def test_memory_is_bounded(store: Reader, monkeypatch: pytest.MonkeyPatch) -> No
     assert list(kept._cached) == ["s"]
     kept.forget("s")
     assert not kept._cached
+    assert kept._cached.total == 0
+
+
+def test_long_messages_count_as_several(store: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: twenty thousand pasted documents are kept, of any size."""
+    monkeypatch.setattr(windows, "_MOST", 10)
+    kept = Windows(store)
+    for session in ("one", "two"):
+        drafts = [replace(draft("long"), tokens=4_000), replace(draft("longer"), tokens=5_000)]
+        kept.of(head := store.append(session, drafts[:1]))
+        kept.appended(store.append(session, drafts[1:]), drafts[1:])
+    assert list(kept._cached) == ["two"]
+    assert kept._cached.total == 11
+    kept.forget(head.session_id)
     assert kept._cached.total == 0
 
 
@@ -151,3 +200,24 @@ def _moved(store: MemoryStore, head: Head, **changes: Any) -> Head:
 def _check(kept: Windows, store: MemoryStore, head: Head) -> None:
     pinned = store.pick("s", head.pinned)
     assert kept.of(head) == [*pinned, *store.read("s", after=head.start)]
+
+
+def test_what_blocks_absorb_is_not_read_as_a_window_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: each cursor that moves has the whole window read and decoded at the next overflow."""
+    read: list[str] = []
+    original = Windows._read
+
+    def noted(kept: Windows, head: Head) -> Any:
+        read.append(head.session_id)
+        return original(kept, head)
+
+    monkeypatch.setattr(Windows, "_read", noted)
+    settings: dict[str, Any] = {"store": MemoryStore(), "max_tokens": 600, "overflow": Trim()}
+    with AgentMemory(**settings, overflow_mode="inline", blocks=[Echo()]) as memory:
+        for number in range(60):
+            said = f"Message {number}, {'with some more words ' * 5}"
+            memory.update("s", {"role": "user", "content": said})
+        head = memory.components.store.head("s")
+    assert head is not None
+    assert head.cursors["echo"] > 30
+    assert read == ["s"]

@@ -1,0 +1,62 @@
+"""`AgentMemory` on a store that is down, or whose URL is wrong, as a user meets it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from agent_memory import AgentMemory
+from agent_memory.errors import AgentMemoryError, ConfigError, StoreUnavailable
+from tests.servers.process import free_port
+from tests.servers.sql import told_nothing
+
+_USER = "bob:s3cr3t@127.0.0.1"
+_DOWN = [
+    f"postgresql://{_USER}:{{port}}/db",
+    f"mysql://{_USER}:{{port}}/db",
+    f"redis://{_USER}:{{port}}/0",
+    f"mongodb://{_USER}:{{port}}/db?serverSelectionTimeoutMS=100",
+]
+
+
+def _scheme(url: str) -> str:
+    return url.partition(":")[0]
+
+
+@pytest.mark.parametrize("url", _DOWN, ids=_scheme)
+def test_a_server_that_is_down_at_start(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: the caller hangs, or is not told where the server should be, or reads its password."""
+    caplog.set_level(logging.DEBUG)
+    port = free_port()
+    with pytest.raises(StoreUnavailable) as caught:
+        AgentMemory(store=url.format(port=port))
+    for told in ("127.0.0.1", str(port), "`store`"):
+        assert told in str(caught.value)
+    assert told_nothing(caught.value)
+    assert "s3cr3t" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://",
+        "postgresql://bob:s3cr3t%zz@host/db",
+        "postgresql://bob:s3cr3t@host/db?tiger=1",
+        "mysql://bob:s3cr3t@host",
+        "mysql://bob:s3cr3t@host:tiger/db",
+        "redis://bob:s3cr3t@host/tiger",
+        "mongodb://",
+        "mongodb://bob:s3cr3t@host:tiger/db",
+        "mongodb+srv://bob:s3cr3t@host/db",
+        "oracle://bob:s3cr3t@host/db",
+    ],
+)
+def test_a_url_that_cannot_be_read(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: a slip in a URL is a driver's error, or prints the password."""
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(AgentMemoryError) as caught:
+        AgentMemory(store=url)
+    assert isinstance(caught.value, ConfigError | StoreUnavailable)
+    assert told_nothing(caught.value)
+    assert "s3cr3t" not in caplog.text

@@ -1,0 +1,148 @@
+"""How many threads calls to blocks and leases cost, and what one that hangs keeps from working."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, Block
+from agent_memory.core import threads
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.engine.leases import Leases, Locks
+from agent_memory.stores import MemoryStore
+from agent_memory.testing.watching import watched
+from tests.kit import SECONDS
+
+QUESTION = {"role": "user", "content": "What do they know?"}
+
+
+class Meets(Block):
+    """Answers and absorbs when `meet` returns."""
+
+    kind: str = "meets"
+    meet: Any
+
+    @property
+    def recalls_pending(self) -> bool:
+        return True  # else the engine asks the log beside it
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        self.meet()
+        return [Recall(block=self.name, id="r", text=f"What {self.name} knows.")]
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        self.meet()
+
+    def delete(self, scope: Scope) -> None:
+        return None
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[threading.Thread]]:
+    """The threads that were started, of a process that has none to use again."""
+    found: list[threading.Thread] = []
+    real = threading.Thread.start
+
+    def noted(thread: threading.Thread) -> None:
+        found.append(thread)
+        real(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", noted)
+        patch.setattr(threads, "IDLE_SECONDS", SECONDS)
+        patch.setattr("agent_memory.engine.leases._BEAT_SECONDS", SECONDS)
+        patch.setattr(threads, "_threads", threads._Threads())
+        patch.setattr(threads, "_repeater", threads._Repeater())
+        yield found
+
+
+def opened(*meets: Callable[[], object], **fields: Any) -> AgentMemory:
+    blocks = [Meets(name=name, meet=meet) for name, meet in zip("abc", meets, strict=False)]
+    return AgentMemory(store="memory://", blocks=blocks, **fields)
+
+
+def test_what_get_costs(started: list[threading.Thread]) -> None:
+    """Wrong: each block that is asked costs a thread."""
+    all_at_once = threading.Barrier(3).wait
+    with opened(all_at_once, all_at_once, all_at_once, recall_timeout=SECONDS) as memory:
+        for _ in range(9):
+            assert len(memory.get("s", QUESTION, user_id="ada").recalls) == 3
+        assert len(started) <= 5  # the call itself, the three blocks, and notes
+
+
+def test_what_a_batch_costs(started: list[threading.Thread]) -> None:
+    """Wrong: each batch costs a thread for each block, and another for the session's lease."""
+    all_at_once = threading.Barrier(3).wait
+    with opened(all_at_once, all_at_once, all_at_once) as memory:
+        for costs in (7, 0, 0):  # the call, two more blocks, three calls, renewing
+            memory.update("s", QUESTION, user_id="ada")
+            started.clear()
+            assert [done.error for done in memory.flush("s")] == [None] * 3
+            assert len(started) <= costs
+
+
+def test_a_block_that_hangs_keeps_no_other_waiting() -> None:
+    """Wrong: the others have no thread while one hangs, in `get`, in `flush`, call after call."""
+    gate, others = threading.Event(), threading.Semaphore(0)
+    meets = (gate.wait, others.release, others.release)
+    with (
+        opened(*meets, recall_timeout=SECONDS, absorb_timeout=SECONDS) as memory,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        memory.update("s", QUESTION, user_id="ada")
+        try:
+            gets = [pool.submit(memory.get, "s", QUESTION) for _ in range(3)]
+            flush = pool.submit(memory.flush, "s")
+            for _ in range(8):
+                assert others.acquire(timeout=SECONDS)
+            assert not any(call.done() for call in (*gets, flush))
+        finally:
+            gate.set()
+        assert [len(get.result(SECONDS).recalls) for get in gets] == [3] * 3
+        assert [done.error for done in flush.result(SECONDS)] == [None] * 3
+
+
+def test_a_store_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: leases and locks run out because another store does not answer; or the work ends
+    before a renewal under way, which takes what was given back."""
+    monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 0.01)
+    gate, hangs, renewed = threading.Event(), threading.Event(), threading.Semaphore(0)
+    held: list[str] = []
+
+    def hang(step: str) -> None:
+        if step == "before lease" and held:
+            hangs.set()
+            assert gate.wait(SECONDS)
+            held.append("renewed")
+
+    def note(step: str) -> None:
+        if step in ("after lease", "after lock"):
+            renewed.release()
+
+    one, two = MemoryStore(), MemoryStore()
+    for store in (one, two):
+        with AgentMemory(store=store) as memory:
+            memory.update("s", QUESTION)
+    with ExitStack() as stack:
+        stack.callback(gate.set)
+        hold = ExitStack()
+        lease = hold.enter_context(Leases(watched(one, hang)).hold("s"))
+        held.append("held")
+        assert hangs.wait(SECONDS)
+        for kept in (Leases(watched(two, note)).hold("s"), Locks(watched(two, note)).held("l")):
+            with kept:
+                for _ in range(5):
+                    assert renewed.acquire(timeout=SECONDS)
+        with ThreadPoolExecutor(1) as pool:
+            ended = pool.submit(hold.close)
+            gate.set()
+            ended.result(SECONDS)
+        assert held[:2] == ["held", "renewed"]
+        assert lease is not None
+        assert one.lease("s", "another", 10)
