@@ -95,21 +95,20 @@ def url_of(place: str | Path) -> str:
 
 def _check_path(scheme: str, rest: str) -> None:
     path = rest.removeprefix("/")
-    if scheme == "folder" and (not path or not rest.startswith("/")):
-        raise UnknownStore(
-            "A folder's URL has three slashes before a relative path and four before an absolute "
-            "one: folder:///memories, folder:////var/lib/memories."
-        )
+    name = "memory.db" if scheme == "sqlite" else "memories"
     if path in ("", ":memory:"):
-        raise UnknownStore("sqlite:// needs a file. For a store without one use memory://.")
+        raise UnknownStore(
+            f"{scheme}:// needs a path, such as {scheme}:///{name}. For a store without one use "
+            "memory://."
+        )
     if not rest.startswith("/"):
         raise UnknownStore(
-            "A SQLite URL has three slashes before a relative path and four before an absolute "
-            "one: sqlite:///memory.db, sqlite:////var/lib/memory.db."
+            f"A {scheme}:// URL has three slashes before a relative path and four before an "
+            f"absolute one: {scheme}:///{name}, {scheme}:////var/lib/{name}."
         )
     if (scheme == "sqlite" and path.startswith("file:")) or "?" in path or "\0" in path:
         raise UnknownStore(
-            "A SQLite URL takes a plain path without options, such as sqlite:///memory.db."
+            f"A {scheme}:// URL takes a plain path without options, such as {scheme}:///{name}."
         )
 
 

@@ -334,6 +334,14 @@ def test_a_url_without_a_path_is_refused(url: str) -> None:
         check_url(url)
 
 
+@pytest.mark.parametrize("url", ["folder:///a?b", "folder:///a\0b", "folder:///:memory:"])
+def test_what_is_wrong_with_a_folders_url_is_said_of_folders(url: str) -> None:
+    """Wrong: whoever names a folder is told how to name a SQLite file."""
+    with pytest.raises(UnknownStore, match="folder:///") as caught:
+        check_url(url)
+    assert "sqlite" not in str(caught.value).casefold()
+
+
 def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
     """Wrong: anybody on the machine reads what was said."""
     open_store(url_of(tmp_path)).append("s", [draft("secret")])

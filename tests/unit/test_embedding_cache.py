@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.errors import ModelUnavailable
+from agent_memory.errors import ModelOutputInvalid, ModelUnavailable
 from agent_memory.models.embedders.base import Embedder
 from agent_memory.models.embedders.cache import CachedEmbedder
 from agent_memory.models.embedders.vectors import embed_texts, unit_rows
+from agent_memory.retrieval.vectors import Encoding, encoding_of
 
 
 class CountingEmbedder:
@@ -137,4 +138,17 @@ def test_what_many_ask_at_once_is_embedded_once() -> None:
             errors = [one.exception() for one in (first, *others)]
             assert {type(error) for error in errors} == {ModelUnavailable if down else type(None)}
     assert sorted(text for batch in inner.batches for text in batch) == ["not up", "up"]
+    assert cached._pending == {}
+
+
+def test_an_encoder_that_returns_too_few_is_named() -> None:
+    """A wrong one raises a `ValueError` of `zip`, which says nothing of the embedder."""
+
+    class Short(CountingEmbedder):
+        def encode(self, texts: Sequence[str]) -> list[Encoding]:
+            return [encoding_of(row) for row in self.embed(texts)[1:]]
+
+    cached = CachedEmbedder(Short())
+    with pytest.raises(ModelOutputInvalid, match="'counting' returned 1 encodings for 2 texts"):
+        cached.encode(["a", "bb"])
     assert cached._pending == {}

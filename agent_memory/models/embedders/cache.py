@@ -134,6 +134,11 @@ class CachedEmbedder:
         encode = getattr(self.inner, "encode", None)
         if encode is not None:
             own: list[Encoding] = encode(texts)
+            if len(own) != len(texts):
+                raise ModelOutputInvalid(
+                    f"The embedder {self.name!r} returned {len(own)} encodings for {len(texts)} "
+                    "texts. Return one for each text."
+                )
             return own
         more = _UNRELATED if self._baseline is None else ()
         requested = [*texts, *more]
