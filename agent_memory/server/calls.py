@@ -1,4 +1,4 @@
-"""The operations of the service: those of the table, and those about the service itself."""
+"""The operations of the service: the library's calls, and those that are no single call of it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from agent_memory.client.calls import CALLS
 from agent_memory.client.values import checked, digest_of, edited
 from agent_memory.client.values import plain as exactly
 from agent_memory.core.idempotency import version_of
+from agent_memory.core.limits import MOST
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import DeadLetter, Entry, Head, Summary
 from agent_memory.core.usage import Usage
@@ -49,7 +50,7 @@ Lines = Iterator[dict[str, Any]]
 
 
 class Everything(Form):
-    """No input."""
+    """No fields: the call is about everything."""
 
 
 class OneSession(Form):
@@ -181,7 +182,8 @@ def replay(at: At, asked: Replay) -> Lines:
 def stream_turn(at: At, asked: Any) -> Lines:
     """Run take_turn as server-sent events: `token` with a `text` for each piece, then `stored`.
 
-    If the client disconnects before the end, nothing is stored.
+    Answers in the library's own form are `value` for each piece, then `end`. If the client
+    disconnects before the end, nothing is stored.
     """
     found = made(_TURN, at, asked, stream=True)
     return _events(found) if at.exact else _tokens(at, asked.session_id, found)
@@ -277,9 +279,9 @@ def list_shares(at: At, asked: Everything) -> dict[str, Any]:
     "admin",
     Shape(
         "Spending",
-        "Model usage by purpose, of all processes since the store was created. `kept_tokens` of "
-        "the `prompt_tokens` of contexts were the same as in the context before. `empty_recalls` "
-        "of the `recalls` found nothing.",
+        "Model usage by purpose, of all processes since the store was created. `kept_tokens`: how "
+        "many of the contexts' `prompt_tokens` were unchanged from the context before. "
+        "`empty_recalls`: how many of the `recalls` found nothing.",
         {
             **{"purposes": dict[str, Usage], "today": Today | None, "prompt_tokens": int},
             **{"kept_tokens": int, "recalls": int, "empty_recalls": int},
@@ -381,6 +383,9 @@ def _all(at: At) -> Iterator[tuple[str, object]]:
         for head in page:
             yield "session", head
             yield from (("message", one) for one in _messages(at, head.session_id))
+            with suppress(ConfigError):  # no such block is configured
+                if values := at.memory.session(head.session_id, at.user_id).working().all():
+                    yield "working", {"session_id": head.session_id, "values": values}
         after = page[-1].session_id
     for kind, read in _stored(at):
         with suppress(ConfigError):  # no such block is configured
@@ -405,6 +410,7 @@ def _stored(at: At) -> Iterator[tuple[str, Callable[[], Iterable[object]]]]:
     yield "file", lambda: (_file(path, user.files().read(path)) for path in user.files().paths())
     yield "skill", lambda: (one for one in user.skills().all() if not one.shared)
     yield "observation", lambda: user.spatial().all()
+    yield "value", lambda: user.values().search(limit=MOST)
 
 
 def _file(path: str, text: str) -> dict[str, Any]:

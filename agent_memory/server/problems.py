@@ -27,8 +27,8 @@ class Kind:
     """A kind of problem. Its name is stable, for programs to test.
 
     Attributes:
-        error: The class of `agent_memory.errors` that the client raises if the problem was not
-            caused by an error of the library.
+        error: The class of `agent_memory.errors` that the client raises, unless the problem names
+            one.
         detail: The detail of every problem of this kind; None for the error's own message.
     """
 
@@ -95,7 +95,7 @@ MODEL_FAILED = Kind(
     502,
     "The model failed",
     errors.ModelError,
-    "The model did not answer. Nothing was stored.",
+    "The model gave no usable answer, or was not called. Nothing was stored.",
 )
 DAMAGED = Kind(
     "damaged",
@@ -207,7 +207,7 @@ def problem_of(error: BaseException) -> Problem:
         return error.problem
     kinds = (_KINDS[one] for one in type(error).__mro__ if one in _KINDS)
     kind = next(kinds, BROKEN)
-    # another user's data is answered as "not found"; errors of other packages have no name here
+    # only this library's errors are named to the client, and none for "not found", to hide why
     own = type(error).__module__ == errors.__name__ and kind is not NOT_FOUND
     told = str(error) if kind.detail is None else kind.detail
     return Problem(kind, told, error=type(error) if own else None)

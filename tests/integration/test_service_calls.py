@@ -9,8 +9,15 @@ from typing import Any
 import jsonschema
 import pytest
 
+from agent_memory import AgentMemory, AsyncAgentMemory, WorkingMemory
 from agent_memory.client.calls import EXACT
+from agent_memory.engine.values.items import Put
+from agent_memory.server.application import Application
 from agent_memory.server.calls import OPERATIONS
+from agent_memory.server.credentials import Credentials
+from agent_memory.server.keys import KeyRing
+from agent_memory.server.limits import Limits
+from agent_memory.server.metrics import Metrics
 from agent_memory.server.openapi import document
 from tests.integration.serving import BY_NAME, Answer, Service, fill, sample, serving
 from tests.kit import every_nth
@@ -154,6 +161,30 @@ def test_an_export_has_everything_and_an_end(service: Service) -> None:
     assert service.call("list_sessions", key).status == 401  # the key was the user's
     again = service.call("export_user", service.key("ana")).body.splitlines()
     assert [json.loads(line)["kind"] for line in again] == ["end"]
+
+
+def test_an_export_has_values_and_scratchpads() -> None:
+    """Wrong: they are left out, or another user's are in it."""
+    with AgentMemory(store="memory://", blocks=[WorkingMemory()]) as memory:
+        ring = KeyRing(memory.components.store)
+        credentials = Credentials(ring)
+        app = Application(AsyncAgentMemory(memory), credentials, Metrics(), Limits())
+        service = Service(memory, app, ring)
+        for user in ("ana", "ben"):
+            memory.user(user).values().put_many(
+                [Put(("plans",), f"{user} {number}", {"number": number}) for number in range(12)]
+            )
+            for session in ("a", "b"):
+                memory.session(f"{user}-{session}", user).working().set("step", user)
+            memory.update(f"{user}-empty", {"role": "user", "content": "hello"}, user_id=user)
+        body = service.call("export_user", service.key("ana")).body
+        lines = [json.loads(line) for line in body.splitlines()]
+        values = {line["value"]["key"] for line in lines if line["kind"] == "value"}
+        assert values == {f"ana {number}" for number in range(12)}
+        assert [line["working"] for line in lines if line["kind"] == "working"] == [
+            {"session_id": session, "values": {"step": "ana"}} for session in ("ana-a", "ana-b")
+        ]
+        assert b"ben" not in body
 
 
 BAD: list[tuple[str, str, bytes, int]] = [
