@@ -146,7 +146,7 @@ class MissingExtra(ConfigError):
 
 
 class DimensionMismatch(ConfigError):
-    """The stored vectors have another dimension than the embedder's."""
+    """The stored vectors are of another dimension or model than the embedder's."""
 
 
 class StoreError(AgentMemoryError):

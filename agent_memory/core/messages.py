@@ -26,7 +26,7 @@ SHAPE = "_shape"
 """The attribute of a message that caches its shape; see `agent_memory.core.shapes`."""
 
 STANDING = "_standing"
-"""The attribute that caches the message shown in its place; see `core.provider_formats`."""
+"""The attribute of a message that caches what is shown instead; see `core.provider_formats`."""
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 

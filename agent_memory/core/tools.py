@@ -1,6 +1,7 @@
 """Tools for a model: methods, their schemas in each provider's form, and the validation of calls.
 
-A tool knows only the scope that its caller binds. No argument can name another user or session.
+A tool knows only the scope that its caller binds. No argument can name another user. A session
+that one names must be the same user's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _VALUES = ("const", "default", "enum", "examples")
 _MOST_PLACE = 300  # characters of the path to an error, which a model can nest and name freely
 
 
-_PLACES = {  # of the schema of the arguments
+_PLACES = {  # the key of the arguments' schema, by format
     CHAT: "parameters",
     RESPONSES: "parameters",
     ANTHROPIC: "input_schema",

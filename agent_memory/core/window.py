@@ -28,7 +28,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """For each entry, whether it may be shown, and the place of its call, or its own place."""
+    """For each entry, whether it may be shown, and the place of its group's first entry."""
 
     shown: list[bool]
     group: list[int]
@@ -38,7 +38,7 @@ class _Layout:
     orphans: int = 0
 
     def with_more(self, more: _Layout) -> _Layout:
-        """Append a layout to this one, whose calls all have results."""
+        """Append a layout. All calls of this one must have results."""
         count = len(self.shown)
         return _Layout(
             self.shown + more.shown,
@@ -111,9 +111,9 @@ def choose_cut(
 ) -> Cut | None:
     """Return the cut that keeps the newest whole turns within bounds.
 
-    It prefers the boundary between two turns. If a very long turn would leave more than half of
-    `keep_tokens` unused, the cut falls inside that turn, between tool groups. The turn's user
-    message then stays pinned. A pending call in the newest turn is never cut away.
+    It prefers the boundary between two turns. If that uses less than half of the bounds, because
+    the next older turn is too long, the cut falls inside that turn, between tool groups. The turn's
+    user message then stays pinned. A pending call in the newest turn is never cut away.
 
     Returns:
         The cut; None if no legal cut removes anything. If even the newest group exceeds the
@@ -152,7 +152,7 @@ def guarded(entries: Sequence[Entry], cut: Cut) -> Cut:
 
 
 def passes(entries: Sequence[Entry], max_messages: int | None) -> bool:
-    """Return whether there are more than `max_messages` entries; None for any number."""
+    """Return whether there are more than `max_messages` entries. With None there is no maximum."""
     return max_messages is not None and len(entries) > max_messages
 
 
@@ -169,7 +169,7 @@ def begun_anew(head: Head, first: Entry | None) -> Head:
 
 
 def ruled(head: Head, entries: Sequence[Entry | Draft]) -> Head:
-    """Return the head with the last system message of new messages, or without one."""
+    """Return the head with the last system message among these entries, or with none."""
     last = next((entry for entry in reversed(entries) if entry.message.is_system), None)
     if last is None:
         return replace(head, system=None, system_tokens=0)
@@ -242,7 +242,7 @@ class _Candidate(NamedTuple):  # a tuple, because there is one for nearly every 
 def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candidate]:
     """Yield legal cuts with the size of what they keep, smallest first.
 
-    Only the first may keep more than `keep_tokens`.
+    After the first, a candidate passes `keep_tokens` only by its pinned message.
     """
     tokens = messages = 0
     next_shown: Entry | None = None

@@ -75,7 +75,7 @@ class AgentMemory(OpenMemory):
 
     Raises:
         ConfigError: The configuration cannot work: an unknown store, a missing extra, or stored
-            vectors of another dimension.
+            vectors of another dimension or model.
         InvalidSetting: A field is unknown or its value is invalid.
         StoreError: The store cannot be opened.
     """

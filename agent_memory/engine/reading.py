@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _MOST_OF_A_PAGE = 2_000
 _LEAST = 32
-_SHARE = 6  # share of a budget, so that the window shows a page even beside a long question
+_SHARE = 6  # a page takes a sixth of the budget at most, to fit beside a long question
 _CHARS = 8  # maximum number of characters per token in the text that is examined for a page
 _TOLD = ("role", "content", "name", "tool_call_id")
 _FARTHEST = 10**12
@@ -169,7 +169,7 @@ def read_on(recall: Recall) -> dict[str, Any] | None:
 
 
 def _text(message: Message) -> str:
-    """Return the whole text of a message, content first, so that offsets in both agree."""
+    """Return the whole text of a message. Content is first: an offset in it is the same here."""
     others = (message.to_openai() or {}).items()
     more = [
         f"({key}: {text})" for key, text in others if key not in _TOLD and isinstance(text, str)
@@ -185,7 +185,7 @@ def page(text: str, offset: int, count: Callable[[str], int], room: int) -> str:
 
 Kind = Literal["note", "fact", "message", "other"]
 
-_NOBODY = "_"  # not a valid block name: the whole log is pending for it
+_NOBODY = "_"  # no block can have this name: it has no cursor, and the whole log is pending
 _MOST_PENDING = 5_000
 _SHOWN = 600  # maximum characters of a message in a list
 
@@ -261,7 +261,7 @@ class Finding:
     def _in_period(
         self, scope: Scope, since: datetime | None, until: datetime | None
     ) -> list[dict[str, Any]]:
-        """Return the messages of a period, oldest first, as far as they are among the newest."""
+        """Return the messages of a period, oldest first, among the newest 5,000."""
         tails = self._pending.of(_NOBODY, scope, _MOST_PENDING).read
         entries = (entry for tail in tails for entry in tail.entries[tail.since :])
         matching = [
@@ -278,7 +278,7 @@ class Finding:
         """Return a recall as data. A message has its place in the log in place of an id."""
         block = self._blocks.get(recall.block)
         kind: Kind = "other"
-        if block is None or isinstance(block, NoteBlock):  # notes and the log have no block
+        if block is None or isinstance(block, NoteBlock):  # notes may have none, the log has none
             kind = "message" if recall.sources else "note"
         elif isinstance(block, FactBlock):
             kind = "fact"

@@ -1,4 +1,4 @@
-"""The protocols of a store. They are small, because several kinds of database implement them.
+"""The protocols of a store. `stores.kernel` implements them over a database's twelve methods.
 
 A store serves one namespace. Its methods are safe to call from many threads, and on a shared
 database from many processes. Ids are already validated. The engine decides, and the store stores.
@@ -30,13 +30,13 @@ Durability = Literal["process", "power"]
 With "power", each write is synced to disk and survives a power loss. With "process", it survives
 the end of the process. Deletions are synced in both.
 
-Stores accept None too: "power", except on Redis and MySQL, where the server's settings apply.
+None means "power". On Redis and MySQL it means the server's settings.
 """
 
 LONGEST_LEASE_SECONDS = 120.0
 """The longest time of a lease or lock. Callers request less than half of it.
 
-A lease that ends later was taken under a wrong clock, and may be taken over.
+A lease that ends later than this from now is of a machine with a wrong clock. It may be taken over.
 """
 
 
@@ -74,8 +74,8 @@ class SessionStore(OnceStore, Protocol):
 
         The entry's `total` is that of the last entry plus its tokens; a system message adds
         nothing. An append increments `version` only if it changes the system message or the user.
-        The session becomes due in `within` seconds, or stays due earlier. The due time is stored
-        at the latest with the entries.
+        The session becomes due in `within` seconds; an earlier due time stays. The due time is
+        stored before the entries or with them.
 
         Raises:
             SessionOfAnotherUser: The session has another user.
@@ -144,7 +144,7 @@ class SessionStore(OnceStore, Protocol):
         *,
         lease: Lease | None = None,
     ) -> Head | None:
-        """Write `move(head)` and replace the log after seq `after` by entries, in one transaction.
+        """Do what `move(head)` does, and replace the log after `after` by entries. One transaction.
 
         A head of version 0 creates the session with its `created_at` and makes it due. If it
         already exists, return None. Keys of messages past the new end of the log are removed. All
@@ -152,8 +152,8 @@ class SessionStore(OnceStore, Protocol):
 
         Args:
             head: The head, as for `move`.
-            after: A seq from `head.expired` to `head.end`. The log must not become empty, unless
-                nothing of it has expired.
+            after: A seq from `head.expired` to `head.end`. If messages have
+                expired, at least one entry must remain.
             entries: Entries with the seqs that follow. Their tokens, totals and times are stored
                 unchanged.
             lease: The lease, as for `move`.
@@ -169,7 +169,8 @@ class SessionStore(OnceStore, Protocol):
 
         A lease that ends later than `LONGEST_LEASE_SECONDS` from now is not valid.
 
-        With `renew`, return False also if `owner` was not the last to take it or has released it.
+        With `renew`, return False also if another owner has taken it since, or `owner` has released
+        it.
         """
         ...
 
@@ -181,7 +182,8 @@ class SessionStore(OnceStore, Protocol):
         """Take or renew a named lock. Return False while another owner's is valid.
 
         A lock is not for sessions: it does not fence writes. `name` has at most 64 characters.
-        With `renew`, return False also if `owner` was not the last to take it or has released it.
+        With `renew`, return False also if another owner has taken it since, or `owner` has released
+        it.
         """
         ...
 
@@ -198,7 +200,7 @@ class SessionStore(OnceStore, Protocol):
         ...
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
-        """Make the session due in so many seconds; None: when it changes.
+        """Make the session due in so many seconds. With None it becomes due only when it changes.
 
         Return False, without any change, if the stored end or version differs from the head's.
         """
@@ -338,7 +340,7 @@ class RecordStore(Protocol):
             last: The `last` of the stored record; None if there is none.
 
         Returns:
-            Whether it was written. If a connection broke, it may have been written in either case.
+            Whether it was written. After a broken connection this is not certain.
         """
         ...
 
@@ -475,7 +477,7 @@ class SwappingVectorStore(VectorStore, Protocol):
     """
 
     def begin_vectors(self, block: str, dimension: int, model: str) -> None:
-        """Write the block under this embedding from now on. Idempotent.
+        """Begin new vectors of the block, of this embedding, for all further writes. Idempotent.
 
         Handles that opened the active embedding can still search it; their writes raise
         DimensionMismatch.
@@ -485,8 +487,8 @@ class SwappingVectorStore(VectorStore, Protocol):
     def fill_vectors(self, block: str) -> bool:
         """Return whether this handle fills vectors for a later swap.
 
-        If it does, its `delete_vectors` leaves the active vectors unchanged, because it rewrites
-        what it deletes. All other handles delete from both.
+        If it does, its `delete_vectors` deletes only from these: the rebuild deletes a session only
+        to write it again. All other handles delete from both.
 
         Raises:
             DimensionMismatch: Vectors of another embedding are being filled.
@@ -517,7 +519,7 @@ def groups_appends(store: object) -> TypeGuard[GroupingStore]:
 
 
 def deletes_whole(store: object) -> TypeGuard[WholeDeletingStore]:
-    """Return whether the store can delete whole sessions, as it stands over its database."""
+    """Return whether the store, with its database, can delete sessions in one transaction."""
     return offers(store, WholeDeletingStore) and bool(getattr(store, "spans", False))
 
 

@@ -29,9 +29,9 @@ POLL_SECONDS = 2.0
 _PAGE = 256
 _PUT_OFF_SECONDS = 0.1
 _SHARE = 20
-"""Minimum pause, and its factor of the time of the search, after a full page of sessions that only
-had to wait. Each of them is due again with its next message, so that searching immediately would
-waste time under load."""
+"""After a full page in which every session can wait, the next poll follows after
+`_PUT_OFF_SECONDS`, or after `_SHARE` times the search's duration if that is longer. Each of these
+sessions is due again with its next message: searching immediately would waste time under load."""
 _EXIT_SECONDS = 2.0
 _HOUSEKEEPING_SECONDS = 60.0
 _REPLACED_SECONDS = 600.0
@@ -44,7 +44,7 @@ _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
 class FairQueue:
-    """Pending sessions, each once. Users take turns, and a user's sessions are in order. Pure."""
+    """Pending sessions, each once. Users take turns, and a user's sessions are in order. No I/O."""
 
     def __init__(self) -> None:
         self._pending: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
@@ -77,8 +77,8 @@ class FairQueue:
 class Housekeeping:
     """Work of a worker before its first session, and every minute after.
 
-    New jobs are also done for existing sessions, and `resume` finishes interrupted deletions. Jobs
-    are the names of absorbing blocks, the retention of logs, and the spending limits.
+    A job is a name: of an absorbing block, of the retention, or of the spending limits. A new job
+    makes all sessions due. `resume` finishes interrupted deletions.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Worker:
 
     @apart
     def drain(self) -> None:
-        """Wait until all sessions in the queue have been processed, except failed ones."""
+        """Wait until all sessions in the queue have been processed, or have failed once."""
         with self._lock:
             key = object()
             # a session that was woken during its processing has one more turn
@@ -212,7 +212,7 @@ class Worker:
                 del self._drains[key]
 
     def run_once(self) -> None:
-        """Process each due session and wait for that, in place of `start`.
+        """Process each due session, and wait. The caller need not call `start`.
 
         A session that becomes due again meanwhile is left for the next run.
         """
@@ -230,7 +230,7 @@ class Worker:
             self.drain()
 
     def stop(self, seconds: float | None = None) -> None:
-        """Stop after the current sessions, within `seconds`. None for any time."""
+        """Stop after the current sessions. Wait at most `seconds` for it; None has no limit."""
         with self._lock:
             self._stopping = True
             self._changed.notify_all()

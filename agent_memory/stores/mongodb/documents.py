@@ -45,13 +45,15 @@ from agent_memory.stores.kernel.rules import State, named
 Doc = dict[str, Any]
 
 Effects = Mapping[str, tuple[DocId, Document | None]]
-"""The documents after a batch, by `_id`; None if deleted. The primary comes last."""
+"""The documents after a batch, by `_id`; None if deleted. Without a session's head, the last
+one commits the batch."""
 
 NEVER = 2**62
 """The due time of a document that waits for nothing."""
 
 HEAVY = 32 * 2**10
-"""Bytes of the lines in a head that are to be spilled, and of lines that never go into it."""
+"""If a head's lines have more bytes, they are moved to documents. Lines of a batch that have more
+never go into it."""
 
 WITHOUT_LINES: Doc = {"lines": 0, "put": 0}
 WITHOUT_BODIES: Doc = {**WITHOUT_LINES, "body": 0, "data": 0}
@@ -70,7 +72,7 @@ def token() -> str:
 
 
 def marked(op: str) -> Doc:
-    """Return the part of an update that leaves the name of a change in the document."""
+    """Return the part of an update that adds the change's name to the document's `marks`."""
     return {"$push": {"marks": {"$each": [op], "$slice": -_MOST_MARKS}}}
 
 
@@ -79,7 +81,7 @@ def place_of(namespace: str, at: DocId) -> str:
 
 
 def empty(namespace: str, at: DocId) -> Doc:
-    """Return the fields of a document that is not there yet, apart from its `_id`."""
+    """Return the fields of a document that does not exist yet, without its `_id`."""
     return {"ns": namespace, "c": at.collection, "id": at.id, "live": 0, "holder": "", "until": 0}
 
 
@@ -98,16 +100,16 @@ def document_of(doc: Doc, *, tails: bool = False, bodies: bool = True) -> Docume
 
 
 def state_of(doc: Doc | None) -> State | None:
-    """Return what conditions read; None for a document that is not there."""
+    """Return what conditions read; None for a document that does not exist."""
     if doc is None or not doc["live"]:
         return None
     return State(doc["version"], doc["holder"], doc["until"], doc.get("due"))
 
 
 def filters_of(conditions: Sequence[Condition], now: int) -> list[Doc]:
-    """Return conditions on one document as filters of which one has to match.
+    """Return conditions on one document as filters, one of which must match.
 
-    They are tried one after the other. nx-27017 takes `$or` beside `_id` for more than it says.
+    They are tried in turn, because nx-27017, the test server, evaluates `$or` beside `_id` wrongly.
     """
     which: Doc = {}
     choices: list[Doc] = [{}]
@@ -151,7 +153,7 @@ def row_of(line: Line, op: str) -> Doc:
 
 
 def line_of(session: str, row: Doc) -> Line:
-    """Return the line of a row, as far as it has what belongs there."""
+    """Return the line of a row. Missing fields are empty."""
     return Line(session, row["seq"], **{name: row.get(name, "") for name in _LINE})
 
 
@@ -170,7 +172,7 @@ def is_away(row: Doc) -> bool:
 
 
 def reference(row: Doc) -> Doc:
-    """Return what a head says of a row that is in documents of its own."""
+    """Return the fields that a head has of a row in documents of its own."""
     return {name: value for name, value in row.items() if name not in ("text", "body")}
 
 
@@ -222,13 +224,13 @@ class HeadChange:
         head: The head.
         op: The batch's name.
         begins: Whether the session is new.
-        which: The filters of which one has to match.
+        which: The filters, one of which must match.
         set: The fields that are set.
         rows: The lines that are appended.
-        cut_at: The seq after which the log is cut first, if it is.
-        since: Since when keys are kept, if older ones are to go.
-        log: The log's name, where it is known.
-        generation: Of the log after the change, where `log` is known.
+        cut_at: The seq after which the log is cut first. None if it is not cut.
+        since: Keys older than this are deleted. None deletes none.
+        log: The log's name, if it is known.
+        generation: The log's generation after the change, if `log` is known.
     """
 
     def __init__(self, batch: Batch, head: DocId, op: str, now: int) -> None:
@@ -270,7 +272,7 @@ class HeadChange:
             self.set |= {"end": self.rows[-1]["seq"], "total": self.rows[-1]["total"]}
 
     def truncate(self, seen: Doc, total: int) -> None:
-        """Cut the log first, as it was seen."""
+        """Add the cut of the log, computed from the head as it was read."""
         self.log, self.generation = seen["log"], seen["g"]
         after = self.cut_at or 0
         if after >= seen["end"]:
@@ -285,7 +287,7 @@ class HeadChange:
         self.set |= {"g": self.generation, "spilled": spilled, "cut": cut}
 
     def update(self) -> Doc:
-        """Return the update of a session that is there."""
+        """Return the update of a session that exists."""
         lines = {f"lines.{field_of(row['seq'])}": row for row in self.rows}
         unset = {f"lines.{name}": "" for name in self._unset if f"lines.{name}" not in lines}
         heavier = sum(map(weight, self.rows)) - self._lighter
