@@ -24,7 +24,7 @@ MODULES: dict[str, dict[str, str]] = {
         "test_a_failing_store_stores_all_or_nothing": _WATCHED,
         "test_a_turn_outlasts_what_others_do_meanwhile": _INSIDE,
     },
-    "values": {},
+    "values": {"test_a_users_values_go_with_the_user": _INSIDE},
     "once": {
         "test_an_agent_whose_first_write_was_retried_is_redacted": _INSIDE,
     },

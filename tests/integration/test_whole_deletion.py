@@ -98,7 +98,7 @@ def test_statements_do_not_grow_with_sessions(tmp_path: Path, statements: list[s
             statements.clear()
             memory.delete_user(owner)
             counts.append(len([one for one in statements if "agent_memory_" in one]))
-    assert counts[1] - counts[0] <= 2, counts  # more tombstones than one statement writes
+    assert counts[1] - counts[0] <= 4, counts  # more tombstones than one statement writes
 
 
 def test_all_of_a_user_goes_and_nothing_else(tmp_path: Path) -> None:
