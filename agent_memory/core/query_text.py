@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from agent_memory.core.messages import Message
 from agent_memory.core.shapes import role_of
@@ -22,6 +23,7 @@ MOST = 2_000
 _END = MOST // 2
 _LINE = 200  # characters at each end that count, if neither is a paragraph
 _TAIL = 40
+_MOST_KNOWN = 4_000
 _BREAK = "\n\n"
 
 _SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
@@ -73,6 +75,7 @@ _ALL = re.compile(
 )
 
 
+@lru_cache(_MOST_KNOWN)  # recalled texts are looked at in each query
 def asks(text: str) -> bool:
     """Return whether a text asks a question."""
     return _ASKS.search(text) is not None or _OPENS_ASKING.search(text) is not None

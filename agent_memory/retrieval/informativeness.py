@@ -52,6 +52,7 @@ def only_asks(text: str) -> bool:
     return words_up_to(FULL, text) < FULL and ends_asking(_TAG.sub(".", text))
 
 
+@lru_cache(_MOST_KNOWN)
 def asking(text: str) -> int:
     """Return the percentage of words in questions, for a text too short to be an answer; else 0."""
     if not only_asks(text):
