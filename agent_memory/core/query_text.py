@@ -85,7 +85,7 @@ def words_asking(sentence: str) -> int:
     """Return the number of words in a sentence from where it asks, as after "I moved, ..."."""
     opened = _OPENS_ASKING.search(sentence)
     if opened is None:
-        return len(sentence.split()) if asks(sentence) else 0
+        return len(sentence.split()) if _ASKS.search(sentence) else 0
     return len(sentence[opened.start() :].strip(" ,;:").split())
 
 

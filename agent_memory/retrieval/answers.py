@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -67,7 +66,8 @@ _CHANGES = re.compile(
     r"\b(?:now|no longer|any ?more|instead|new|from (?:now|today)|these days|as of|rather|after all"
     r"|turns out|back to|used to|since|recently|lately|finally|just|already|today|actually|meant"
     r"|switch\w*|chang\w*|cancel\w*|mov(?:ed?|ing)|dropped|drop|retired|quit|g(?:a|i)ve(?:n)? up"
-    r"|replac\w*|start(?:s|ed|ing)?|joined|sold|bought|got|began|became|postpon\w*|resched\w*|pushed|rebook\w*"
+    r"|replac\w*|start(?:s|ed|ing)?|joined|sold|bought|got|began|became|postpon\w*|resched\w*|pushed"
+    r"|rebook\w*"
     r"|updated?|swapp?\w*|assigned|put me|ended|over|finished|left|lost|split|broke up|married"
     r"|promoted|transferred|upgraded|exchanged|traded|hired|signed|extended|shifted|delayed|stopped"
     r"|migrated|renamed|relocated|settled|decided|went with|raised|lowered|cut|doubled|took over"
@@ -180,12 +180,10 @@ def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
     ]
     if asks_assistant(question):
         return told
-    again = {hit.record.id for hit in hits if _repeats(hit, asked, languages)}
-    replies = {
-        (hit.record.session_id, hit.record.last + 1)
-        for hit in hits
-        if hit.record.id in again and asks(question)
-    }
+    again = {hit.record.id: hit.record for hit in hits if _repeats(hit, asked, languages)}
+    replies: set[tuple[str, int]] = set()
+    if asks(question):
+        replies = {(one.session_id, one.last + 1) for one in again.values()}
     told = [_fainter(hit) if hit.record.id in again else hit for hit in told]
     told.sort(key=lambda hit: -hit.score)
     return _without_echoes(told, asked, languages, replies)
@@ -209,9 +207,15 @@ def _without_echoes(
 ) -> list[Hit]:
     """Drop assistant turns that repeat an earlier user message among the hits.
 
-    Of a reply to the same question (its place is in `replies`), a statement before it is enough:
-    the answer was as good as the statement then, and may have changed since. A reply about its
-    speaker is kept: a person gave it.
+    A reply to an earlier asking of the question is dropped too if the user stated something sure
+    before it: the answer came from that statement, and may be outdated. A reply about its own
+    speaker is kept, because a person gave it.
+
+    Args:
+        hits: The hits.
+        asked: The question's words.
+        languages: The question's languages.
+        replies: The session and seq of each reply to an earlier asking.
     """
     said = [
         (_place(hit.record), said_in(text, languages))
@@ -220,15 +224,15 @@ def _without_echoes(
         if is_user
     ]
 
-    sure = [_place(hit.record) for hit in hits if _states(hit) and hit.relevance >= _SURE]
-    stated = min(sure, default=(datetime.max.replace(tzinfo=UTC),))
+    stated = [_place(hit.record) for hit in hits if _states(hit) and hit.relevance >= _SURE]
 
     def is_echo(hit: Hit) -> bool:
         text, is_user = _turn(hit)
         if is_user:
             return False
         is_reply = (hit.record.session_id, hit.record.first) in replies
-        if is_reply and stated < _place(hit.record) and not _SPEAKER.search(text):
+        is_answered = is_reply and not _SPEAKER.search(text)
+        if is_answered and any(at < _place(hit.record) for at in stated):
             return True
         own = said_in(text, languages)
         news = own - asked

@@ -26,7 +26,7 @@ import typer
 from agent_memory import AgentMemory, AgentMemoryConfig
 from agent_memory.server.keys import KeyRing
 from agent_memory.server.rights import RIGHTS
-from benchmarks.durability.soak import Helper
+from benchmarks.durability.soak import Helper, resident
 from benchmarks.messages import chats, machine
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -38,7 +38,7 @@ def _used(helpers: Sequence[Helper]) -> tuple[float, float]:
     for one in helpers:
         fields = Path(f"/proc/{one.pid}/stat").read_text().rpartition(")")[2].split()
         seconds += (int(fields[11]) + int(fields[12])) / _TICKS
-        megabytes += int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+        megabytes += resident(one.pid)
     return seconds, megabytes
 
 

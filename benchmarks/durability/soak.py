@@ -95,8 +95,8 @@ def sampled(
         calls = taken()
         updates, deletes = calls.get("update", []), calls.get("delete", [])
         sample = {
-            "minute": (perf_counter() - begun) / 60, "rss": _resident(os.getpid()),
-            "workers": sum(_resident(one.pid) for one in helpers),
+            "minute": (perf_counter() - begun) / 60, "rss": resident(os.getpid()),
+            "workers": sum(resident(one.pid) for one in helpers),
             "files": len(os.listdir("/proc/self/fd")), "threads": threading.active_count(),
             "size": _megabytes(path, ""), "wal": wal,
             "calls": sum(map(len, calls.values())), "deletions": len(deletes),
@@ -111,7 +111,7 @@ def _part(values: Sequence[float], percent: int) -> float:
     return quantiles(values, n=100)[percent - 1] if len(values) > 1 else sum(values)
 
 
-def _resident(pid: int) -> float:
+def resident(pid: int) -> float:
     """Return the resident memory of a process in MB, 0 once it has ended."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])

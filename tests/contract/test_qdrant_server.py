@@ -1,4 +1,4 @@
-"""What is asked of a Qdrant server, on the wire, against a stand-in."""
+"""The requests to a Qdrant server, against a stand-in."""
 
 import logging
 import threading

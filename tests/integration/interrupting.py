@@ -63,7 +63,7 @@ class Said:
                 self._gone = self._perhaps
 
     def wrong(self, texts: Sequence[str]) -> Iterator[str]:
-        """What is wrong with the texts of its log."""
+        """Return what is wrong with the log's texts."""
         order = {text: place for place, (text, _) in enumerate(self._texts)}
         places = [order.get(text, -1) for text in texts]
         if -1 in places:

@@ -1,4 +1,4 @@
-"""What no caller means to give."""
+"""Arguments given by mistake: each call answers with an error of ours."""
 
 import inspect
 import io

@@ -1,4 +1,4 @@
-"""What blocks keep outright, over every kind of store."""
+"""Blocks of records with keys, on every kind of store."""
 
 import threading
 from collections.abc import Callable, Iterator

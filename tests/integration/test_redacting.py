@@ -1,4 +1,4 @@
-"""What should not be kept is in no part of a memory, where that is asked for."""
+"""With `redact`, secrets are in no part of a memory."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the service tells of the memory."""
+"""Figures that the service reports."""
 
 import json
 import logging

@@ -44,7 +44,7 @@ class FakeClaude:
         )
 
     def results(self) -> list[tuple[bool, Any]]:
-        """What it was told of its calls: whether it was an error, and what."""
+        """Return the result of each of its calls: whether it was an error, and its text."""
         told = {
             block["tool_use_id"]: (bool(block.get("is_error")), block["content"])
             for request in self.requests

@@ -29,7 +29,7 @@ _IN_BODY = ("system", "system_at", "summary")
 _MOST_SHOWN = 2_000  # characters
 _USER = "user:"
 CURSORS = '"cursors":'
-"""Where a head's cursors begin, as each block's name and number; they end the text."""
+"""The key of the cursors in the text of a head. They are its last field."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
