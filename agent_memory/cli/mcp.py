@@ -110,8 +110,8 @@ def _serve_http(
                 err=True,
             )
         shown = f"[{host}]" if ":" in host else host
-        typer.echo(f"Serving at http://{shown}:{port}{PATH}. Ctrl-C stops it.")
-        serve(asgi(memory, tokens, host), listener)
+        told = f"Serving at http://{shown}:{port}{PATH}. Ctrl-C stops it."
+        serve(asgi(memory, tokens, host), listener, lambda: typer.echo(told))
 
 
 def _tokens(user: str | None, file: Path | None) -> Tokens:

@@ -118,11 +118,11 @@ def serve(
         app = Application(awaited, credentials, Metrics(), limits, mcp=mcp)
         place = without_password(str(settings.store))
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        typer.echo(f"Serving {place} at {address}/v1, and its page at {address}/. Ctrl-C stops it.")
-        typer.echo(_NO_MCP if mcp is None else f"MCP is at {address}/mcp.")
+        told = f"Serving {place} at {address}/v1, and its page at {address}/. Ctrl-C stops it.\n"
+        told += _NO_MCP if mcp is None else f"MCP is at {address}/mcp."
         log_as_json()
         with app.figures.kept_up():
-            run(app, listener)
+            run(app, listener, lambda: typer.echo(told))
 
 
 def _check_installed() -> None:

@@ -82,7 +82,10 @@ class Handover(Generic[T]):
             return
         try:
             _threads.run(name, work)
-        except RuntimeError as error:  # the system has no thread left, or the interpreter stops
+        except RuntimeError as error:
+            if error.__context__ is not None and not isinstance(error.__context__, Exception):
+                raise error.__context__ from None  # a signal's, at a lock of the starting thread
+            # the system has no thread left, or the interpreter stops
             self._deliver(failed(OSError(str(error))))
 
     def ended(self, seconds: float = inf) -> bool:

@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from asyncio import TimerHandle
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast
@@ -207,8 +208,22 @@ def listen(host: str, port: int) -> socket.socket:
     return Listener.of(listener)
 
 
-def serve(app: App, listener: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM, finish requests in progress, and raise the signal again."""
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, begun: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._begun = begun
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._begun()
+
+
+def serve(app: App, listener: socket.socket, begun: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM, finish requests in progress, and raise the signal again.
+
+    Args:
+        begun: Called when requests are served, and signals end the service in order.
+    """
     most = most_connections()
     config = uvicorn.Config(
         cast("Any", app),
@@ -221,4 +236,4 @@ def serve(app: App, listener: socket.socket) -> None:
         ws="none",
         timeout_graceful_shutdown=_GRACE,
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    _Server(config, begun).run(sockets=[listener])

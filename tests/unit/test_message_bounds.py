@@ -69,7 +69,8 @@ def test_both_bounds_hold_at_once(entries: list[Entry], room: int, most: int) ->
     shown = visible(entries, was_cut=False)
     kept = fit(shown, room, most)
     assert sum(entry.tokens for entry in kept) <= room
-    assert len(kept) <= max(most, least(shown))
+    # a shortened message of a provider may be shown as several
+    assert len({entry.seq for entry in kept}) <= max(most, least(shown))
 
 
 @given(logs(), st.integers(0, 700))

@@ -181,12 +181,21 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(thread: threading.Thread) -> None:
         raise KeyboardInterrupt
 
+    def interrupt_a_wait(thread: threading.Thread) -> None:
+        lock = threading.Lock()
+        with lock:
+            lock.release()  # as a `Condition` that waits has
+            raise KeyboardInterrupt
+
     called = threading.Event()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", interrupt)
         with pytest.raises(KeyboardInterrupt), repeated("beat", 0.001, lambda: True):
             pass
         assert threads._repeater._all == set()
+        patch.setattr(threading.Thread, "start", interrupt_a_wait)
+        with pytest.raises(KeyboardInterrupt):
+            Handover("call", lambda: None)
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(OSError, match="can't start"):
             Handover("call", lambda: None).result()
