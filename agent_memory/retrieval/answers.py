@@ -56,6 +56,7 @@ _SAMPLES = 3  # statements for which similar ones are looked up
 _SIMILAR = 0.45
 _LEANS = 4  # seqs after a statement within which a short correction may refer to it
 _SAME_FORM = 0.6  # share of a statement's words that a contradiction repeats
+_SAME_WORDS = 3  # words that such statements share at least, in the same places
 _NEAR, _NEAR_MARKED = 0.65, 0.45  # sum of the cosines with question and statement
 _NEARLY = 0.8  # share of the best nearness
 _FEW, _MANY = 0.15, 50  # the fewer records, the more lines of a context may be near by chance
@@ -84,6 +85,8 @@ _KIND = re.compile(
     r"|(?P<money>[$€£]\s?\d|\b\d+ ?(?:[$€£]|euros?|dollars?|pounds|bucks|k\b))",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"\w+")
+_COUNTED = re.compile(r"^\W*\d+[.):]\s")  # the number of a list's item
 _SPEAKER = re.compile(r"\b(?:I|[Mm]y|[Mm]e|[Mm]ine|[Mm]yself)\b")
 _CALENDAR = frozenset([*MONTHS, *WEEKDAYS])
 _REFERS = re.compile(
@@ -288,7 +291,10 @@ def _newest_of_a_form(told: list[Hit], question: str) -> list[Hit]:
             if old.record.id == own:
                 break
             theirs = words.get(old.record.id)
-            if theirs is None or not _has_form(words[own], theirs, asked):
+            if theirs is None or not (
+                _has_form(words[own], theirs, asked)
+                or (theirs & asked <= words[own] and _differs_in_value(hit, old))
+            ):
                 continue
             if _follows(hit.record, old.record):
                 told = _beside(told, old, hit, True)
@@ -308,6 +314,18 @@ def _has_form(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -
     of the other's words.
     """
     return old & asked <= new and len(old & new) >= _SAME_FORM * len(old)
+
+
+def _differs_in_value(hit: Hit, other: Hit) -> bool:
+    """Return whether two texts are equal except for one short span, a value."""
+    one, two = (
+        _WORD.findall(_COUNTED.sub("", _text(one.record).casefold())) for one in (hit, other)
+    )
+    shorter = min(len(one), len(two))
+    same = next((at for at in range(shorter) if one[at] != two[at]), shorter)
+    left = range(1, shorter - same + 1)
+    same += next((at - 1 for at in left if one[-at] != two[-at]), len(left))
+    return same >= _SAME_WORDS and 2 * same >= max(len(one), len(two))
 
 
 def _newer(

@@ -43,6 +43,17 @@ def test_the_newest_of_contradicting_facts_is_first() -> None:
             assert found[0].text == f"user: {name} was born in the city of Rome."
 
 
+def test_a_long_value_replaces_a_long_value() -> None:
+    """Wrong: two names of several words hide that the rest of two facts is the same."""
+    facts = ["1. The chairperson of Lego is Yo-Yo Ma.", "2. Angela Merkel is employed by Lego.",
+             "3. The chairperson of Lego is Alan Mathison Turing."]  # fmt: skip
+    with AgentMemory("memory://") as memory:
+        for fact in facts:
+            memory.update("facts", {"role": "user", "content": fact}, user_id="ana")
+        found = memory.search("Who is the chairperson of Lego?", user_id="ana")
+    assert [one.text for one in found][:2] == [f"user: {facts[2]}", f"user: {facts[0]}"]
+
+
 def test_what_memory_answered_before_does_not_hide_a_change() -> None:
     """Wrong: who asked before, as people write in chats, is shown the old answer first."""
     said = [
