@@ -39,8 +39,23 @@ def at_length(count: int) -> int:
 
 
 def every_nth(cases: Iterable[T], step: int) -> Iterable[T]:
-    """Return all cases, or every `step`-th where only the core runs."""
-    return islice(cases, 0, None, step if in_core() else 1)
+    """Return every `step`-th case, and three times as many where not only the core runs."""
+    return islice(cases, 0, None, step if in_core() else -(-step // 3))
+
+
+def spread(cases: Iterable[T], most: int) -> list[T]:
+    """Return at most so many evenly spaced cases, the first and the last among them."""
+    every = list(cases)
+    last, count = len(every) - 1, min(most, len(every))
+    return [every[last * n // max(1, count - 1)] for n in range(count)]
+
+
+def steps_of(way: T, ways: Sequence[T]) -> range:
+    """Return the steps at which a test cuts short what one of several ways then finishes.
+
+    The ways take turns: each step is tried with one of them.
+    """
+    return range(1 + ways.index(way), 400, len(ways))
 
 
 def user(text: Any, **fields: Any) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def test_cut_off_at_any_command(
     after = _state(model)
     model.close()
     assert after != before
-    for command in range(1, 30):
+    for command in range(1 + [*_WORK].index(name) % 2, 30, 2):
         namespace = uuid4().hex[:8]
         direct = MongoDBStore(server.url, namespace)
         link = Link(server.port)
@@ -288,7 +288,7 @@ def test_others_act_between_any_two_commands(
     count, work = _WORK[name]
     with MongoClient[Doc](url) as client:
         client.get_default_database()["agent_memory_messages"].delete_many({})
-    for command in range(1, 30):
+    for command in range(1 + _PAIRS.index((name, meanwhile)) % 2, 30, 2):
         namespace = uuid4().hex[:8]
         direct = MongoDBStore(url, namespace)
         link = Link(server.port)

@@ -37,7 +37,7 @@ from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
 from tests.integration.calling import wait_for_calls
 from tests.integration.echoing import Echo
-from tests.kit import SECONDS, Cut, cut_at, until
+from tests.kit import SECONDS, Cut, cut_at, steps_of, until
 
 Way = Callable[[AgentMemory, AgentMemoryConfig], None]
 
@@ -145,11 +145,15 @@ def by_running_worker(_: AgentMemory, settings: AgentMemoryConfig) -> None:
         until(lambda: not store.records("_notes", "scrubs"))
 
 
+WAYS = [by_delete, by_flush, by_worker, by_running_worker]
+USER_WAYS = [by_delete_user, by_flush, by_worker]
+
+
 @pytest.mark.usefixtures("short_leases")
-@pytest.mark.parametrize("finish", [by_delete, by_flush, by_worker, by_running_worker])
+@pytest.mark.parametrize("finish", WAYS)
 def test_delete_cut_short_at_any_step(finish: Way) -> None:
     """Wrong: half a session is left and nobody goes on with it, or one sees half a session."""
-    for step in range(1, 200):
+    for step in steps_of(finish, WAYS):
         store = MemoryStore()
         filled(store)
         watch, steps = cut_at(step)
@@ -176,10 +180,10 @@ def test_delete_cut_short_at_any_step(finish: Way) -> None:
 
 
 @pytest.mark.usefixtures("short_leases")
-@pytest.mark.parametrize("finish", [by_delete_user, by_flush, by_worker])
+@pytest.mark.parametrize("finish", USER_WAYS)
 def test_delete_user_cut_short_at_any_step(finish: Way) -> None:
     """Wrong: some of a user's sessions outlive the user, or come back; or another's go too."""
-    for step in range(1, 200):
+    for step in steps_of(finish, USER_WAYS):
         store = MemoryStore()
         filled(store)
         watch, steps = cut_at(step)
@@ -242,7 +246,7 @@ def test_who_finishes_a_deletion_second_erases_nothing(finish: Way) -> None:
 @pytest.mark.parametrize("session_id", ["new", "a1"])
 def test_who_writes_again_is_kept(session_id: str, finish: Way) -> None:
     """Wrong: finishing the deletion of a user takes what the user has said since."""
-    for step in range(1, 200):
+    for step in steps_of(finish, [by_flush, by_worker]):
         store = MemoryStore()
         filled(store)
         watch, steps = cut_at(step)

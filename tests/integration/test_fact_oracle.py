@@ -26,7 +26,7 @@ from tests.integration.timelines import History, Stretch, history
 USER = Scope("u")
 WEIGHTS = {"tool": 0, "assistant": 1, "user": 2}
 BLOCK = ExtractiveMemory(roles=("user", "assistant"))
-HUNDREDS = pytest.mark.parametrize("first", range(0, 1000, 100))
+HUNDREDS = pytest.mark.parametrize("first", range(0, 300, 100))
 
 
 class NoEmbedder:

@@ -611,6 +611,6 @@ COMMON: dict[str, Any] = {
     "report_multiple_bugs": False,
 }
 TestInMemory: Any = MemoryStory.TestCase
-TestInMemory.settings = settings(max_examples=EXAMPLES or 60, **COMMON)
+TestInMemory.settings = settings(max_examples=EXAMPLES or 30, **COMMON)
 TestInSQLite: Any = SQLiteStory.TestCase
-TestInSQLite.settings = settings(max_examples=EXAMPLES or 12, **COMMON)
+TestInSQLite.settings = settings(max_examples=EXAMPLES or 8, **COMMON)

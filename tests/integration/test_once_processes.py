@@ -1,4 +1,4 @@
-"""Eight processes retry each of their writes, while connections are cut and processes killed."""
+"""Four processes retry each of their writes, while connections are cut and processes killed."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ from tests.servers.line import Line
 from tests.servers.process import CannotStart, untested
 from tests.servers.redis import RedisNodes, redis_binaries
 
-WRITERS = 8
+WRITERS = 4
 WRITES = 12
 KILLS = 1
 ODDS = 0.02

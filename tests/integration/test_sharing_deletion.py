@@ -23,7 +23,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.testing import watched
 from tests.integration.keeping import opened
-from tests.kit import Cut, cut_at, every_nth, user
+from tests.kit import Cut, cut_at, every_nth, steps_of, user
 
 PLACES = ("_grants", "_authors", "_notes", "_failed", "kept", "vector")
 
@@ -362,6 +362,9 @@ def work(memory: AgentMemory, delete: Callable[[AgentMemory], None]) -> None:
     worker.stop()
 
 
+WAYS = [again, flush, work]
+
+
 def of_user(memory: AgentMemory) -> None:
     memory.delete_user("ann")
 
@@ -372,13 +375,13 @@ def of_share(memory: AgentMemory) -> None:
 
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("delete", [of_user, of_share])
-@pytest.mark.parametrize("finish", [again, flush, work])
+@pytest.mark.parametrize("finish", WAYS)
 def test_cut_short_at_any_step(
     delete: Callable[[AgentMemory], None], finish: Callable[..., None]
 ) -> None:
     """Wrong: a deletion that is broken off leaves something for good, or lets the agent back in."""
     fields: Any = {"overflow": FlushToLTM(blocks=[Kept()], absorb="every_update")}
-    for step in range(1, 400):
+    for step in steps_of(finish, WAYS):
         store = MemoryStore()
         with opened(store, **fields) as memory:
             share = team(memory)

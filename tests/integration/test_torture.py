@@ -31,7 +31,7 @@ def test_nothing_is_lost_and_nothing_is_twice(tmp_path: Path) -> None:
     """Wrong: what kill -9 at any step, or writers all at once, do to a message or a record."""
     path = tmp_path / "memory.db"
     command = [sys.executable, "-m", "benchmarks", "durability", "--store", f"sqlite:///{path}"]
-    command += ["--kills", "20", "--processes", "4", "--threads", "2", "--messages", "6"]
+    command += ["--kills", "10", "--processes", "3", "--threads", "2", "--messages", "6"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     with closing(sqlite3.connect(path)) as database:
