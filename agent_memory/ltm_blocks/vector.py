@@ -28,7 +28,6 @@ from agent_memory.stores.kernel.coding import mismatch
 from agent_memory.stores.qdrant.connection import check_qdrant_url, is_qdrant
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.answers import Near
     from agent_memory.retrieval.features import Features, Turn
     from agent_memory.retrieval.query import Query
 
@@ -326,21 +325,14 @@ class VectorMemory(Block):
             return query
         return query.within(event.period(found[0].record.created_at.date()))
 
-    def _near_both(self, scope: Scope, query: Query, stated: Hit) -> list[Near]:
+    def _near_both(self, scope: Scope, query: Query, stated: Hit) -> list[tuple[Hit, float]]:
         """Find newer statements; see `answers.Newer`."""
-        from agent_memory.retrieval.answers import Near
-
         if not len(query.meaning) or stated.vector is None:
             return []
-        vector = stated.vector()
-        both = query.like(query.meaning + vector)
-        found = self._vectors.search_vectors(self.name, scope.owner, both, _LIKE)
-        return [
-            Near(hit, float(own @ query.meaning), float(own @ vector))
-            for hit in found
-            if hit.vector is not None
-            for own in [hit.vector()]
-        ]
+        both = query.meaning + stated.vector()
+        length = float((both @ both) ** 0.5)
+        found = self._vectors.search_vectors(self.name, scope.owner, query.like(both), _LIKE)
+        return [(hit, hit.cosine * length) for hit in found]
 
     def _made(
         self, scope: Scope, encode: Encode, said: Sequence[tuple[Entry, Turn]]

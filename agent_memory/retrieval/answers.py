@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import NamedTuple
 
 from agent_memory.core.query_text import asks, asks_assistant, asks_for_all
 from agent_memory.core.records import Hit, Record
@@ -23,23 +22,8 @@ from agent_memory.retrieval.informativeness import FULL, asking, repeats, said_i
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.score import PARTS
 
-
-class Near(NamedTuple):
-    """A hit and its similarities.
-
-    Attributes:
-        hit: The hit.
-        asked: Its cosine with the question.
-        stated: Its cosine with a statement among the hits.
-    """
-
-    hit: Hit
-    asked: float
-    stated: float
-
-
-Newer = Callable[[Hit], Sequence[Near]]
-"""Finds the hits nearest to the question and to a statement together."""
+Newer = Callable[[Hit], Sequence[tuple[Hit, float]]]
+"""Finds the hits nearest to the question and to a statement, each with the sum of both cosines."""
 
 _REPEATED = 0.6  # share of an answer's words that the user said before it
 _SAME_QUESTION = 0.6  # cosine
@@ -348,7 +332,7 @@ def _newer(
     """
     found: list[tuple[Hit, bool]] = []
     kinds = _kinds(_text(stated.record))
-    for hit, asked, near in newer(stated):
+    for hit, near in newer(stated):
         text, own = _text(hit.record), known.get(hit.record.id, 0.0)
         if len(found) == _CORRECTIONS or not _follows(hit.record, stated.record):
             continue
@@ -356,7 +340,7 @@ def _newer(
             continue
         least = _NEAR_MARKED if _changes(hit) or own >= _SURE else _NEAR
         least -= less + (_SAME_KIND if kinds & _kinds(text) else 0.0)
-        if asked + near >= least:
+        if near >= least:
             found.append((replace(hit, relevance=own), _replaces(hit, stated, question)))
     return found
 
@@ -402,8 +386,8 @@ def _with_similar(told: list[Hit], samples: Sequence[Hit], newer: Newer) -> list
     """Add statements similar to the surest hits."""
     there = {hit.record.id for hit in told}
     for sample in samples:
-        for hit, asked, near in newer(sample):
-            if asked + near >= _SIMILAR and hit.record.id not in there and _states(hit):
+        for hit, near in newer(sample):
+            if near >= _SIMILAR and hit.record.id not in there and _states(hit):
                 there.add(hit.record.id)
                 told = _beside(told, sample, hit, False)
     return told
