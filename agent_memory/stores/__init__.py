@@ -1,4 +1,4 @@
-"""The stores: one URL picks the database, and drivers load when one is opened."""
+"""Opens stores by URL. The driver of a database is loaded when a store is opened."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ def check_url(url: str) -> None:
 
 
 def serves(url: str) -> bool:
-    """Whether a store has the scheme of a URL, whatever the rest of it is."""
+    """Return whether a store serves the scheme of a URL. The rest is not checked."""
     known = ("memory", "sqlite", "folder", *_REDIS, *_SQL_SERVERS, *_MONGODB)
     return url.partition("://")[0] in known and "://" in url
 
 
 def url_of(place: str | Path) -> str:
-    """The URL of a place: a path is a SQLite file's, and a URL stays as it is."""
+    """Return the URL of a place: a path names a SQLite file, a URL stays unchanged."""
     return place if isinstance(place, str) and "://" in place else f"sqlite:///{place}"
 
 

@@ -18,7 +18,7 @@ from agent_memory.retrieval.postings import Postings, Terms
 from agent_memory.retrieval.segments import Names, Segment
 from agent_memory.retrieval.vectors import TOKEN, Tokens, Vectors
 
-# version, how names and vectors are kept, records, numbers in a vector; then the parts' lengths
+# version, formats of names and vectors, records, numbers in a vector; then the parts' lengths
 _HEADER = struct.Struct("<4s4B2I10I")
 _MARK, _VERSION = b"AMSG", 2
 _TEXTS, _PACKED = 0, 1

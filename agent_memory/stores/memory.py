@@ -1,6 +1,6 @@
-"""`MemoryStore`: a kernel of dicts, gone with the process. For tests, trials and short lives.
+"""`MemoryStore`: a kernel of dicts, lost when the process ends. For tests and trials.
 
-It is the simplest kernel there is, so read it first before you write one.
+It is the simplest kernel. Read it before you write one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WITHIN = (
 
 
 class _Row(NamedTuple):
-    """A document with what the kernel keeps beside it; times in microseconds."""
+    """A document with its lease and due time, in microseconds."""
 
     document: Document
     holder: str = ""
@@ -71,14 +71,14 @@ _Key = DocId | tuple[str, int] | str
 """The key of a document, of a line (session and seq), or of a log (session)."""
 
 _State = dict[_Key, _Row | Line | _Log | None]
-"""All that is stored, by key; None for what was deleted."""
+"""All stored data, by key; None for deleted data."""
 
 
 class _Index:
-    """The ids of documents in order: of a collection, of an owner, of a session.
+    """The sorted ids of the documents of each collection, owner and session.
 
-    Ids are added before a commit and dropped after it. Readers look at the document, so an id too
-    many harms nobody.
+    Ids are added before a commit and dropped after it. Readers check the document, so an extra id
+    does no harm.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class _Index:
                 insort(ids, one.id)
 
     def drop(self, one: Document, now: _Row | None) -> None:
-        """Drop a document from the places where the one that stands there now is not."""
+        """Drop a document from the places that its replacement does not have."""
         places = () if now is None else tuple(_places(now.document))
         for kind, name in _places(one):
             names = self.ids.get((one.collection, kind), {})
@@ -157,7 +157,7 @@ class _View:
         return rows[: scan.limit]
 
     def shown(self, one: Document, *, tails: bool, bodies: bool) -> Document:
-        """Return a document with its tail, or without its body, as a reader wants it."""
+        """Return a document with its tail, or without its body."""
         if not bodies:
             one = one._replace(body="", data=b"")
         return one._replace(tail=self.tail(one.id)) if tails else one
@@ -205,7 +205,7 @@ class _View:
                 self.changes.update({row.document.key: None for row in self.selected(scan)})
 
     def _keep(self, session: str, first: int, end: int) -> None:
-        """Remove the lines of a log that are not from `first` to `end`."""
+        """Remove the lines of a log outside `first` to `end`."""
         log = self.log(session)
         if log is None:
             return
@@ -259,8 +259,8 @@ class MemoryKernel:
 
     @contextmanager
     def _written(self) -> Iterator[_View]:
-        """Exclude other writers. The data changes by one `update` of a dict, which is done or not
-        done when a signal's handler runs or raises."""
+        """Exclude other writers. One `update` of a dict changes the data, so that a signal handler
+        finds all changes or none."""
         with self._lock:
             if self._writing:
                 raise StoreUnavailable(_WITHIN)
@@ -349,10 +349,10 @@ def _lines(view: _View, part: Part) -> list[Line]:
 
 
 class MemoryStore(KernelStore):
-    """A store without a database. Each instance is a world of its own.
+    """A store without a database.
 
     Args:
-        namespace: Accepted as by other stores. No two instances share anything.
+        namespace: Accepted like other stores do, and ignored: instances share nothing.
     """
 
     def __init__(self, namespace: str = "default") -> None:

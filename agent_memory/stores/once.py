@@ -10,7 +10,7 @@ from agent_memory.core.records import Draft, Lease
 
 
 class OnceStore(Protocol):
-    """Part of `SessionStore`: appends on terms, and the keys of appends."""
+    """Part of `SessionStore`: idempotent and conditional appends, and their keys."""
 
     def append_once(
         self,
@@ -21,33 +21,32 @@ class OnceStore(Protocol):
         *,
         within: float = 0.0,
     ) -> Appended:
-        """Append on terms, as `append`: those of the drafts that no key says were appended before.
+        """Append like `append`, without the drafts whose keys show that they are stored already.
 
-        In one transaction with it the keys are looked for, the log's end is compared, and the keys
-        of what is appended are kept. If nothing is left to append, nothing changes: no keys are
-        stored, and no session begins. Keys from before `once.since` are removed.
+        One transaction looks the keys up, compares the log's end, appends, and stores the new keys.
+        If nothing is left to append, nothing changes: no keys are stored, and no session is
+        created. An append removes the session's keys from before `once.since`.
 
         Raises:
-            Conflict: A key is known with other content, or the log does not end at
-                `once.expected_end`; nothing was stored.
+            Conflict: A key was used for other content, or the log does not end at
+                `once.expected_end`. Nothing was stored.
             SessionOfAnotherUser: The session has another user.
             SessionDeleting: A deletion of the session has begun.
         """
         ...
 
     def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
-        """The keys that are kept of a session, of these names if any are given, in order of their
-        seqs."""
+        """Return a session's keys in order of their seqs, all or those with these names."""
         ...
 
     def put_keys(
         self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
     ) -> None:
-        """Keep keys of a session as they were kept elsewhere, over those of the same names.
+        """Store keys of a session, as of an import, over those of the same names.
 
-        Nothing is kept where there is no such session.
+        Nothing is stored if the session does not exist.
 
         Raises:
-            LeaseLost: The lease is not held any more; nothing was written.
+            LeaseLost: `lease` was passed and is no longer held; nothing was written.
         """
         ...

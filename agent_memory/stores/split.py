@@ -188,7 +188,7 @@ class SplitKernel(KernelWrapper):
         try:
             body = json.loads(one.body)
         except ValueError:
-            return one  # whoever decodes the body reports it
+            return one  # decoding the body reports the error
         record_id = _referred(body.get("system"))
         if record_id is None or (record_id not in messages.texts and is_deleting(one)):
             return one  # the message of a session that is being deleted may be gone

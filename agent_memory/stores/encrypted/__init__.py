@@ -1,1 +1,1 @@
-"""A wrapper round any store: what was said is encrypted before it is kept."""
+"""A wrapper of any store that encrypts content before it is stored."""

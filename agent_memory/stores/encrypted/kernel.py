@@ -1,7 +1,7 @@
 """Encryption of lines and documents, and the kernel that applies it to another kernel.
 
-A message, system message, summary, fact or record is encrypted as one value, which stands where its
-text stood. All other fields stay readable, and are bound to the ciphertext.
+A message, system message, summary, fact or record is encrypted as one value, which replaces its
+text. All other fields stay readable, and are bound to the ciphertext.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Cipher:
         except Undecryptable as error:
             return one._replace(body=Unreadable.of(error), data=b"")
         except UNREADABLE:
-            pass  # whoever decodes the body meets the same error, and names the record
+            pass  # decoding the body fails with the same error, which names the record
         return one
 
     def _decoded_record(self, one: Document, failures: list[_Failure]) -> str:

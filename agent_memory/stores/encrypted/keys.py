@@ -162,9 +162,9 @@ class Keys:
 
     @classmethod
     def from_environment(cls, variable: str = "AGENT_MEMORY_KEYS") -> Self:
-        """Keys from an environment variable: `id:base64,id2:base64`, the current one first.
+        """Return keys from an environment variable: `id:base64,id2:base64`, the current one first.
 
-        `openssl rand -base64 32` makes one.
+        `openssl rand -base64 32` creates a key.
 
         Raises:
             ConfigError: The variable is missing, or an entry of it cannot be read.
@@ -181,7 +181,7 @@ class Keys:
         found: dict[str, bytes] = {}
         for place, entry in enumerate(text.split(","), 1):
             key_id, colon, encoded = (part.strip() for part in entry.partition(":"))
-            # an entry may be a bare key, so none is repeated before its id is known to be one
+            # an entry may be a bare key: errors do not repeat it before its id is checked
             if not colon or not _ID.fullmatch(key_id):
                 raise ConfigError(
                     f"Entry {place} of {variable} is not `id:base64`, with an id of letters, "

@@ -1,1 +1,1 @@
-"""A store in a folder of plain files, for people who read, version and carry their memories."""
+"""A store in a folder of plain files, which people can read, version and copy."""

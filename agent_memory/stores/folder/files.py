@@ -1,4 +1,4 @@
-"""Files of a folder: locked, looked at for changes, and put in place whole."""
+"""The files of a folder, with a lock, change detection and atomic writes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _FOLDERS = ("sessions", "records", "vectors")
 _OURS = re.compile(r"(\.state\.json|\.journal\.json|.*-[0-9a-f]{10}\.jsonl)\.tmp")
 
 Mark = tuple[int, int, int]
-"""The mark of one content of a file: its inode, its time, its size."""
+"""Identifies a version of a file: its inode, modification time and size."""
 
 
 class Files:
     """The files of one folder, for one process at a time.
 
-    A file appears whole or not at all: it is written beside its place, and renamed. If the holder
-    of the lock dies, the next one gets it.
+    Writes are atomic: a file is written under another name, then renamed. If the holder of the
+    lock dies, the next process gets it.
     """
 
     def __init__(self, folder: Path, durability: Durability | None) -> None:
@@ -66,7 +66,7 @@ class Files:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """While one thread of one process has the folder; True where it has just been taken."""
+        """Hold the folder for one thread of one process. Yield False in nested calls."""
         with self._turn:
             self._depth += 1
             try:
@@ -81,7 +81,7 @@ class Files:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         try:
-            # opened each time: what is inherited by a fork would be one lock for both
+            # opened each time: a fork would share the lock of an inherited descriptor
             lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _failed(self._folder, error) from error
@@ -93,10 +93,9 @@ class Files:
             os.close(lock)
 
     def marks(self) -> dict[str, Mark]:
-        """Return the mark of each file by its path. A commit that a crash interrupted is finished
-        first, and half-written files are removed.
+        """Return the mark of each file by its path, without hidden and unknown files.
 
-        Hidden files, and other files of the folder itself, belong to somebody else.
+        It first finishes a commit that a crash interrupted, and removes half-written files.
         """
         marks: dict[str, Mark] = {}
         if (self._folder / JOURNAL).exists():
@@ -127,7 +126,7 @@ class Files:
             raise _failed(self._folder / path, error) from error
 
     def write(self, path: str, data: bytes) -> Mark:
-        """Have a file hold this, whatever it held."""
+        """Write a file atomically, and return its mark."""
         place = self._folder / path
         arriving = place.with_name(place.name + _ARRIVING)
         try:
@@ -147,9 +146,9 @@ class Files:
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def write_all(self, changes: Mapping[str, bytes | None]) -> dict[str, Mark]:
-        """Write or remove (None) several files. After a crash all are changed or none.
+        """Write or remove (None) several files, and return the marks of the written ones.
 
-        The changes are in a journal until they are done. The next holder does the rest.
+        All are changed or none: after a crash, the next holder finishes the changes from a journal.
         """
         if len(changes) > 1:
             journal = [
@@ -168,10 +167,10 @@ class Files:
         return marks
 
     def _finish(self) -> None:
-        """Do the rest of a journal. A file that somebody has edited since stays as it is."""
+        """Finish the changes of a journal, except to files that were edited since."""
         try:
             changes = json.loads(self.read(JOURNAL))
-        except ValueError:  # a power loss at `durability="process"`: nobody was told of it
+        except ValueError:  # lost in a power loss, which `durability="process"` permits
             changes = []
         for path, before, data in changes:
             if self._digest(path) != before:
@@ -196,7 +195,7 @@ class Files:
             raise _failed(place, error) from error
 
     def sync(self) -> None:
-        """Return once all that was written survives a power loss."""
+        """Wait until all writes survive a power loss."""
         if not self._syncs:
             os.sync()
 

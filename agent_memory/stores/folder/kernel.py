@@ -1,7 +1,7 @@
-"""The kernel on a folder: dicts in memory that follow the files, and files that follow commits.
+"""The kernel on a folder: dicts in memory, read from changed files and written after commits.
 
-A session is one file, and a block has one for its records and one for its vectors. Segments and
-catalogs of vectors stand in no file: they are made of the records' features when a file is read.
+Each session has one file, and each block one for its records and one for its vectors. Segments and
+catalogs of vectors are not in files. They are computed from the records' features.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ _WITHIN = (
 )
 
 Place = tuple[str, str]
-"""The folder of a file, and the session or block that it is of."""
+"""The folder of a file, and its session or block."""
 
 Known = dict[object, tuple[object, str]]
-"""The lines of a file by what they are of: the value, and the line."""
+"""The values of a file and their lines, by seq or id."""
 
 T = TypeVar("T")
 
@@ -93,12 +93,12 @@ class FolderKernel:
             pass
 
     def _begin(self) -> None:
-        """Forget everything: the next call reads the files."""
+        """Drop all that is cached. The next call reads the files."""
         self._tables = Tables()
         self._vectors = Vectors(self._tables, self._cipher)
         self._seen: dict[str, Mark] = {}
         self._broken: dict[str, Damaged] = {}
-        self._claims: dict[str, str] = {}  # the path that such a file should have, by its own
+        self._claims: dict[str, str] = {}  # the path that a broken file should have, by its own
         self._names: dict[str, str] = {}
         self._known: dict[str, Known] = {}
         self._written: dict[str, bytes] = {}
@@ -111,9 +111,9 @@ class FolderKernel:
 
     @contextmanager
     def _fresh(self, places: Iterable[Place] = ()) -> Iterator[bool]:
-        """Hold the folder for a call, with the changes of others read, and refuse broken files.
+        """Hold the folder for a call, read the changes of others, and refuse broken files.
 
-        The result is False within another call of the thread.
+        Yield False within another call of the thread.
         """
         with self.files.held() as is_taken:
             if is_taken:
@@ -151,7 +151,7 @@ class FolderKernel:
     def scan(self, scan: Scan) -> list[Document]:
         with self._fresh(_selected(scan)):
             if scan.collection == HEAD and scan.tails and scan.bodies and not scan.after:
-                for error in self._broken.values():  # any file may hold data of anybody
+                for error in self._broken.values():  # a broken file may have any user's data
                     leave_out(error)
             return self._tables.scan(scan)
 
@@ -198,14 +198,14 @@ class FolderKernel:
         path = f"{kind}/{file_name(name)}"
         if path in self._broken:
             raise self._broken[path]
-        if path not in self._names:  # another file may hold what this one held
+        if path not in self._names:  # a broken file under another name may have its content
             for other in (one for one, claimed in self._claims.items() if claimed == path):
                 if kind == _SESSIONS:
                     raise self._broken[other]
-                leave_out(self._broken[other])  # a block's file goes with its last record
+                leave_out(self._broken[other])  # a block without records has no file
 
     def _refresh(self) -> None:
-        """Read what has changed since it was looked at last."""
+        """Read the files that have changed since the last call."""
         marks = self.files.marks()
         for path in {*self._names, *self._broken} - marks.keys():
             self._forget(path)
@@ -214,19 +214,19 @@ class FolderKernel:
             if path == STATE:
                 self._written[STATE] = self.files.read(STATE)
             elif not self._load(path):
-                del marks[path]  # it is tried again
+                del marks[path]  # the next call tries again
         if changed:
             self._tables.restore(state_of(self._written.get(STATE, b"")))
         self._seen = marks
 
     def _load(self, path: str) -> bool:
-        """Read a file. False where the system does not let it be read now."""
+        """Read a file. Return False if the system does not permit it now."""
         kind, _, _ = path.partition("/")
         data, is_read = b"", False
         try:
             data, is_read = self.files.read(path), True
             if not path.endswith(".jsonl") and not owners_in(data):
-                return True  # somebody else's
+                return True  # not a file of this store
             name = self._loaded(kind, path, data)
         except (*UNREADABLE, StoreUnavailable) as error:
             self._forget(path)
@@ -243,7 +243,7 @@ class FolderKernel:
         return True
 
     def _loaded(self, kind: str, path: str, data: bytes) -> str:
-        """Put the content of a file into the tables, and return its session or block."""
+        """Load the content of a file into the tables, and return its session or block."""
         lines = list(lines_in(data))
         if not lines:
             raise ValueError("it is empty")
@@ -305,12 +305,12 @@ class FolderKernel:
             Put(head_document(head)),
             *([Append(lines)] if lines else []),
             *map(Put, keys),
-            Wake([at], 0),  # until the state says more
+            Wake([at], 0),  # until `restore` sets the stored due time
         ]
         self._tables.commit([Batch([], writes)])
 
     def _forget(self, path: str) -> None:
-        """Drop what was read of a file."""
+        """Drop the content of a file from the tables."""
         for kept in (self._broken, self._claims, self._written, self._known):
             kept.pop(path, None)
         name = self._names.pop(path, None)
@@ -326,7 +326,7 @@ class FolderKernel:
             self._vectors.forget(name)
 
     def _save(self, places: set[Place]) -> None:
-        """Write what commits have changed. The state comes first: better due twice than never."""
+        """Write the changes of commits. The state comes first: due twice is better than never."""
         self._put({STATE: json.dumps(self._tables.state()._asdict()).encode()})
         changes: dict[str, bytes | None] = {}
         for kind, name in sorted(places):
@@ -383,7 +383,7 @@ class FolderKernel:
 
 
 def places_of(writes: Sequence[Write]) -> Iterator[Place]:
-    """Yield the files that writes change, apart from the state."""
+    """Yield the places of the files that writes change; ("", "") for the state."""
     for write in writes:
         match write:
             case Put(document):
@@ -406,7 +406,7 @@ def _selected(scan: Scan) -> Iterator[Place]:
 
 
 def _place_of(at: DocId, session: str = "") -> Place:
-    """Return the file of a document; ("", "") for the state."""
+    """Return the place of a document's file; ("", "") for the state."""
     kind, _, block = at.collection.partition(":")
     if kind == HEAD:
         return _SESSIONS, at.id

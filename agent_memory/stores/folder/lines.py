@@ -38,21 +38,23 @@ Fields = dict[str, Any]
 
 
 def file_name(name: str) -> str:
-    """The file of a session or a block: its name as far as a path can say it, and a few digits, so
-    that no two share a file where case makes no difference."""
+    """Return the file name of a session or block: its escaped name, and digits of its hash.
+
+    The digits keep names apart on file systems that ignore case.
+    """
     digits = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     shown = quote(name, safe=" @+=,", errors="replace").lstrip(".")[:_LONGEST]
     return f"{shown}-{digits}.jsonl"
 
 
 def check_place(path: str, name: str) -> None:
-    """Refuse a file under another name than its session or block gives it."""
+    """Refuse a file whose name does not match its session or block."""
     if path.rpartition("/")[2] != file_name(name):
         raise ValueError("its name is not the one that its first line would give it")
 
 
 def line_of(fields: Fields) -> str:
-    """One line, without its end."""
+    """Return a line without its line end."""
     return json.dumps(fields, ensure_ascii=False, separators=(", ", ": "))
 
 
@@ -152,8 +154,8 @@ class State(NamedTuple):
     """Due times, leases and locks; times in microseconds.
 
     Attributes:
-        sessions: For each session when it began, when it is due, who holds it, and until when.
-        locks: For each lock who holds it, and until when.
+        sessions: For each session its creation time, due time, holder, and the end of its lease.
+        locks: For each lock its holder, and the end of its lease.
     """
 
     sessions: Mapping[str, tuple[int, int | None, str, int]] = {}
@@ -171,7 +173,7 @@ def state_of(data: bytes) -> State:
         for holder, until in locks.values():
             if [*map(type, (holder, until))] != [str, int]:
                 raise TypeError
-    except UNREADABLE:  # it says only what is due: everything is then
+    except UNREADABLE:  # without the state, every session is due
         return State()
     return State(sessions, locks)
 
@@ -198,7 +200,7 @@ def _moment(fields: Fields, name: str) -> datetime:
 
 
 def _message_json(fields: object) -> str:
-    """Return a message's JSON. Anything else is an error."""
+    """Return a message's JSON, after validation."""
     if not isinstance(fields, dict):
         raise TypeError("`message` is no object")
     Message.of(fields)
@@ -238,7 +240,7 @@ def text_of(blob: bytes, block: str, record: Record, cipher: FeatureCipher | Non
 
 
 def blob_of(text: object, block: str, record: Record, cipher: FeatureCipher | None) -> bytes:
-    """Invert `text_of`. Return nothing for damaged features, or without their key."""
+    """Invert `text_of`. Return b"" for damaged features, or without their key."""
     try:
         blob = _decoded(text)
         if cipher is not None:

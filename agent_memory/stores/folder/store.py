@@ -19,27 +19,28 @@ _URL = "folder:///"
 
 
 class FolderStore(KernelStore):
-    """Keeps all in plain files that people read, search, version and carry about.
+    """Stores all data in plain files that people can read, search, version and copy.
 
         notes/
             sessions/monday-0a1b2c3d4e.jsonl    the session, then its messages, one a line
-            records/extractive-....jsonl        what blocks keep, one a line
-            vectors/vector-....jsonl            the same with what it is found by
-            .state.json                         leases and what is due: of this machine
+            records/extractive-....jsonl        records of a block, one a line
+            vectors/vector-....jsonl            records with their search features
+            .state.json                         leases and due times, of this machine only
 
-    A file is put in its place whole, under a lock that all processes of a machine share, so that a
-    crash leaves the one before or the one after. Each call looks at what has changed: another
-    process may write, and so may people while no call is under way. Each write writes its file
-    anew: it is slow, and meant for one person's memories. Not on a network file system.
+    Writes are atomic, under a lock that all processes of a machine share. Each call reads the
+    files that have changed: other processes may write, and people may edit files between calls.
+
+    Limitations: each write rewrites its whole file, which is slow. Use it for one person's
+    memories, and not on a network file system.
 
     Args:
         url: "folder:///relative" or "folder:////absolute".
-        namespace: A folder of its own below, but for "default".
+        namespace: A subfolder; "default" is the folder itself.
         durability: Whether an acknowledged write survives a power loss.
 
     Raises:
         ConfigError: The system has no POSIX locks.
-        StoreUnavailable: The folder cannot be made or read.
+        StoreUnavailable: The folder cannot be created or read.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class Tables(MemoryKernel):
         return State(sessions, {row.document.id: (row.holder, row.held_until) for row in held})
 
     def restore(self, state: State) -> None:
-        """Take over due times, leases and locks. A session that began anew since has none."""
+        """Set the stored due times, leases and locks, except of sessions that began anew since."""
         view = self._view()
         for row in view.selected(Scan(HEAD)):
             begun, due, holder, until = state.sessions.get(row.document.id, (None, None, "", 0))
@@ -56,7 +56,7 @@ class Tables(MemoryKernel):
 
 
 class _Line(NamedTuple):
-    """A record's line, and its features as they stand there."""
+    """A record, its line, and the features in the line."""
 
     document: Document
     text: str
@@ -64,7 +64,7 @@ class _Line(NamedTuple):
 
 
 class Vectors(KernelStore):
-    """Vectors between files, where each record has its features, and tables of segments."""
+    """Converts between files, where each record has its features, and tables of segments."""
 
     def __init__(self, tables: Tables, cipher: FeatureCipher | None) -> None:
         super().__init__(tables)
@@ -73,7 +73,7 @@ class Vectors(KernelStore):
         self._lines: dict[str, dict[str, _Line]] = {}
 
     def features(self, block: str) -> list[object]:
-        """Return the features of a block's records as they stand in its file."""
+        """Return the features of a block's records, encoded as in its file."""
         return [one.features for one in self._lines.get(block, {}).values()]
 
     def forget(self, block: str) -> None:
@@ -81,7 +81,7 @@ class Vectors(KernelStore):
         self.clear_vectors(block)
 
     def load(self, block: str, first: Fields, rest: Sequence[tuple[str, Fields]]) -> None:
-        """Read the lines of a file. Records whose lines were known stay as they are."""
+        """Load the lines of a file. Records with unchanged lines are not replaced."""
         opened = opened_of(first)
         records_with_texts = [(record_of(fields), text) for text, fields in rest]
         if self.vector_blocks().get(block, opened) != opened:
@@ -131,7 +131,7 @@ class Vectors(KernelStore):
         self._tables.commit([Batch([], puts)])
 
     def lines(self, block: str) -> Iterator[str]:
-        """Write the lines of a file. Features that cannot be read stay as they stand there."""
+        """Yield a file's lines. Unchanged records keep theirs, even with unreadable features."""
         opened = self.vector_blocks().get(block)
         if opened is None:
             self._lines.pop(block, None)

@@ -1,8 +1,8 @@
-"""The kernel: what a database must do. It stores entries of logs and documents, and commits
-batches of conditions and writes.
+"""The kernel: the interface that a database implements. It stores lines of logs and documents, and
+commits batches of conditions and writes.
 
-Everything but messages is a document: heads of sessions, idempotency keys, locks, facts, vectors,
-segments and catalogs. `kernel.sessions`, `kernel.records` and `kernel.vectors` are the store above.
+All data but messages is in documents: heads of sessions, idempotency keys, locks, facts, vectors,
+segments and catalogs. `kernel.sessions`, `kernel.records` and `kernel.vectors` build on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class DocId(NamedTuple):
 
 
 class Unreadable(str):
-    """Stands in place of a body that a wrapper of a kernel cannot decode.
+    """Replaces a body that a wrapper of a kernel cannot decode.
 
     Attributes:
         error: Raised by the call that decodes this body, and by no other.
@@ -43,13 +43,13 @@ class Line(NamedTuple):
     Attributes:
         session: The session.
         seq: Its number in the log.
-        role: The message's role, empty where it has none.
-        text: The message's text; all of the message where `body` is empty.
-        created_at: When it was said, in microseconds since 1970 (UTC).
-        tokens: Its cost in a context.
+        role: The message's role; empty for none.
+        text: The message's text; the whole message if `body` is empty.
+        created_at: Its time, in microseconds since 1970 (UTC).
+        tokens: Its tokens in a context.
         total: The running total of tokens.
-        encoding: The token encoding that counted it.
-        body: The message as JSON, where it is more than a role and a text.
+        encoding: The token encoding with which it was counted.
+        body: The message as JSON, if it has more than a role and a text.
     """
 
     session: str
@@ -74,7 +74,7 @@ EMPTY = Tail()
 
 
 class Document(NamedTuple):
-    """A document. Beside it the database keeps until when it is held and when it is due.
+    """A document. The database also stores its holder, the end of its lease, and its due time.
 
     Attributes:
         collection: The collection.
@@ -83,11 +83,11 @@ class Document(NamedTuple):
         session: The session that it derives from; empty for none.
         first: A number to select and sort by.
         last: Another number to select by.
-        version: Chosen by the writer. No other state of the same id may ever have the same.
+        version: Set by the writer. It must differ between all states of the same id.
         about: The part that scans without bodies return.
-        body: All else.
-        data: Bytes.
-        tail: The end of the log of session `id`, where that was asked for.
+        body: The rest, as text.
+        data: The rest, as bytes.
+        tail: The end of the log of session `id`, if requested.
     """
 
     collection: str
@@ -104,46 +104,46 @@ class Document(NamedTuple):
 
     @property
     def key(self) -> DocId:
-        """Its name."""
+        """Its id."""
         return DocId(self.collection, self.id)
 
 
 class Missing(NamedTuple):
-    """There is no such document."""
+    """The document does not exist."""
 
     id: DocId
 
 
 class Exists(NamedTuple):
-    """The document is there."""
+    """The document exists."""
 
     id: DocId
 
 
 class VersionIs(NamedTuple):
-    """The document is there and has this version."""
+    """The document exists and has this version."""
 
     id: DocId
     version: int
 
 
 class HeldBy(NamedTuple):
-    """The document is there, and this holder was the last to take it and has not let go."""
+    """The document exists, and this holder took it last and has not released it."""
 
     id: DocId
     holder: str
 
 
 class Free(NamedTuple):
-    """The document is missing, or this holder may take it: it is nobody's or the holder's own, or
-    another's time has come, or ends later than `LONGEST_LEASE_SECONDS` from now."""
+    """The document is missing, or this holder may take it: nobody else holds it, or another's lease
+    has ended, or ends later than `LONGEST_LEASE_SECONDS` from now."""
 
     id: DocId
     holder: str
 
 
 class LogEndsAt(NamedTuple):
-    """The log's last seq is this; 0 for an empty log."""
+    """The log's last seq is `seq`; 0 for an empty log."""
 
     session: str
     seq: int
@@ -158,18 +158,18 @@ class Scan(NamedTuple):
 
     Attributes:
         collection: The collection.
-        owner: Only this owner's; empty for nobody's.
-        session: Only those that derive from this session, in order of `first`, then id; empty for
-            none. At None the order is the id's code points.
+        owner: Only documents of this owner; empty for those without one.
+        session: Only documents that derive from this session, in order of `first`, then id; empty
+            for those without one. With None the order is the id's code points.
         after: Only ids after this one.
-        limit: At most so many.
-        first_below: Only those with `first` below it.
-        last_above: Only those with `last` above it.
-        tails: With the ends of the logs of the sessions that the ids name.
-        bodies: False leaves out `body` and `data`.
-        names: True returns ids alone, from indexes where the database can.
-        behind: Leaves out the heads that this block has absorbed to the end. It saves reading them:
-            a database may return them all the same.
+        limit: The most documents.
+        first_below: Only documents with `first` below it.
+        last_above: Only documents with `last` above it.
+        tails: Whether to add the ends of the logs of the sessions with these ids.
+        bodies: Whether to return `body` and `data`.
+        names: Whether to return ids alone, from indexes if the database can.
+        behind: Leave out the heads that this block has absorbed to the end. It only saves time:
+            a database may return them.
     """
 
     collection: str
@@ -206,27 +206,27 @@ class Expire(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Write a document over the one with its id, whose due time and holder stay."""
+    """Write a document, replacing one with its id, whose due time and lease stay."""
 
     document: Document
 
 
 class Wake(NamedTuple):
-    """Make documents due in so many microseconds, unless they are so sooner."""
+    """Make documents due in this many microseconds, unless they are due sooner."""
 
     ids: Sequence[DocId]
     micros: int
 
 
 class Due(NamedTuple):
-    """Make a document due in so many microseconds; None: never."""
+    """Make a document due in this many microseconds; None for never."""
 
     id: DocId
     micros: int | None
 
 
 class Hold(NamedTuple):
-    """Have a document held for so many microseconds; an empty holder lets go of it."""
+    """Let a holder hold a document for this many microseconds; an empty holder releases it."""
 
     id: DocId
     holder: str
@@ -254,12 +254,12 @@ class Batch(NamedTuple):
     conditions: Sequence[Condition]
     writes: Sequence[Write]
     tail: str = ""
-    """The session whose end of the log the outcome brings."""
+    """The session whose log's end the outcome contains."""
 
 
 class Outcome(NamedTuple):
-    """Whether a batch was applied. A refused one brings the documents and the ends of logs that its
-    conditions name."""
+    """Whether a batch was applied. The outcome of a refused one has the documents and the ends of
+    logs that its conditions name."""
 
     done: bool
     documents: dict[DocId, Document | None] = {}
@@ -281,11 +281,11 @@ class Part(NamedTuple):
 class Kernel(Protocol):
     """A database for one namespace; safe to use from many threads and processes.
 
-    Times are the kernel's: a batch gives offsets from now. Every call may raise `StoreUnavailable`.
+    The kernel has the clock: a batch has offsets from now. Every call may raise `StoreUnavailable`.
 
     Attributes:
         remote: Whether calls wait for a server.
-        most_bytes: How large `data` may be; None for any size.
+        most_bytes: The largest size of `data`; None for any size.
         spans: Whether a batch may change several sessions, and whether `commit` is one transaction.
     """
 
@@ -299,23 +299,23 @@ class Kernel(Protocol):
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         """Commit batches in order, durable on return.
 
-        Each batch is applied whole or refused. It changes one session at most (head, log and keys)
-        and any other documents, of several owners and collections. Its conditions hold until its
-        writes are done, those about missing documents too. A power loss may undo a batch of nothing
-        but `Hold` and `Due`.
+        Each batch is applied completely or refused. It changes at most one session (head, log and
+        keys), and any other documents of several owners and collections. Its conditions, including
+        those about missing documents, hold until its writes are done. A power loss may undo a batch
+        that has only `Hold` and `Due`.
 
         With `spans`, a batch may change several sessions, and all batches are one transaction.
         Without it, a condition about a document that the batch does not write is checked before
-        the writes, and may cease to hold meanwhile.
+        the writes, and may no longer hold during them.
         """
         ...
 
     def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
-        """Append a line to a log if the head has this version and is due within `micros`, and the
-        line's seq is free; durable on return. False: nothing was written, `commit` says why.
+        """Append a line if the head has this version and the line's seq is free; durable on return.
 
-        The fast path of an append. A log gets shorter only together with another version of its
-        head, so a free seq that follows the known end is the log's end.
+        The head must be due within `micros`, or the kernel makes it due. False means that nothing
+        was written; `commit` returns why. Each truncation of a log changes the head's version, so a
+        free seq after the known end is the log's end.
         """
         ...
 
@@ -325,9 +325,9 @@ class Kernel(Protocol):
         """Return documents in the order of `ids`.
 
         Args:
-            ids: Their names.
-            tails: With the ends of their logs, from the same state.
-            bodies: False leaves out `body` and `data`.
+            ids: Their ids.
+            tails: Whether to add the ends of their logs, from the same state.
+            bodies: Whether to return `body` and `data`.
         """
         ...
 
@@ -336,17 +336,17 @@ class Kernel(Protocol):
         ...
 
     def owners(self, collection: str, beginning: str) -> list[str]:
-        """Return the distinct owners in a collection whose names begin so, in code point order."""
+        """Return the distinct owners in a collection with a prefix, in code point order."""
         ...
 
     def collections(self, beginning: str) -> list[str]:
-        """Return the collections whose names begin so, in code point order."""
+        """Return the collections with a prefix, in code point order."""
         ...
 
     def due(self, collection: str, limit: int) -> list[Document]:
         """Return documents that are due and that nobody holds, with the ends of their logs.
 
-        Owners take turns: each one's document that is due for longest, then each one's second.
+        Owners take turns: first each owner's longest due document, then each one's second.
         """
         ...
 
@@ -355,15 +355,15 @@ class Kernel(Protocol):
         ...
 
     def counts(self, collection: str) -> tuple[int, int]:
-        """Return how many documents a collection has, and how many lines there are."""
+        """Return the number of documents in a collection, and the number of all lines."""
         ...
 
     def erase(self) -> None:
-        """Remove the bytes of deleted data from the database's files, as far as it can."""
+        """Erase deleted data from the database's files, as far as possible."""
         ...
 
     def sync(self) -> None:
-        """Return once every acknowledged write survives a power loss, where the kernel decides."""
+        """Wait until every acknowledged write survives a power loss, if the kernel decides that."""
         ...
 
     def close(self) -> None:

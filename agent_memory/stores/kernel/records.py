@@ -1,4 +1,4 @@
-"""Records over a kernel: facts and their kin."""
+"""Facts and other records over a kernel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agent_memory.stores.kernel.sessions import TRIES, KernelSessions, held
 
 
 class KernelRecords(KernelSessions):
-    """See `RecordStore`."""
+    """A `RecordStore` over a kernel."""
 
     def put_records(
         self,

@@ -32,7 +32,7 @@ class State(NamedTuple):
         version: Its version.
         holder: The name of the worker that holds it; empty for none.
         held_until: The end of that lease, in microseconds since 1970.
-        due: When a worker is to look at it; None for never.
+        due: When a worker should process it; None for never.
     """
 
     version: int
@@ -45,7 +45,7 @@ class State(NamedTuple):
         return not self.holder or not now < self.held_until <= latest_micros(now)
 
     def is_due(self, now: int) -> bool:
-        """Return whether a worker is to look at it now."""
+        """Return whether a worker should process it now."""
         return self.due is not None and self.due <= now and self.is_free(now)
 
 

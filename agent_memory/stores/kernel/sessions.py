@@ -81,7 +81,7 @@ PAGE = 200
 
 
 class KernelSessions:
-    """See `SessionStore`."""
+    """A `SessionStore` over a kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -130,8 +130,7 @@ class KernelSessions:
         return self._append(Request(session_id, drafts, user_id, once, within=within))
 
     def append_all(self, appends: Sequence[Request]) -> list[Appended | Exception]:
-        # sessions whose cached state is outdated are appended to by themselves
-        # in one order everywhere, so that no two transactions wait for each other's sessions
+        # sorted, so that no two transactions wait for each other's sessions
         order = sorted(range(len(appends)), key=lambda place: appends[place].session_id)
         plans: dict[int, Plan] = {}
         fresh: dict[str, KnownSession | None] = {}
@@ -147,7 +146,7 @@ class KernelSessions:
             outcomes = self._kernel.commit([plan.batch for plan in plans.values()]) if plans else []
         except StoreUnavailable as error:
             return [error for _ in appends]
-        except Exception:  # noqa: BLE001 - one of them is to blame: each by itself then
+        except Exception:  # noqa: BLE001 - one append fails: each is tried separately below
             plans, outcomes = {}, []
         committed = {at for at, one in zip(plans, outcomes, strict=True) if one.done}
         for place in order:
@@ -160,7 +159,7 @@ class KernelSessions:
                 continue
             try:
                 done.append(self._append(one))
-            except Exception as error:  # noqa: BLE001 - it is that append's alone
+            except Exception as error:  # noqa: BLE001 - it concerns only this append
                 done.append(error)
         return done
 
@@ -195,7 +194,7 @@ class KernelSessions:
         """Return the assumed state of an unknown session; None to read it first."""
         if self._kernel.remote:
             return None
-        return known_session(session_id, None, EMPTY)  # a commit costs no more than a look
+        return known_session(session_id, None, EMPTY)  # a refused commit costs no more than a read
 
     def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
         if names is None:
@@ -342,17 +341,17 @@ class KernelSessions:
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
         at = head_id(session_id)
-        # nothing of a session that begins meanwhile: its head is missing yet
+        # without a head, the data is of a session that is being created: delete nothing
         conditions = [*held(lease), Exists(at)]
         keys = DeleteWhere(Scan(KEY, session=session_id))
         self._write(lease, Batch(conditions, [Delete([at]), keys, Truncate(session_id, 0)]))
         self._known.drop(session_id)
 
     def secure_erase(self) -> None:
-        """See `SessionStore.secure_erase`.
+        """Erase traces of deleted data; see `SessionStore.secure_erase`.
 
-        It does nothing on servers, which erase deleted rows from files, logs and replicas by their
-        own settings.
+        On PostgreSQL, MySQL and MariaDB it does nothing: these erase deleted rows by their own
+        settings.
         """
         self._kernel.erase()
 
@@ -368,7 +367,7 @@ class KernelSessions:
             page = whole._replace(after=last, limit=most)
             try:
                 return self._kernel.scan(page)
-            except Damaged:  # pages of the file; those that the names stand in may be sound
+            except Damaged:  # damaged pages of the file; the index of ids may be intact
                 return self._kernel.scan(page._replace(names=True))
 
         def decode(one: Document) -> Head:
@@ -390,7 +389,7 @@ class KernelSessions:
         """Commit a batch.
 
         Raises:
-            LeaseLost: It was refused, and the lease is not held any more.
+            LeaseLost: It was refused, and the lease is no longer held.
         """
         if not (batch.conditions or batch.writes):
             return DONE

@@ -191,7 +191,7 @@ class KernelStore(KernelRecords):
             every.append(Missing(owned.at) if found is None else VersionIs(owned.at, found[0]))
             some, added = groups.get(owner, ([], []))
             if not some and self._is_all(name, owner, removed):
-                writes += owned.forget()  # deleting reads nothing that may be damaged
+                writes += owned.forget()  # without reading the segments, which may be damaged
                 continue
             catalog = catalog_of(block, owner, owned, found)
             writes += [
@@ -216,7 +216,7 @@ class KernelStore(KernelRecords):
         owned = _Owned(self._kernel, block, owner)
         try:
             index = self._indexes.follow((block, owner), owned, read)
-        except CatalogUnreadable:  # it is written anew
+        except CatalogUnreadable:  # a write rebuilds it
             self._change(block, (), {owner: ([], [])}, [], None)
             index = self._indexes.follow((block, owner), owned, read)
         return search(block, index, query, limit, read)
@@ -272,7 +272,7 @@ class KernelStore(KernelRecords):
         writes: list[Write] = []
         for lock in [DocId(LOCK, name) for name in locks]:
             every.append(Free(lock, ""))
-            if self._kernel.remote:  # written, so that nobody takes it meanwhile
+            if self._kernel.remote:  # a write, so that nobody takes the lock meanwhile
                 writes += [Put(Document(*lock)), Delete([lock])]
         for block in blocks.vectors:
             for head in heads:
@@ -348,7 +348,7 @@ def features_in(segment: Document) -> bytes:
     """Return the data of a segment.
 
     Raises:
-        Undecryptable: It is encrypted, and this store has no keys, or not this one.
+        Undecryptable: It is encrypted, and this store does not have the key.
     """
     if isinstance(segment.body, Unreadable):
         raise segment.body.error

@@ -1,4 +1,4 @@
-"""The base of kernels that change documents and lines on their way to another kernel and back."""
+"""The base of kernels that change documents and lines before another kernel stores them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def kernel_of(store: object) -> Kernel:
 
 
 def take_keys(store: object, inner: object) -> None:
-    """Have a store sign receipts and encrypt vectors in other databases as the inner store does."""
+    """Give a store the keys of its inner store, for receipts and for vectors in other databases."""
     for name in ("signing_keys", "vectors_of"):
         if hasattr(inner, name):
             setattr(store, name, getattr(inner, name))
 
 
 def one_by_one(commit: Callable[[Batch], Outcome], batches: Sequence[Batch]) -> list[Outcome]:
-    """Commit batches each by itself, for kernels that do not span sessions.
+    """Commit batches separately, for kernels that do not span sessions.
 
     If one fails, those before it are committed, and the failed one counts as refused.
     """
@@ -59,7 +59,7 @@ def one_by_one(commit: Callable[[Batch], Outcome], batches: Sequence[Batch]) -> 
 
 
 class KernelWrapper:
-    """Passes every call on. Subclasses override the four hooks.
+    """Passes all calls to another kernel. Subclasses override the four hooks.
 
     A hook that cannot decode a body puts an `Unreadable` in its place, so that it affects nothing
     but this document or line.

@@ -1,1 +1,1 @@
-"""MongoDB."""
+"""A store in a MongoDB database, without transactions."""

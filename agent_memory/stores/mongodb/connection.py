@@ -1,7 +1,7 @@
-"""A MongoDB deployment: few kinds of commands, and their failures in plain words.
+"""Connections to a MongoDB deployment, its commands, and the translation of errors.
 
-Every command is sent once more if the connection breaks. Each write therefore has the same
-effect twice as once, or is refused the second time and leaves a token that proves the first.
+Every command is sent again if the connection breaks. Each write therefore has the same effect
+twice, or is refused the second time and leaves a token that proves the first.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _left_to_parents: list[object] = []
 
 
 class Deployment:
-    """A database of a MongoDB deployment, connected when it is first needed."""
+    """A database of a MongoDB deployment. A forked child connects again."""
 
     def __init__(self, url: str, durability: Durability | None = None) -> None:
         self._url = url
@@ -80,11 +80,11 @@ class Deployment:
         return Table(self, name)
 
     def run(self, name: str, work: Callable[[Collection[Doc]], T]) -> T:
-        """Do one thing to a collection, and once more if the connection breaks meanwhile.
+        """Run a command on a collection, again if the connection breaks meanwhile.
 
         Raises:
-            StoreUnavailable: The deployment cannot be used now, or refuses who asks.
-            StoreError: It refuses what is asked.
+            StoreUnavailable: The deployment cannot be used now, or refuses the user.
+            StoreError: It refuses the command.
         """
         try:
             try:
@@ -95,7 +95,7 @@ class Deployment:
                 return work(self._connected()[name])
         except (PyMongoError, BSONError) as failed:
             failure = self._failure(failed)
-        raise failure  # not from the driver's, which may quote what was to be written
+        raise failure  # not chained: the driver's error may quote the data
 
     def close(self) -> None:
         with self._connecting:
@@ -136,7 +136,7 @@ class Deployment:
         finally:
             if client is not None:
                 client.close()
-        raise failure  # as above
+        raise failure  # not chained, as in `run`
 
     def _begin_anew(self) -> None:
         """Forget the connections in a forked child: the parent continues to use them."""
@@ -169,7 +169,7 @@ class Deployment:
 
 
 def _parts(url: str) -> tuple[str, str, set[str]]:
-    """Hosts, database and names of the options of a URL, read as the driver reads it."""
+    """Return the hosts, the database and the option names of a URL, parsed like the driver does."""
     place, _, options = url.partition("://")[2].partition("?")
     hosts, _, database = place.partition("/")
     if "@" in database or ("@" not in hosts and "@" in options):
@@ -179,7 +179,7 @@ def _parts(url: str) -> tuple[str, str, set[str]]:
 
 
 def _unusable(why: str) -> StoreUnavailable:
-    # what the driver says may repeat a part of the URL
+    # without the driver's text, which may repeat a part of the URL
     return StoreUnavailable(
         f"MongoDB's driver cannot use the URL in `store` ({why}). Write "
         "mongodb://user:password@host:27017/database, or mongodb+srv:// with a host that can be "
@@ -198,7 +198,7 @@ class Table:
         return self._deployment.run(self._name, work)
 
     def index(self, keys: Sequence[Sequence[str]], *, sparse: bool = False) -> None:
-        """Create the indexes that are not there yet."""
+        """Create the missing indexes."""
         models = [IndexModel([(name, 1) for name in key], sparse=sparse) for key in keys]
         self._run(lambda it: it.create_indexes(models))
 
@@ -234,7 +234,7 @@ class Table:
             try:
                 done = it.update_one(which, change, upsert=upsert)
             except DuplicateKeyError:
-                return False  # it is there, and does not match
+                return False  # the document exists, and does not match
             return done.matched_count == 1 or done.upserted_id is not None
 
         return self._run(work)
@@ -245,7 +245,7 @@ class Table:
     def update_each(
         self, changes: Sequence[tuple[Doc, Doc]], *, upsert: bool = False, delete: Doc | None = None
     ) -> set[str]:
-        """Change one document each, in this order, up to one that is there and does not match."""
+        """Change one document each, up to a mismatch. Return the inserted ids; none after one."""
         models: list[Any] = [] if delete is None else [DeleteMany(delete)]
         models += [UpdateOne(which, change, upsert=upsert) for which, change in changes]
 
@@ -259,7 +259,7 @@ class Table:
         return self._run(work) if models else set()
 
     def swap(self, which: Doc, change: Doc, fields: Doc) -> Doc | None:
-        """Change one document if it matches. Return it as it is then, or None."""
+        """Change one document if it matches. Return the changed document, or None."""
         return self._run(
             lambda it: it.find_one_and_update(
                 which, change, fields, return_document=ReturnDocument.AFTER
@@ -267,7 +267,7 @@ class Table:
         )
 
     def delete(self, which: Doc) -> bool:
-        """Remove one document. Return whether there was one."""
+        """Remove one document. Return whether one matched."""
         return self._run(lambda it: it.delete_one(which).deleted_count == 1)
 
     def delete_all(self, which: Doc) -> None:
@@ -279,7 +279,7 @@ class Table:
 
 
 def _check_duplicates(failed: BulkWriteError) -> None:
-    """Raise an error again, unless it is only about an `_id` that is not free."""
+    """Raise an error again, unless it only reports existing `_id`s."""
     errors = failed.details.get("writeErrors", [])
     if any(error.get("code") != _DUPLICATE for error in errors) or not errors:
         raise failed

@@ -45,15 +45,15 @@ from agent_memory.stores.kernel.rules import State, named
 Doc = dict[str, Any]
 
 Effects = Mapping[str, tuple[DocId, Document | None]]
-"""The documents after a batch, by `_id`; None if deleted. Without a session's head, the last
-one commits the batch."""
+"""The documents after a batch, by `_id`; None if deleted. If the batch is about no session, the
+last one commits it."""
 
 NEVER = 2**62
-"""The due time of a document that waits for nothing."""
+"""The due time of a document that is never due."""
 
 HEAVY = 32 * 2**10
-"""If a head's lines have more bytes, they are moved to documents. Lines of a batch that have more
-never go into it."""
+"""The most bytes of a head's lines; more are moved to documents. Lines of a batch with more bytes
+are stored in documents from the beginning."""
 
 WITHOUT_LINES: Doc = {"lines": 0, "put": 0}
 WITHOUT_BODIES: Doc = {**WITHOUT_LINES, "body": 0, "data": 0}
@@ -61,13 +61,13 @@ WITHOUT_BODIES: Doc = {**WITHOUT_LINES, "body": 0, "data": 0}
 _FIELDS = ("owner", "session", "first", "last", "version", "about", "body", "data")
 _LINE = ("role", "text", "created_at", "tokens", "total", "encoding", "body")
 _MOST_MARKS = 16
-_ROW_BYTES = 256  # a line without its text, about
+_ROW_BYTES = 256  # about the size of a line without its text
 _AT_ONCE = 1_000  # documents of one command
 _PIECE = 2**21  # characters; a document may have 16 MiB, and a character has up to four bytes
 
 
 def token() -> str:
-    """Return a name that nobody else has."""
+    """Return a random name, which is unique."""
     return secrets.token_hex(8)
 
 
@@ -100,7 +100,7 @@ def document_of(doc: Doc, *, tails: bool = False, bodies: bool = True) -> Docume
 
 
 def state_of(doc: Doc | None) -> State | None:
-    """Return what conditions read; None for a document that does not exist."""
+    """Return the part of a document that conditions read; None if it does not exist."""
     if doc is None or not doc["live"]:
         return None
     return State(doc["version"], doc["holder"], doc["until"], doc.get("due"))
@@ -172,7 +172,7 @@ def is_away(row: Doc) -> bool:
 
 
 def reference(row: Doc) -> Doc:
-    """Return the fields that a head has of a row in documents of its own."""
+    """Return the fields of a row that a head has if the row is in documents of its own."""
     return {name: value for name, value in row.items() if name not in ("text", "body")}
 
 
@@ -200,7 +200,7 @@ def in_documents(log: str, session: str, generation: int, row: Doc) -> list[Doc]
 
 
 def put_together(docs: Sequence[Doc]) -> list[Doc]:
-    """Return the rows of documents, each with its pieces; without those that lack some."""
+    """Return the rows of documents, joined from their pieces, without incomplete ones."""
     pieces: dict[tuple[int, str], dict[int, str]] = {}
     for doc in docs:
         if "part" in doc:

@@ -2,12 +2,12 @@
 
 - A session is one document: its head, the end of its log and its newest lines. A batch about one
   session is one atomic update of it (see `logs`).
-- Any other document by itself is one atomic update too.
-- A batch over several documents is recorded by one atomic update of one of them, then applied. A
-  reader that finds it recorded applies it first (see `staging`).
-- Conditions about documents that a batch does not write are checked once those that it writes are
-  tagged. This is enough for the store above: whoever removes such a document scans afterwards for
-  what depended on it, and refuses the batches that it finds.
+- A batch about any other single document is one atomic update too.
+- A batch about several documents is committed by one atomic update of one of them, then applied. A
+  reader that finds a committed batch applies it first (see `staging`).
+- Conditions about documents that a batch does not write are checked after those that it writes are
+  tagged. This is enough for the store: a call that removes such a document scans afterwards for
+  documents that depend on it, and refuses the batches that it finds.
 - Each change of a document leaves its name in `marks`, so that a change whose answer was lost
   is recognised.
 """
@@ -84,7 +84,7 @@ class MongoDBKernel(MongoDBReader):
             except StoreError:
                 if not outcomes:
                     raise
-                outcomes.append(Outcome(False))  # the others are done; tried alone it says why
+                outcomes.append(Outcome(False))  # the caller's retry of this batch raises the error
         return outcomes
 
     def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
@@ -120,7 +120,7 @@ class MongoDBKernel(MongoDBReader):
         raise StoreUnavailable("Others kept changing the same documents in MongoDB. Try again.")
 
     def _try(self, batch: Batch, head: DocId | None) -> Outcome | None:
-        """Commit a batch. None if it has to be tried again."""
+        """Commit a batch. Return None if it has to be tried again."""
         op = token()
         if not batch.writes:
             return self._refusal(batch) or DONE
@@ -159,13 +159,13 @@ class MongoDBKernel(MongoDBReader):
                 elif self._staging.commit(op, at):
                     outcome = DONE
         except StoreUnavailable:
-            raise  # whoever finds the tags finds out
+            raise  # the call that finds the tags finishes or refuses the batch
         except BaseException:
             self._staging.take_off(op)
             raise
         if outcome is not None and outcome.done:
             if any(name.collection != KEY or not one for name, one in effects.values()):
-                with suppress(StoreError):  # it is committed, and whoever is next applies it
+                with suppress(StoreError):  # it is committed; otherwise the next call applies it
                     self._staging.apply([op], at, effects)
                     if head is not None:
                         self._staging.forget([op], at)
@@ -188,7 +188,7 @@ class MongoDBKernel(MongoDBReader):
         tagged: Mapping[str, Doc],
     ) -> bool:
         """Return whether a batch's conditions hold, apart from those about its own head, and
-        whether what it deletes is still what its scans select."""
+        whether its scans still select the documents that it deletes."""
         for place, scan in selected.items():
             doc = tagged.get(place)
             if doc is None or not doc["live"] or not selects(scan, document_of(doc)):
@@ -204,8 +204,8 @@ class MongoDBKernel(MongoDBReader):
     def _effects(
         self, batch: Batch, head: DocId | None
     ) -> tuple[dict[str, tuple[DocId, Document | None]], dict[str, Scan]]:
-        """Return what the documents of a batch are to be, apart from its head, and those among them
-        that a scan has selected."""
+        """Return the documents after a batch, apart from its head, and the scans that selected some
+        of them."""
         effects: dict[str, tuple[DocId, Document | None]] = {}
         selected: dict[str, Scan] = {}
         for write in batch.writes:
@@ -219,14 +219,14 @@ class MongoDBKernel(MongoDBReader):
                     changed = [(one.key, None) for one in self.scan(scan._replace(names=True))]
                     selected |= {self._place(at): scan for at, _ in changed}
             for at, then in changed:
-                effects.pop(self._place(at), None)  # the last one counts, and comes last
+                effects.pop(self._place(at), None)  # the last write counts, and comes last
                 effects[self._place(at)] = at, then
         return effects, selected
 
     def _change_head(
         self, batch: Batch, head: DocId, op: str, *, lists: bool = False
     ) -> Outcome | None:
-        """Apply the writes about a session, and list the batch if it is about others too."""
+        """Apply the writes about a session. With `lists`, its head also lists the batch."""
         if not lists and not self._holds(batch, head, {}, {}, {}):
             return self._refusal(batch)
         place, now = self._place(head), now_micros()
@@ -238,7 +238,7 @@ class MongoDBKernel(MongoDBReader):
         if change.cut_at is not None:
             before = self.table.one({"_id": place, "live": 1})
             if before is not None and "cut" in before:
-                self._logs.clear_cut(before)  # before lines are appended that it is not about
+                self._logs.clear_cut(before)  # first, so that it cannot remove new lines
             total = None if before is None else self._logs.total(before, change.cut_at)
             if before is None or total is None:
                 return self._refusal(batch)
@@ -265,7 +265,7 @@ class MongoDBKernel(MongoDBReader):
         return Outcome(True, {}, tails)
 
     def _written(self, place: str, which: Doc, change: HeadChange, *, upsert: bool) -> Doc | None:
-        """Write a head. Return its state then, or None."""
+        """Write a head. Return its new state, or None if it does not match."""
         if not change.begins:
             return self._swap({**which, **change.which[0]}, change.update(), change.op)
         which |= {"live": 0, "gone": {"$exists": False}}
@@ -282,17 +282,17 @@ class MongoDBKernel(MongoDBReader):
         """Change a document if it matches one of these filters. Return whether it did."""
         if any(self.table.update(one, change, upsert=upsert) for one in which):
             return True
-        # it may be done already, if the first answer was lost
+        # it may have succeeded already, if the first answer was lost
         return self.table.one({"_id": which[0]["_id"], "marks": op}, {"_id": 1}) is not None
 
     def _swap(self, which: Doc, change: Doc, op: str) -> Doc | None:
-        """Change a head if it matches. Return its state then."""
+        """Change a head if it matches. Return its new state, or None."""
         after = self.table.swap(which, change, _AFTER)
-        # it may be done already, if the first answer was lost
+        # it may have succeeded already, if the first answer was lost
         return after or self.table.one({"_id": which["_id"], "live": 1, "marks": op}, _AFTER)
 
     def _tidy(self, head: Doc, since: int | None = None) -> None:
-        """Do what a change of a head has left to do. It may fail without harm."""
+        """Clean up after a change of a head. It may fail without harm."""
         place = head["_id"]
         with suppress(StoreError):
             self._logs.tidy(head)
@@ -341,7 +341,7 @@ class MongoDBKernel(MongoDBReader):
         return self._again(batch, place)
 
     def _again(self, batch: Batch, place: str) -> Outcome | None:
-        """Return the outcome of a change that did not match. None if it has to be tried again."""
+        """Return the outcome of a change that did not match; None if it has to be tried again."""
         document = self.table.one({"_id": place}, {"op": 1, "at": 1, "begins": 1})
         if document is not None and "op" in document:
             self._staging.resolve([document], force=True)

@@ -1,11 +1,11 @@
 """The lines of logs: the newest in the head, the others in documents of their own.
 
-Only the head decides which lines a log has. Once its lines are heavy, whoever appended writes them
-down as documents, then removes them from the head (`spill`). A stalled or killed process may leave
-a line's document that is not in the log. It is not read:
+Only the head decides which lines a log has. When an append makes its lines heavy, that process
+copies them to documents, then removes them from the head (`spill`). A stalled or killed process may
+leave a line's document that is not in the log. It is not read:
 
 - Beyond `spilled`, only documents that the head refers to are read.
-- A document that is `staged` is not, until the line that refers to it was spilled.
+- A `staged` document is not read until the line that refers to it was spilled.
 - Each truncation begins another generation `g`. If a seq has two documents, the newer one
   counts.
 """
@@ -36,7 +36,7 @@ STATE: Doc = dict.fromkeys(
 )
 _LOG: Doc = {**STATE, "lines": 1}
 _MOST_AT_ONCE = 100
-"""How many lines one spill removes from a head."""
+"""The most lines that one update removes from a head."""
 _TRIES = 50
 
 
@@ -48,7 +48,7 @@ class Logs:
         self._messages = messages
 
     def read(self, places: Sequence[str], parts: Sequence[Part]) -> list[Line]:
-        """Return the lines of parts of the logs with their heads at these places."""
+        """Return the lines of parts of logs, given the `_id` of each log's head."""
         lines: dict[int, list[Line]] = {}
         for _ in range(_TRIES):
             missing = [n for n in range(len(parts)) if n not in lines]
@@ -72,7 +72,7 @@ class Logs:
         )
 
     def _rows(self, wanted: Sequence[tuple[Doc, Sequence[int]]]) -> dict[tuple[str, int], Doc]:
-        """Return rows by log and seq, as far as they are there."""
+        """Return the existing rows by log and seq."""
         rows: dict[tuple[str, int], Doc] = {}
         ranges: list[Doc] = []
         away: list[str] = []
@@ -100,12 +100,15 @@ class Logs:
         return rows
 
     def total(self, head: Doc, seq: int) -> int | None:
-        """Return the running total at a line, or at the end if that comes first."""
+        """Return the running total at a line, or at the end if that comes first.
+
+        None if the line cannot be read at the head's generation.
+        """
         if seq >= head["end"]:
             return int(head["total"])
         if not seq:
             return 0
-        if seq <= head["begin"]:  # what came before the first line
+        if seq <= head["begin"]:  # the total before the first line
             rows = self._rows([(head, [head["begin"] + 1])])
             row = rows.get((head["log"], head["begin"] + 1))
             return None if row is None else int(row["total"] - row["tokens"])
@@ -115,19 +118,19 @@ class Logs:
         return None if row is None or row.get("g", 0) > head["g"] else int(row["total"])
 
     def stage(self, log: str, session: str, generation: int, rows: Sequence[Doc]) -> list[Doc]:
-        """Write lines as documents before they are appended. Return what the head says of them."""
+        """Write lines as documents before they are appended. Return the head's references."""
         docs = [doc for row in rows for doc in in_documents(log, session, generation, row)]
         self._messages.insert([{**doc, "staged": 1} for doc in docs])
         return [reference(row) for row in rows]
 
     def unstage(self, log: str, rows: Sequence[Doc]) -> None:
-        """Remove lines that were not appended after all."""
+        """Remove staged lines that were not appended."""
         self._messages.delete_all(
             {"_id": {"$in": [one for row in rows for one in ids_of(log, row)]}}
         )
 
     def tidy(self, head: Doc) -> None:
-        """Finish what a change of a head has left to do: truncation, expiry, spilling."""
+        """Clean up after a change of a head: truncation, expiry, spilling."""
         if head.get("cut"):
             self.clear_cut(head)
         if head["low"] <= head["begin"]:
@@ -136,7 +139,7 @@ class Logs:
             self.spill(head)
 
     def spill(self, head: Doc) -> None:
-        """Write down the lines of a head as documents, and remove them from it."""
+        """Move the lines of a head to documents."""
         if "lines" not in head:
             head = self._heads.one({"_id": head["_id"], "log": head["log"]}, _LOG) or {"lines": {}}
         rows = sorted(head["lines"].values(), key=lambda row: int(row["seq"]))
@@ -148,13 +151,13 @@ class Logs:
         log, session, g = head["log"], head["id"], head["g"]
         away = [ids_of(log, row)[0] for row in rows if is_away(row)]
         some = [in_documents(log, session, g, row)[0] for row in rows if not is_away(row)]
-        self._messages.insert(some)  # those that are there another process wrote
+        self._messages.insert(some)  # another process may have written some
         if away:
             self._messages.update_all(
                 {"_id": {"$in": away}}, {"$set": {"g": g}, "$unset": {"staged": ""}}
             )
         first, last = (f"lines.{field_of(rows[at]['seq'])}.w" for at in (0, -1))
-        # lines between two that are there are there too
+        # if the first and the last line are in the head, so are those in between
         done = self._heads.update(
             {"_id": head["_id"], "live": 1, "log": log, first: rows[0]["w"], last: rows[-1]["w"]},
             {
@@ -168,7 +171,7 @@ class Logs:
         return done
 
     def _take_back(self, head: Doc, rows: Sequence[Doc]) -> None:
-        """Remove the documents that were written for lines that the log has no more."""
+        """Remove the documents that were written for lines that are no longer in the log."""
         log = head["log"]
         now = self._heads.one({"_id": head["_id"], "log": log, "live": 1}, _LOG)
         lost = list(rows)

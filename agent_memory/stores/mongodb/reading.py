@@ -36,7 +36,7 @@ _MOST_BYTES = 6 * 2**20  # twice in a document of 16 MiB, while it is tagged
 
 
 class MongoDBReader:
-    """The calls of `Kernel` that change nothing, but may finish what others have begun."""
+    """The calls of `Kernel` that change nothing, but may finish batches of others."""
 
     remote = True
     spans = False
@@ -61,7 +61,7 @@ class MongoDBReader:
         ]
 
     def _docs(self, ids: Sequence[DocId], fields: Doc) -> dict[str, Doc]:
-        """Return documents by `_id`, with the batches applied that were committed."""
+        """Return documents by `_id`, after applying committed batches."""
         by_place: dict[str, Doc] = {}
         for places in chunks([self._place(at) for at in ids]):
             docs = self.table.all({"_id": {"$in": places}}, fields)
@@ -85,7 +85,7 @@ class MongoDBReader:
         return [document_of(doc, tails=scan.tails, bodies=scan.bodies) for doc in docs]
 
     def _settle(self, scan: Scan) -> None:
-        """Apply the committed batches that a scan may have to see. No batch tags a head."""
+        """Apply committed batches that a scan may concern. No batch tags a head."""
         if scan.collection == KEY and scan.session:
             self._staging.settle_head(self._place(head_id(scan.session)))
         elif scan.collection != HEAD:
@@ -106,7 +106,7 @@ class MongoDBReader:
         now = now_micros()
         which = {"ns": self._namespace, "c": collection, "due": {"$lte": now}}
         docs = self._due({**which}, WITHOUT_LINES, now, limit + 1)
-        if len(docs) > limit:  # whose turn it is depends on all of them
+        if len(docs) > limit:  # the turns of owners depend on all due documents
             fields: Doc = dict.fromkeys(["id", "owner", "due", "gone", "live"], 1)
             docs = self._due(which, fields, now)
         for doc in docs:
@@ -159,12 +159,12 @@ class MongoDBReader:
         head = self.table.one(gone, STATE)
         if head is None:
             return
-        self._staging.settle_head(place)  # what was committed there holds
+        self._staging.settle_head(place)  # its committed batches must be applied
         self._logs.drop(head["log"])
         which = selection(self._namespace, Scan(KEY, session=head["id"]))
         keys = self.table.all(which, {"version": 1})
         if self.table.one({**gone, "log": head["log"]}, {"_id": 1}) is None:
-            return  # these may be the keys of a session that began since
+            return  # the keys may belong to a session that began since
         for some in chunks(keys):
             ids, versions = ([one[name] for one in some] for name in ("_id", "version"))
             self.table.delete_all({"_id": {"$in": ids}, "version": {"$in": versions}})

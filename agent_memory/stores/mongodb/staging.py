@@ -1,13 +1,14 @@
 """Batches over several documents, on a database that changes one document at a time.
 
-Each document that a batch writes is first tagged with what it is to be. One change of one document,
-the primary, commits the batch: the head whose lease or log it depends on, which lists it in `ops`,
-or else the last of its documents, which says `done`. Then the tags are applied, the primary's last.
+Each document that a batch writes is first tagged with its new content. One change of one document,
+the primary, commits the batch. The primary is the head whose lease or log the batch depends on; the
+head then lists the batch in `ops`. Otherwise it is the last of the batch's documents, which gets
+`done`. Then the tags are applied, the primary's last.
 
-A process that finds a tag looks at the primary. It applies a committed batch of any process. It
-waits for an uncommitted batch, then refuses it at the primary, so that it can never be committed,
-and removes its tags. A tag belongs to one batch by name, and is applied or removed only while it is
-there. A process that stalls at any step therefore changes nothing that others have moved past.
+A process that finds a tag reads the primary. It applies a committed batch of any process. It waits
+for an uncommitted batch, then refuses it at the primary, so that it can never be committed, and
+removes its tags. A tag has the name of its batch, and is applied or removed only while it exists. A
+process that stalls at any step therefore cannot change later states.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class Staging:
         )
 
     def apply(self, ops: Sequence[str], at: str, effects: Effects | None = None) -> None:
-        """Apply the tags of committed batches of one primary, given the effects of the only one."""
+        """Apply the tags of committed batches with one primary. `effects` are those of a single
+        batch."""
         every: Doc = {"op": {"$in": list(ops)} if len(ops) > 1 else ops[0]}
         if effects is None:
             tagged = self._documents.all(every, {"op": 1, "put": 1})
@@ -129,12 +131,15 @@ class Staging:
         return self.resolve(self._documents.all(tagged, _NAMES), force=force)
 
     def settle_all(self) -> None:
-        """Resolve all tags in the namespace, and refuse what is not committed in time."""
+        """Resolve all tags in the namespace, and refuse batches that are not committed in time."""
         tagged = {"ns": self._namespace, "tagged": {"$gt": ""}}
         self.resolve(self._documents.all(tagged, _NAMES), force=True)
 
     def resolve(self, docs: Sequence[Doc], *, force: bool = False) -> bool:
-        """Apply what is committed of the tags of documents, and remove those that never will be."""
+        """Apply the documents' tags of committed batches, and remove those of refused ones.
+
+        With `force`, wait for other batches, then refuse them. Return whether a tag was resolved.
+        """
         ops = {doc["op"]: doc for doc in docs if "op" in doc}
         changed = False
         for op, doc in ops.items():
@@ -151,13 +156,13 @@ class Staging:
                 if of_head:
                     self.forget([op], at)
                 return True
-            # a tagged document found its primary tagged before, or a session that is gone since
+            # otherwise another batch tagged the primary first, or its session was deleted since
             is_open = (bool(primary) or begins) if of_head else primary.get("op") == op
             if op in primary.get("refused", {}) or not is_open:
                 self.take_off(op)
                 return True
             if self._documents.one({"op": op}, {"_id": 1}) is None:
-                return True  # it has come to an end since
+                return True  # the batch ended meanwhile
             if not force:
                 return False
             if time.monotonic() < patience:
@@ -166,7 +171,7 @@ class Staging:
                 self._refuse(op, at, of_head=of_head)
 
     def _refuse(self, op: str, at: str, *, of_head: bool) -> None:
-        """Make sure that a batch is never committed, unless it is already."""
+        """Ensure that a batch is never committed, unless it is already."""
         if of_head:
             which: Doc = {"_id": at, f"ops.{op}": {"$exists": False}}
             new = self.stub(DocId(HEAD, at.removeprefix(self._group(HEAD))))

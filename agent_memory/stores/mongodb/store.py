@@ -22,15 +22,15 @@ class MongoDBStore(KernelStore):
     """A store in a MongoDB database.
 
     Args:
-        url: `mongodb://user:password@host:27017/database` or `mongodb+srv://...`; the database is
-            "agent_memory" where the URL names none.
-        namespace: Stores of different namespaces see nothing of each other.
-        durability: "process": each write waits for a majority of the members, and not for the
-            journal.
+        url: `mongodb://user:password@host:27017/database` or `mongodb+srv://...`; the default
+            database is "agent_memory".
+        namespace: The namespace. Stores of different namespaces are independent.
+        durability: With "process", a write waits for a majority of the members, and for the journal
+            only if the server's settings say so. Otherwise it always waits for both.
 
     Raises:
-        StoreUnavailable: The deployment cannot be reached, or does not let the user in.
-        SchemaTooNew: A newer release wrote it.
+        StoreUnavailable: The deployment cannot be reached, or refuses the user.
+        SchemaTooNew: A newer release wrote the database.
     """
 
     def __init__(

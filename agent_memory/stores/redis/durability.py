@@ -10,13 +10,13 @@ from agent_memory.stores.redis.server import RedisServer
 
 _WAIT_SECONDS = 5.0
 _QUICKER = "already in progress"
-"""Another's began since there was none, and so after the deletion: it does for both."""
+"""In the error if another rewrite has begun since. It began after the deletion, so it suffices."""
 
 logger = logging.getLogger(__name__)
 
 
 def durability_note(server: RedisServer) -> str:
-    """Describe in a few sentences what an acknowledged write survives, as the server tells."""
+    """Describe what an acknowledged write survives, by the server's settings."""
     settings = _settings(server, "appendonly", "appendfsync", "save", "maxmemory-policy")
     kept, evicts = settings.get("appendonly"), settings.get("maxmemory-policy", "noeviction")
     if kept is None:
@@ -61,7 +61,7 @@ def require_power(server: RedisServer) -> None:
 
 
 def rewrite_files(server: RedisServer) -> None:
-    """Have the append-only file and the snapshot written anew, each where there is one."""
+    """Make the server rewrite its append-only file and its snapshot, each if it is enabled."""
     try:
         if _persistence(server).get("aof_enabled") == "1":
             _when_idle(server, "BGREWRITEAOF")
@@ -74,7 +74,7 @@ def rewrite_files(server: RedisServer) -> None:
 
 
 def _when_idle(server: RedisServer, command: str) -> None:
-    """Begin a rewrite; one that is under way began before the deletion, so wait for its end."""
+    """Begin a rewrite after the end of a running one, which may have begun before the deletion."""
     deadline = time.monotonic() + _WAIT_SECONDS
     while True:
         state = _persistence(server)
@@ -96,7 +96,7 @@ def _persistence(server: RedisServer) -> dict[str, str]:
 
 
 def _settings(server: RedisServer, *names: str) -> dict[str, str]:
-    """Settings by name; none where the server tells nobody."""
+    """Return settings by name; none if the server does not reveal them."""
     found: dict[str, str] = {}
     for name in names:
         try:

@@ -46,7 +46,7 @@ _SIGN = 2**63  # makes every number positive, so that text sorts as numbers do
 _PAGE = 1_000
 _FIRST_KEY = 4
 _META, _HOLDERS, _BODY, _IDS, _OWNERS, _SESSIONS = 0, 4, 5, 6, 7, 8
-_LEAST, _LIMIT = 1, 3  # of what selects documents
+_LEAST, _LIMIT = 1, 3  # places in a selection
 _AGAIN = (HeldBy, Free, Exists)
 
 
@@ -58,8 +58,8 @@ def prefix_of(namespace: str) -> str:
 class RedisKernel:
     """The kernel on Redis; see `Kernel`.
 
-    A commit whose answer was lost is sent once more if that is safe: an append, which finds its
-    token in the line that it wrote, or what does the same when it is done twice.
+    A commit whose answer was lost is sent again if that is safe: an append finds its token in the
+    line that it wrote, and other batches must have the same effect twice.
     """
 
     remote = True
@@ -134,7 +134,7 @@ class RedisKernel:
                     documents.append(document)
             if scan.limit is None or selection[_LIMIT] != len(ids) or len(documents) == scan.limit:
                 return documents
-            # the index names documents that are not there
+            # the index names documents that do not exist
             selection[_LIMIT] = scan.limit - len(documents)
             owner = "" if kind == _IDS else f"{scan.owner}\0"
             selection[_LEAST] = f"({owner}".encode() + ids[-1]
@@ -303,13 +303,13 @@ def _can_repeat(batch: Batch) -> bool:
         return True
     held = {one.id for one in batch.conditions if isinstance(one, HeldBy)}
     gone = {at for write in batch.writes if isinstance(write, Delete) for at in write.ids}
-    # a lock that was given back is refused the second time, which tells nobody anything
+    # a lock that was released is refused the second time, which has no consequence
     return gone <= held and all(isinstance(one, _AGAIN) for one in batch.conditions)
 
 
 def _selection(scan: Scan) -> tuple[int, list[Argument]]:
-    """Return the place of a scan's index among its collection's keys, and the values for
-    `selected`.
+    """Return the place of a scan's index among its collection's keys, and the arguments of the
+    Lua function `selected`.
     """
     owner, session, below, above = scan.owner, scan.session, scan.first_below, scan.last_above
     limit = -1 if scan.limit is None else scan.limit
@@ -349,7 +349,7 @@ def _body(one: Document) -> bytes:
 def _rows(
     count: int, *columns: Sequence[bytes | None]
 ) -> Iterator[tuple[bytes | None, bytes | None, bytes | None]]:
-    """Metas, bodies and ends of documents. A column that was not asked for is empty."""
+    """Yield metas, bodies and ends of documents. A column that was not requested is empty."""
     metas, bodies, ends = (column or [None] * count for column in columns)
     return zip(metas, bodies, ends, strict=True)
 
@@ -365,7 +365,7 @@ def _document(
 ) -> Document | None:
     try:
         name = key.decode()
-    except UnicodeDecodeError:  # it was put in an index by somebody else
+    except UnicodeDecodeError:  # another program added it to the index
         return None
     if meta is None:
         return Document(collection, name) if is_name else None

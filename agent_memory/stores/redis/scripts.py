@@ -58,9 +58,9 @@ local function parts_of(meta)
 end
 """
 
-# The documents that a scan selects: their ids, the members of the index they stand in, and metas.
+# The documents that a scan selects: their ids, their members in the index, and metas.
 # Arguments: the place of the id in a member (the number of NULs before it), the ends of the range,
-# how many, and what else must hold: an owner, a session, `first` below, `last` above.
+# the limit, the active filters, and their values: owner, session, `first` below, `last` above.
 SELECTED = r"""
 local function id_in(member, nuls)
   local from = 1
@@ -93,8 +93,8 @@ local function selected(index, metas, wants_metas)
 end
 """
 
-# KEYS: ends, then meta and body of each collection. ARGV: whether tails and bodies are wanted, and
-# for each collection the number of ids, and these.
+# KEYS: ends, then meta and body of each collection. ARGV: whether to return tails and bodies, and
+# for each collection the number of ids, and the ids.
 DOCUMENTS = Script(
     COMMON,
     r"""
@@ -110,7 +110,8 @@ return reply
 """,
 )
 
-# KEYS: ends, meta and body of the collection, the index. ARGV: what is wanted, the selection.
+# KEYS: ends, meta and body of the collection, the index. ARGV: whether to return tails, bodies,
+# and names only; the selection.
 SCAN = Script(
     COMMON,
     SELECTED,
@@ -122,8 +123,8 @@ return {ids, names and {} or metas, bodies and not names and all_of(KEYS[3], ids
 """,
 )
 
-# KEYS: ends, and logs. ARGV: for each log its session, and "seqs", how many, and these; or
-# "after", the seq, and how many (empty: all).
+# KEYS: ends, and logs. ARGV: for each log its session, and "seqs", their number, and the seqs; or
+# "after", the seq, and the limit (empty for none).
 LINES = Script(
     COMMON,
     r"""
@@ -148,7 +149,7 @@ return reply
 """,
 )
 
-# KEYS: owners of the collection. ARGV: the first name to look at, what names begin with, how many.
+# KEYS: owners of the collection. ARGV: the start of the range, the prefix of the names, the limit.
 OWNERS = Script(
     COMMON,
     r"""

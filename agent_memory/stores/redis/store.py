@@ -14,22 +14,22 @@ from agent_memory.stores.redis.server import connected
 
 
 class RedisStore(KernelStore):
-    """A store on a Redis server, version 6.2 or later, or one that answers like it.
+    """A store on a Redis server, version 6.2 or later, or a compatible one.
 
-    Each change is one Lua script: it happens as a whole or not at all. Leases and due times go by
-    the server's clock. On a cluster, which is recognised, all of a namespace is in one hash slot.
+    Each change is one atomic Lua script. Leases and due times use the server's clock. A cluster is
+    detected, and has all data of a namespace in one hash slot.
 
     Args:
         url: `redis://host:6379/0`, `rediss://` for TLS, `unix:///path/to/redis.sock?db=0`.
-        namespace: Stores of different namespaces see nothing of each other.
-        durability: "power" wants a server with `appendonly yes` and `appendfsync always`; else it
-            is as the server is set.
+        namespace: The namespace. Stores of different namespaces are independent.
+        durability: "power" requires a server with `appendonly yes` and `appendfsync always`.
+            Otherwise the server's settings decide.
 
     Raises:
         MissingExtra: The driver is not installed.
         StoreUnavailable: The server cannot be reached, or refuses.
-        ConfigError: The server is not as durable as `durability` asks for.
-        SchemaTooNew: A newer release wrote it.
+        ConfigError: The server is less durable than `durability` requires.
+        SchemaTooNew: A newer release wrote the database.
     """
 
     def __init__(
@@ -53,18 +53,18 @@ class RedisStore(KernelStore):
             raise
 
     def _unseen(self, session_id: str) -> KnownSession | None:
-        return known_session(session_id, None, EMPTY)  # a refused commit is a look
+        return known_session(session_id, None, EMPTY)  # a refused commit reads the session
 
     def secure_erase(self) -> None:
         """See `SessionStore.secure_erase`.
 
-        Has the server write its files anew, without what was deleted: the append-only file where it
-        keeps one, and the snapshot where one was ever made. That takes as long as the database is
-        large and goes on after this call. It does not reach replicas' files, backups, and memory
-        that the server has freed. A warning is logged if the server forbids it.
+        Makes the server rewrite the append-only file if it has one, and the snapshot if `save` is
+        set. A large database takes long, and the server continues after this call. Files of
+        replicas, backups and memory that the server has freed are not erased. A failure is logged
+        as a warning.
         """
         super().secure_erase()
 
     def durability_note(self) -> str:
-        """Describe what an acknowledged write survives on this server, as far as it tells."""
+        """Describe what an acknowledged write survives, by the server's settings."""
         return durability_note(self._server.nodes()[0])

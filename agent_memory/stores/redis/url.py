@@ -24,7 +24,7 @@ def check_redis_url(url: str) -> None:
 
 
 def redis_place(url: str) -> str:
-    """Return server and database of a URL, without user and password."""
+    """Return the server and the database of a URL, without user and password."""
     options = redis_options(url)
     where = options.get("path") or f"{options['host']}:{options['port']}"
     return f"{where}, database {options['db']}"

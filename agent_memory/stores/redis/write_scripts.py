@@ -1,6 +1,6 @@
 """The Lua scripts that write, and the one that finds due documents.
 
-A server without memory refuses the first write of a script if it may need more, and none after it.
+A server that is out of memory refuses a script only at its first write, if that may need memory.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ local function wake(c, id, by)
 end
 """
 
-# Ids of documents that are due, in fair turns. It looks at as many owners as are wanted, and as
-# many more as documents are held: enough of them have a document that nobody holds. KEYS: the
-# collection's, up to holders. ARGV: how many.
+# Ids of due documents, in fair turns. It reads as many owners as the limit plus the number of held
+# documents, so that enough of them have a free document. KEYS: the collection's, up to holders.
+# ARGV: the limit.
 DUE = Script(
     COMMON,
     _LEASES,
@@ -89,8 +89,8 @@ return ids
 )
 
 # KEYS: ends, the log, then those of the head's collection. ARGV: the head's id, its version,
-# session, seq and line, the end of the log then, when it is due, the line's token where it may have
-# been sent before.
+# session, seq and line, the log's end after it, the microseconds until it is due, and the line's
+# token if this may be a repetition.
 EXTEND = Script(
     COMMON,
     _WRITING,
@@ -111,8 +111,8 @@ return 1
 """,
 )
 
-# KEYS: ends, names, layout, and those of collections and logs. ARGV: whether it may have been sent
-# before, place and name of each collection, and batches: a token, a session, conditions, writes.
+# KEYS: ends, names, layout, and those of collections and logs. ARGV: whether this may be a
+# repetition, place and name of each collection, and batches: see `_Packing`.
 COMMIT = Script(
     COMMON,
     _LEASES,

@@ -42,8 +42,8 @@ def is_database(file: Path) -> bool:
 def copied(url: str) -> Iterator[tuple[str, str]]:
     """Provide a URL for the inspection of a store, and the schema of a SQLite database in words.
 
-    To open the store itself would migrate or create its schema. An empty store replaces a missing
-    one. Servers and folders cannot be copied, and keep their own URL.
+    Opening the store itself would migrate or create its schema. An empty store replaces a missing
+    one. Servers and folders are not copied, and keep their own URL.
     """
     path = Path(url.removeprefix(_SQLITE).removeprefix(_FOLDER)).absolute()
     if not url.startswith(_SQLITE) or not path.exists():
@@ -100,7 +100,7 @@ def back_up(url: str, file: Path) -> None:
 
     Raises:
         UnsupportedOperation: The store is not in a SQLite file.
-        InvalidInput: The file is the store's own, or another database that is in use.
+        InvalidInput: The file is the store's own, no regular file or in use, or the store is empty.
         StoreError: The store is damaged, or cannot be read now.
     """
     path, to = _path_of(url), Path(os.path.realpath(file))

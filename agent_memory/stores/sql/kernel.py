@@ -316,8 +316,8 @@ def _only_filter(scan: Scan) -> str:
 def _must_last(batch: Batch) -> bool:
     """Return whether a power loss must not undo a batch.
 
-    Leases and due times alone may be undone, as by a crash right before they were written: their
-    holders end with the machine, and what is due is looked at again.
+    A batch of only leases and due times may be undone: the holders of leases end with the machine,
+    and sessions that become due again are processed again.
     """
     return not all(isinstance(write, Hold | Due) for write in batch.writes)
 

@@ -136,8 +136,8 @@ class Database:
 
         SQLite zeroes deleted rows in place. When it splits or merges pages, however, copies of the
         moved rows stay in the gaps of the old pages and outlive the rows. Such pages are searched
-        during writes of others. To clear them excludes writers for a moment. Concurrent calls
-        share one run.
+        while others write. Clearing them excludes writers for a moment. Concurrent calls share one
+        run.
 
         If a step fails now (another process reads an old state, the disk is full), a warning is
         logged and the next call repeats it.

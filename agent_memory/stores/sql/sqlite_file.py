@@ -136,7 +136,7 @@ class SQLiteFile:
     def _set_aside(self) -> str:
         """Move the content of the log away, and return a sentence about it.
 
-        To close the connections would otherwise write it over the new content of the file.
+        Otherwise closing the connections would write it over the new content of the file.
         """
         try:
             with open(self._log, "rb") as log:
