@@ -33,7 +33,7 @@ class Versioned(Cache[str, tuple[str, T]]):
 
 
 def version_of(store: RecordStore, block: str, owner: str) -> str | None:
-    """Return the version of an owner's records; None where there are none."""
+    """Return the version of an owner's records; None if there are none."""
     version_id = version_owner(owner)  # the id of a change log may be beside it
     records = store.records(block, version_id)
     return next((record.text for record in records if record.id == version_id), None)
@@ -88,7 +88,7 @@ class Trail:
         return self.began, self.last
 
     def since(self, key: Key) -> set[str] | None:
-        """Return the ids that changed since a version; None where that is unknown."""
+        """Return the ids that changed since a version; None if they are unknown."""
         began, last = key
         if not began or began != self.began:
             return None
@@ -99,7 +99,7 @@ class Trail:
 
 
 def trail_of(store: RecordStore, block: str, owner: str) -> Trail | None:
-    """Return an owner's change log; None where there are no records."""
+    """Return an owner's change log; None if there are no records."""
     version_id = version_owner(owner)
     records = {record.id: record for record in store.records(block, version_id)}
     if version_id not in records:

@@ -263,7 +263,7 @@ def put_with_session(
 def forget(resources: Resources, block: str, scope: Scope) -> None:
     """Delete a block's records of a session or a user; implements the block's `delete`.
 
-    For a user it waits until no other holds `changing`.
+    For a user it waits for the lock of `changing`.
     """
     if scope.session_id is None:
         with _locked(

@@ -87,7 +87,7 @@ class EncodeAhead:
 
 
 WHOLE = 500
-"""With more pending entries, only those that share a word with the question are indexed."""
+"""With more pending entries, only the newest and those that share a word are indexed."""
 
 WHOLE_TOKENS = 50_000
 """The same limit in tokens: a megabyte of new words takes seconds to index."""

@@ -153,17 +153,17 @@ def bury(store: RecordStore, block: str, owner: str, gone: Sequence[Tombstone]) 
 
 
 class Tombstones:
-    """Drops the notes of what `forget` was asked for, which blocks heed when they absorb."""
+    """Deletes the tombstones of deleted users and messages."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
 
     def user(self, user_id: str) -> None:
-        """A user is deleted."""
+        """Delete a user's tombstones."""
         self._store.delete_records(FORGOTTEN, owner=Scope(user_id).owner)
 
     def after(self, head: Head, end: int, lease: Lease | None = None) -> None:
-        """A session is cut off after a seq: what is said there next is another message."""
+        """Delete a session's tombstones after a seq: other messages will have these seqs."""
         owner = Scope(head.user_id, head.session_id).owner
         cut = [
             replace(note, last=end)

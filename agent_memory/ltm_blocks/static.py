@@ -72,7 +72,7 @@ class StaticMemory(Block):
             load_litellm()
 
     def bind(self, resources: Resources) -> Self:
-        """Bind, and store the facts that are not in the store yet."""
+        """Bind, and replace the stored facts if they differ from the configured ones."""
         wanted = {_id(fact): _text(fact) for fact in self.facts}
         stored = {r.id: r.text for r in resources.store.records(self.name, _EVERYONE)}
         if wanted and wanted != stored:

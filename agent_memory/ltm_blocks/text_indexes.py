@@ -38,7 +38,7 @@ class TextIndexes(Cache[str, "TextIndex"]):
         if before is not None and before.texts == texts:
             return before
         index = TextIndex(texts, self._embedder.encode(texts))
-        # without vectors only if the embedder is not merely down
+        # an index without vectors is not cached while the embedder is down
         if index.encoded or self._embedder.has_vectors() is False:
             self.put(owner, index)
         return index

@@ -46,9 +46,8 @@ _DEEPEST = 2_000
 def _in_force(
     call: Callable[Concatenate[VectorMemory, P], T],
 ) -> Callable[Concatenate[VectorMemory, P], T]:
-    """Wrap a call so that it explains a rebuild by another
-    process since the vectors were opened.
-    """
+    """Wrap a call so that its error names a rebuild by another process since the vectors were
+    opened."""
 
     @wraps(call)
     def told(block: VectorMemory, /, *args: P.args, **kwargs: P.kwargs) -> T:

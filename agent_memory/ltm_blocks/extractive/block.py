@@ -352,7 +352,7 @@ class ExtractiveMemory(FactBlock):
 
     @property
     def _follower(self) -> Keeper:
-        """Return a keeper that reads only changes, for recall only."""
+        """Return a keeper that reads only the changes since this process's last read."""
         from agent_memory.ltm_blocks.extractive.storage import Keeper
 
         return Keeper(self.resources.store, self.name, self._following)

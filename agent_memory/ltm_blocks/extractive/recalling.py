@@ -82,7 +82,7 @@ class Remembered:
         ]
 
     def age_days(self, place: int, now: datetime) -> float:
-        """Return the days since a fact was last stated."""
+        """Return the days since a fact was last stated, or since its end if later."""
         return (now.timestamp() - self._said_at[place]) / _SECONDS_A_DAY
 
     def relevance(self, query: Query) -> np.ndarray:

@@ -74,7 +74,7 @@ class Keeper:
         return replace(journal, claims=claims)
 
     def version(self, owner: str) -> str | None:
-        """Return the version of an owner's claims; None where there are none."""
+        """Return the version of an owner's claims; None if there are none."""
         return version_of(self._store, self._block, owner)
 
     def recalled(self, owner: str) -> dict[str, int]:

@@ -52,7 +52,7 @@ def shingles(text: str) -> frozenset[tuple[str, str]]:
 
 
 def jaccard(one: frozenset[tuple[str, str]], other: frozenset[tuple[str, str]]) -> float:
-    """Return the share of shingles that both have (Broder, 1997)."""
+    """Return the share of common shingles among all of both (Broder, 1997)."""
     return len(one & other) / len(one | other) if one or other else 1.0
 
 
