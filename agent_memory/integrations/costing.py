@@ -49,8 +49,9 @@ class Bill:
     """The cost of a chat log under one strategy.
 
     Attributes:
-        prompt_tokens: Prompt tokens of these calls, by the memory's counter.
-        completion_tokens: Answer tokens of these calls.
+        calls: The chat's own calls, one for each answer.
+        prompt_tokens: Their prompt tokens, by the memory's counter.
+        completion_tokens: Their answer tokens.
         memory_calls: The memory's own calls, for summaries or facts. These and their tokens are
             estimates.
         memory_tokens: Prompt and answer tokens of the memory's calls.

@@ -295,7 +295,7 @@ class AgentMemoryStorage:
 
 
 def _kept(record: MemoryRecord) -> Json:
-    """Return a record as a value, with its embedding's length, which an index does not store."""
+    """Return a record as a value, with its embedding's norm, which an index does not store."""
     told: Json = record.model_dump(mode="json")
     return {**told, _NORM: math.hypot(*record.embedding)} if any(record.embedding or ()) else told
 

@@ -103,7 +103,7 @@ class AgentMemorySessionService(BaseSessionService):
         return await asyncio.to_thread(self._user_state, app_name, user_id)
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Store an event and its changes of states. A repeated event is stored once.
+        """Store an event and its changes of states, unless it is partial or stored already.
 
         Raises:
             SessionNotFoundError: The session does not exist.

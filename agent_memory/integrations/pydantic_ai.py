@@ -73,7 +73,7 @@ class AgentMemoryConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Store a record with its new entries atomically.
+        """Store a record with its new entries.
 
         Raises:
             ConversationConflict: It was saved or deleted since, or an entry that it needs is

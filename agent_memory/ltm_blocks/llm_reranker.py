@@ -49,7 +49,6 @@ class FactChooser(SettingsModel):
 
         Args:
             resources: Opens the model.
-            question: The question.
             ranked: The local ranking, which is returned if the model gives no answer.
         """
         shown = ranked[: self.most]

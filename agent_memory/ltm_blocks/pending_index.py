@@ -170,9 +170,6 @@ class Waiting:
         """Return the index of an owner's pending entries; None if there are none.
 
         Args:
-            tails: The pending entries.
-            owner: The owner.
-            question: The question.
             make: Makes records of turns.
             is_whole: Returns whether these had all their features; if not, they are made again next
                 time.

@@ -130,7 +130,6 @@ def page_of(
         read: Returns rows after an id, up to a limit.
         decode: Decodes a row.
         name: Returns the session id of a row.
-        after: The id.
         limit: The size of the page.
     """
     heads: list[Head] = []

@@ -23,8 +23,6 @@ def extend(
     without failing the compare-and-swaps of others.
 
     Args:
-        head: The head.
-        drafts: The drafts.
         user_id: The user, if one is named.
         tail: The log's end and total, if they are newer than the head's.
 

@@ -149,7 +149,7 @@ class SessionWriting:
         return known
 
     def parts_at(self, own: str) -> bool:
-        """Return whether a message is new and the log ends with others than the source so far."""
+        """Return whether a message is new, although the source is not at the log's end yet."""
         if own == self._newest:
             self._newest = None
         has_ended = self._newest is None or self.parted is not None

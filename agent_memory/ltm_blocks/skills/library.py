@@ -45,7 +45,6 @@ class Library:
     An owner is the name of a directory, or None for shared skills.
 
     Args:
-        folder: The folder.
         max_bytes: Maximum size of a file.
     """
 

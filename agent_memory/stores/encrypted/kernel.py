@@ -52,7 +52,6 @@ class Cipher:
     """Encrypts the content of lines and documents, each ciphertext bound to its place.
 
     Args:
-        keys: The keys.
         namespace: The namespace of the store.
         plaintext: Whether unencrypted content is accepted.
     """
@@ -257,8 +256,6 @@ class EncryptedKernel(KernelWrapper):
     """Encrypts what is written to another kernel.
 
     Args:
-        inner: The kernel.
-        cipher: Encrypts.
         features_only: Whether all content but features is passed on unchanged.
     """
 

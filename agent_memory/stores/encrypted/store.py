@@ -75,7 +75,6 @@ class EncryptedVectors:
 
     Args:
         inner: The other store.
-        cipher: Encrypts.
     """
 
     def __init__(self, inner: VectorStore, cipher: Cipher) -> None:

@@ -143,8 +143,6 @@ def planned(
     """Return the plan of an append; the earlier result if its keys show that nothing is left.
 
     Args:
-        known: The session.
-        one: The append.
         found: The stored documents of its keys.
 
     Raises:

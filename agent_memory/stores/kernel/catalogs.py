@@ -54,7 +54,6 @@ class Catalog:
 
     Attributes:
         next: The number of the next record; none is used twice.
-        parts: The segments.
         lost: Names of segments that are not listed and must be deleted. They are not stored.
     """
 
@@ -130,7 +129,6 @@ class CatalogChange:
     """The writes of a change. They are applied completely or not at all.
 
     Attributes:
-        catalog: The new catalog.
         written: The new segments, by name.
         dropped: The names of segments to delete.
     """
@@ -151,7 +149,6 @@ def changed(
     """Return the change that a write to an owner's records makes.
 
     Args:
-        catalog: The current catalog.
         gone: The ids of deleted records, by number.
         added: The segments of new records, which take the next numbers in order.
         read: Reads existing segments.

@@ -41,7 +41,6 @@ class Line(NamedTuple):
     """An entry of a log as it is stored.
 
     Attributes:
-        session: The session.
         seq: Its number in the log.
         role: The message's role; empty for none.
         text: The message's text; the whole message if `body` is empty.
@@ -77,7 +76,6 @@ class Document(NamedTuple):
     """A document. The database also stores its holder, the end of its lease, and its due time.
 
     Attributes:
-        collection: The collection.
         id: Its name in the collection.
         owner: Its owner; empty for none.
         session: The session that it derives from; empty for none.
@@ -157,7 +155,6 @@ class Scan(NamedTuple):
     """Selects documents of a collection. Filters combine.
 
     Attributes:
-        collection: The collection.
         owner: Only documents of this owner; empty for those without one.
         session: Only documents that derive from this session, in order of `first`, then id; empty
             for those without one. With None the order is the id's code points.

@@ -70,7 +70,6 @@ def holds(
     """Return whether a condition holds.
 
     Args:
-        condition: The condition.
         states: The documents that the batch's conditions name; None for a missing one.
         tails: The ends of the logs that they name.
         now: In microseconds since 1970.

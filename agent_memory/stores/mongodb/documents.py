@@ -221,7 +221,6 @@ class HeadChange:
     """The writes of a batch about one session, as one update of its head.
 
     Attributes:
-        head: The head.
         op: The batch's name.
         begins: Whether the session is new.
         which: The filters, one of which must match.

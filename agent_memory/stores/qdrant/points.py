@@ -255,7 +255,6 @@ def ranked_hits(
     Args:
         points: Points with payloads and vectors, without repetition.
         dimension: The dimension of the vectors of meaning.
-        query: The query.
         held: The result of `holding`.
         count: The number of the owner's records on the server.
         limit: The most hits to return.

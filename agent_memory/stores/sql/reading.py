@@ -61,7 +61,7 @@ class SQLReader:
 
     @property
     def most_bytes(self) -> int | None:
-        """Return the most bytes of a segment in a statement, in which a byte may take two."""
+        """Return the most bytes of a segment. A statement may need two bytes for each."""
         return None if self._most_text is None else 2 * self._most_text
 
     def documents(
