@@ -352,7 +352,7 @@ class MemoryStore(KernelStore):
     """A store without a database.
 
     Args:
-        namespace: Accepted like other stores do, and ignored: instances share nothing.
+        namespace: Ignored, because instances share nothing.
     """
 
     def __init__(self, namespace: str = "default") -> None:

@@ -348,7 +348,7 @@ class KernelSessions:
         self._known.drop(session_id)
 
     def secure_erase(self) -> None:
-        """Erase traces of deleted data; see `SessionStore.secure_erase`.
+        """See `SessionStore.secure_erase`.
 
         On PostgreSQL, MySQL and MariaDB it does nothing: these erase deleted rows by their own
         settings.
