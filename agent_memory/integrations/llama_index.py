@@ -238,7 +238,7 @@ class AgentMemoryBlock(BaseMemoryBlock[str]):
             await asyncio.to_thread(self._memory.update, session, kept, user_id=self.user_id)
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
-        """Drop the least relevant lines until so many tokens are saved."""
+        """Drop the least relevant lines until `tokens_to_truncate` tokens are saved."""
         counter = self._memory.components.services.resources.counter
         lines = content.splitlines()
         least = counter.text(content) - tokens_to_truncate

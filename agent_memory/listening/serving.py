@@ -228,7 +228,7 @@ def serve(app: App, listener: socket.socket, begun: Callable[[], None]) -> None:
     config = uvicorn.Config(
         cast("Any", app),
         http=cast("Any", partial(Connection, Waiting(most))),
-        backlog=max(1, most // 8),  # so many are accepted before one can be closed
+        backlog=max(1, most // 8),  # this many are accepted before one can be closed
         log_config=None,
         log_level="error",  # invalid requests, which anybody can send, are not logged
         access_log=False,

@@ -200,7 +200,7 @@ class SessionStore(OnceStore, Protocol):
         ...
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
-        """Make the session due in so many seconds. With None it becomes due only when it changes.
+        """Make the session due in this many seconds. With None it becomes due when it changes.
 
         Return False, without any change, if the stored end or version differs from the head's.
         """

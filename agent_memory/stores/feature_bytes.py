@@ -173,7 +173,7 @@ def features_of(blobs: Sequence[bytes]) -> Features:
 
 
 def undamaged_places(blobs: Sequence[bytes]) -> list[int]:
-    """Return the places of readable blobs, whose vectors have the most common length."""
+    """Return the places of the readable blobs with the most common vector length."""
     dimensions: dict[int, int] = {}
     for place, blob in enumerate(blobs):
         with suppress(*UNREADABLE):

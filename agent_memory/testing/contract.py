@@ -137,7 +137,7 @@ def ranked(hits: Sequence[Hit], by: str = "cosine") -> list[tuple[Record, float]
 
 
 def everything(store: VectorStore, block: str, owner: str, dimension: int) -> list[Record]:
-    """Return all of an owner's records with vectors: each lies on one side of a plane."""
+    """Return all of an owner's records with vectors, found by two opposite vectors."""
     across = units(1, dimension, seed=40, signed=True)[0]
     found = [store.search_vectors(block, owner, Query(side), _ALL) for side in (across, -across)]
     there = {hit.record.id: hit.record for hits in found for hit in hits}

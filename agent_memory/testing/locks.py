@@ -29,7 +29,7 @@ class Claim(NamedTuple):
         return bool(getattr(store, self.take)(name, owner, seconds, renew=renew))
 
     def returned(self, store: Store, owner: str, name: str = "s") -> None:
-        """Give it back."""
+        """Release it."""
         getattr(store, self.give_back)(name, owner)
 
 
@@ -127,7 +127,7 @@ class LockContract(Contract):
                 claim.returned(other, winner, name)
 
     def test_turns_are_taken(self, store: Store, other: Store) -> None:
-        """Wrong: two hold a lock together while locks are created, released and created again."""
+        """Wrong: two owners hold a lock at the same time, after a release and a new lock."""
         within: list[str] = []
 
         def wait(handle: Store, owner: str) -> None:

@@ -189,7 +189,7 @@ class WorkStoreContract(LockContract):
             assert store.records("facts", "user:a") == seen
 
     def test_due_is_what_was_appended_to(self, store: Store, other: Store) -> None:
-        """Wrong: a new message waits for the next one, or a worker looks in vain."""
+        """Wrong: a new message is absorbed only with the next one, or a worker finds no work."""
         assert store.due() == []
         head = store.append("s", [draft("a")], "u")
         assert other.due() == [head]
@@ -203,7 +203,7 @@ class WorkStoreContract(LockContract):
     def test_due_within(self, store: Store, other: Store) -> None:
         """Wrong: each message wakes a worker for a session that is meant to wait.
 
-        Also wrong: a session without hurry is looked at too late, or delays one that is urgent.
+        Also wrong: a session that may wait is processed too late, or delays an urgent one.
         """
         store.append("s", [draft("a")], "u", within=3600)
         store.append("s", [draft("b")], within=3600)
@@ -234,7 +234,7 @@ class WorkStoreContract(LockContract):
         assert [_names(store, n) for n in range(10)] == [expected[:n] for n in range(10)]
 
     def test_due_keeps_the_place_in_the_queue(self, store: Store) -> None:
-        """Wrong: a session with constant writes is never looked at."""
+        """Wrong: a session with constant writes is never processed."""
         for name in ("s", "t"):
             store.append(name, [draft("x")])
         for name in ("t", "s"):
@@ -246,7 +246,7 @@ class WorkStoreContract(LockContract):
         assert _names(store) == ["t", "s"]
 
     def test_due_leaves_out_what_is_held(self, store: Store, other: Store) -> None:
-        """Wrong: workers crowd around one session, or never come to one whose worker died."""
+        """Wrong: several workers take one session, or none takes one whose worker died."""
         for name in ("s", "t"):
             store.append(name, [draft("x")])
         assert store.lease("s", "w1", 60)
@@ -272,7 +272,7 @@ class WorkStoreContract(LockContract):
         assert _names(store) == ["s"]
 
     def test_put_off_leaves_the_head_alone(self, store: Store) -> None:
-        """Wrong: looking at a session makes a concurrent compaction lose its compare-and-swap."""
+        """Wrong: a worker without work makes a concurrent compaction lose its compare-and-swap."""
         head = store.append("s", [draft("x")], "u")
         store.schedule(head, None)
         store.schedule_all()

@@ -26,7 +26,7 @@ _BYTES_MARK = MARK.encode()
 
 
 class FeatureKernel(Protocol):
-    """A kernel that reads segments, and stores the features of each record by themselves.
+    """A kernel that stores the features of each record in place of segments.
 
     It gets segments unencrypted, and encrypts the features with the cipher.
     """

@@ -82,7 +82,7 @@ class Key:
         return f"Key({self.id!r})"
 
     def blind(self, term: int) -> int:
-        """Return a number of 32 bits that stands for a word's number, always the same."""
+        """Return the 32-bit number that replaces a word's number; deterministic."""
         return self._blind(term)
 
     def _blinded(self, term: int) -> int:

@@ -133,7 +133,7 @@ class FolderKernel:
                 done = [one for one, out in zip(batches, outcomes, strict=True) if out.done]
                 self._save({it for one in done for it in places_of(one.writes) if it[0]})
             except BaseException:
-                self._begin()  # what is in memory may be ahead of the files
+                self._begin()  # memory may be ahead of the files
                 raise
             return outcomes
 

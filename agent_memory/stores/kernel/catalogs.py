@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.segments import Segment
 
 _LEVELS = (0.0, 2**-8, 2**-5, 2**-2, 1.0)
-_NEIGHBOURS = 8  # so many small segments are merged, however small they are
+_NEIGHBOURS = 8  # this many of the smallest segments are merged
 
 
 class Part(NamedTuple):

@@ -282,9 +282,9 @@ def lag_of(one: Document, block: str) -> Lag | None:
 
 
 def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Document]:
-    """Return the heads whose logs go on past a block's cursor, and those that cannot be read.
+    """Return the heads with entries past a block's cursor, and unreadable ones.
 
-    It reads the text: decoding each head takes longer than a search.
+    It searches the encoded text: decoding each head would take longer than a vector search.
     """
     name = json.dumps(block)
 

@@ -21,7 +21,7 @@ _MOST_PROBLEMS = 10
 _STEPS_OF_SQLITE = 100_000  # between two checks of the time
 _UNFINISHED = ".unfinished"
 _LEFT_SECONDS = 3600.0
-"""After so many seconds without a change, an unfinished file was abandoned."""
+"""An unfinished file without a change for this many seconds counts as abandoned."""
 
 _BEGINNING = b"SQLite format 3\0"
 

@@ -92,7 +92,7 @@ _NUMBERS = (
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
 )
 _FAR = {"day": 400, "week": 60, "month": 36, "year": 120}
-"""Maximum distances; nobody counts further."""
+"""Maximum distances of relative dates, by unit."""
 
 _SINGLE = {
     "today": 0, "tonight": 0, "this morning": 0, "this afternoon": 0, "this evening": 0,
