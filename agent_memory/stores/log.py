@@ -85,7 +85,7 @@ def entries_after(session_id: str, end: int, total: int, drafts: Sequence[Draft]
 
 
 def with_tail(head: Head, end: int, total: int) -> Head:
-    """Return a copy of a head with another end, 8 times faster than `replace`."""
+    """Return a copy of a head with another end, without metadata, 8 times faster than `replace`."""
     after: Head = object.__new__(Head)
     after.__dict__.update(
         head.__dict__,
