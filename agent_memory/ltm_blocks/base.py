@@ -454,7 +454,7 @@ def batch_id(block: str, owner: str, session_id: str, first: int, last: int) -> 
 def message_id(block: str, owner: str, session_id: str, seq: int, number: int = 0) -> str:
     """Return the id of a block's record for a message, or for its passage `number`, from 0."""
     place = (block, owner, session_id, seq)
-    # the last part is not a bare number, which could be a seq of a session with such a name
+    # not a bare number, which could be the seq of a session whose id ends like these parts
     return record_id(*place, f"passage {number}") if number else record_id(*place)
 
 
