@@ -64,7 +64,7 @@ class SpatialMemory(CollectionBlock):
 
     Positions are plain numbers in a unit of your choice. Distances are Euclidean, so degrees of
     latitude and longitude do not work. An observation is deleted with its user, and with the
-    session in which it was made. Needs the extra `spatial`.
+    session in which it was made.
 
     Attributes:
         dimensions: 2 for x and y, 3 for x, y and z.
