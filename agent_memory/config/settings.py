@@ -144,7 +144,7 @@ class AgentMemoryConfig(Sourced):
             notes, files, working memory and places. A `Redactor`, a function, or its import path
             "module.name". A message's metadata lists what was redacted.
         keep_contexts: Whether to log the prompts that models are sent, for `AgentMemory.contexts`.
-            Costs one more write for each context. A logged prompt is deleted with its messages and
+            Costs two more writes for each context. A logged prompt is deleted with its messages and
             sessions.
         recall_timeout: The seconds that `get` and `search` wait for blocks.
         timezone: The users' time zone by its IANA name, such as "Europe/Lisbon". It applies to
