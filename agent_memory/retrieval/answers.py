@@ -1,9 +1,9 @@
 """Hits ordered as an answer, without repetitions and with corrections. Pure.
 
 The best match of a question is often its own repetition, or a reply that repeats the user's words.
-Both would hide the statement itself, and its correction most of all: "Which city do I live in?"
-has little in common with "I moved on to Porto today." But "I moved to Lisbon." has, and a newer
-statement near to both is taken as its correction.
+Both would rank above the statement that answers it, and above a correction of the statement. "Which
+city do I live in?" is close to "I moved to Lisbon.", not to "I moved on to Porto today." A newer
+statement that is close to both, question and old statement, is taken as its correction.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _SAME_FORM = 0.6  # share of a statement's words that a contradiction repeats
 _SAME_WORDS = 3  # words that such statements share at least, in the same places
 _NEAR, _NEAR_MARKED = 0.65, 0.45  # sum of the cosines with question and statement
 _NEARLY = 0.8  # share of the best nearness
-_FEW, _MANY = 0.15, 50  # the fewer records, the more lines of a context may be near by chance
-_SAME_KIND = 0.1  # lowers it for a value of the same kind
+_FEW, _MANY = 0.15, 50  # with few records, chance matches are rarer
+_SAME_KIND = 0.1  # lowers the threshold for a value of the same kind
 _IN_CONTEXT = 0.08  # lowers the threshold in a context, where an extra line does little harm
 
 _CHANGES = re.compile(
@@ -194,9 +194,9 @@ def _without_echoes(
 ) -> list[Hit]:
     """Drop assistant turns that repeat an earlier user message among the hits.
 
-    A reply to an earlier asking of the question is dropped too if the user stated something sure
-    before it: the answer came from that statement, and may be outdated. A reply about its own
-    speaker is kept, because a person gave it.
+    A reply to an earlier asking of the question is dropped too if a relevant statement of the user
+    precedes it: the reply came from that statement, and may be outdated. A reply in the first
+    person is kept, because a person gave it.
 
     Args:
         hits: The hits.
@@ -351,7 +351,7 @@ def _few(count: int) -> float:
 
 
 def _alone(hit: Hit) -> float:
-    """Return how near a hit is without its neighbours: what follows an answer is near by them."""
+    """Return how near a hit is without its neighbours, which lift messages after an answer."""
     own = dict(zip(PARTS, hit.parts, strict=False))
     return own.get("meaning", 0.0) + own.get("words", 0.0)
 
@@ -434,7 +434,7 @@ def _text(record: Record) -> str:
 
 @lru_cache(_MOST_TEXTS)
 def _unnamed(text: str, speaker: str) -> str:
-    """Return a text without its speaker. Other caches find one string faster than its copies."""
+    """Return a text without its speaker. Cached: other caches find the same string faster."""
     return text.removeprefix(f"{speaker}: ")
 
 

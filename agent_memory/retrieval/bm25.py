@@ -2,7 +2,7 @@
 
 Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009. Lengths are
 compared with a fixed length, not with the mean of a collection: weights then do not change when
-texts are added. On conversations that recalled as much, and more among long answers, where the mean
+texts are added. On conversations this recalls as much, and more among long answers, where the mean
 is far from the length of a person's message.
 
 numpy takes longer to load than a coding agent's hook may take for a prompt; see

@@ -82,7 +82,7 @@ _ISO = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
 
 
 class Date(NamedTuple):
-    """A date, as far as the text names it."""
+    """A date. The year and the day are None if the text does not name them."""
 
     year: int | None
     month: int
@@ -147,8 +147,8 @@ _WORD = re.compile(r"\w+(?:[-']\w+)*")
 def period_of(text: str, today: date) -> Period | None:
     """Return the days that a question asks about: "last weekend", "two weeks ago", "in March 2024".
 
-    Supports English, and other languages through `time_words`. Future periods return None: memory
-    has nothing from them. A month or weekday without a year means the latest that has begun.
+    Supports English, and the words of other languages in `ENGLISH_OF`. Relative future periods
+    ("next week") return None. A month without a year means the latest that has begun.
 
     Args:
         text: The question.

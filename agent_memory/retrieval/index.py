@@ -31,7 +31,7 @@ ANY = -1
 """Dimension of an index without vectors: it fits any question."""
 
 DEPTH = 20
-"""Number of candidates by meaning, and of candidates by words, that are scored closely."""
+"""Least number of candidates by meaning, and of candidates by words, that are scored closely."""
 
 _DIGITS = 6
 _MERGED = 8  # a segment this many times larger than the next one is not merged
@@ -226,7 +226,7 @@ class SegmentIndex:
 
 
 def _are_merged(one: Segment, other: Segment) -> bool:
-    """Return whether two neighbours are merged: a record is then copied only rarely."""
+    """Return whether to merge two neighbouring segments, so that records are rarely copied."""
     return one.records < _MERGED * other.records and one.records + other.records <= MOST_ROWS
 
 

@@ -42,13 +42,13 @@ _TAG = re.compile(
     r"|oder|nicht wahr|verdad|n[’']est-ce pas|vero|né)\s*(?:\?+(?=\s|$)|$)",
     re.IGNORECASE,
 )
-"""A tag question: what stands before it is a statement."""
+"""A tag question: the text before it is a statement."""
 _SAME = 0.6  # minimum share of a question's words in a repetition of it
 
 
 @lru_cache(_MOST_KNOWN)
 def only_asks(text: str) -> bool:
-    """Return whether a text is a question, too short to state anything besides."""
+    """Return whether a text is a question that is too short to state anything else."""
     return words_up_to(FULL, text) < FULL and ends_asking(_TAG.sub(".", text))
 
 
@@ -101,7 +101,7 @@ def repeats(asked: frozenset[str], languages: frozenset[str], text: str) -> bool
         for one in clauses
         if asks(one) and len(said_in(one, languages) & asked) >= _SAME * len(asked)
     ]
-    if not same:  # most often, and before the words of the others are looked at
+    if not same:  # the most common case
         return False
     others = frozenset().union(*(said_in(one, languages) for one in clauses if one not in same))
     return 2 * len(others & asked) < len(asked)

@@ -47,7 +47,7 @@ class Written(NamedTuple):
     Attributes:
         ids: The numbers of its words, in each language of the text.
         plain: The numbers of the language-independent forms that differ from `ids`. They match
-            questions in another language, and records stored before languages were detected.
+            questions in another language.
         size: Number of words, in however many forms.
         vote: The languages that it votes for; see `agent_memory.retrieval.languages`.
     """

@@ -176,7 +176,7 @@ PARTS = (
     *("meaning", "meaning_around", "nearest", "words", "words_around", "coverage_around"),
     *("long", "asks", "meant", "dated"),
 )
-"""The terms of the sum, by name."""
+"""The names of the terms of a score."""
 
 _LONG_WORDS, _LONG_FROM, _LONG_TO = 12, 1.6, 2.5
 _MORE, _FEW, _MANY = 20, 6, 300
@@ -280,10 +280,10 @@ def nearest(found: Sequence[tuple[Named, np.ndarray]], limit: int) -> Ranked:
 
 
 def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
-    """(n,) a logistic function of four of the terms.
+    """(n,) a logistic function of some of the terms.
 
-    Words count above chance only: a longer text has nearer word pieces to any question. Coverage
-    counts squared, so that it matters when all words are there, and not at all for one word. The
+    Words count only above chance: a longer text has nearer word pieces to any question. Coverage is
+    squared, so that it matters if all words are present. It does not count for a single word. The
     threshold is lower among few records, where chance matches are rarer.
     """
     by = fitted()["relevance"]

@@ -58,20 +58,19 @@ class _Stemmers(threading.local):
     def make(self, language: str) -> Any:
         import Stemmer
 
-        self.made[language] = Stemmer.Stemmer(language, 0)  # `words` has the cache
+        self.made[language] = Stemmer.Stemmer(language, 0)  # `Known` has the cache
         return self.made[language]
 
 
 _stemmers = _Stemmers()
 
 
-# scripts written without blanks: Thai, Lao, Burmese, Khmer, kana, Han; and Hangul, which attaches
-# particles to words
 RUN = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f]+"
 )
-"""A run of characters that is indexed by pairs: in a script without blanks, or in Hangul."""
+"""A run of characters that is indexed by pairs: of a script without blanks (Thai, Lao, Burmese,
+Khmer, kana, Han), or of Hangul, which attaches particles to words."""
 
 _HANGUL = "\uac00\ud7a3"
 _COMMON_PAIRS = frozenset().union(
