@@ -82,7 +82,7 @@ def _room(wanted: int | None, most: int | None, low: float) -> int | None:
 
 
 class Limits(NamedTuple):
-    """The limits of a window beside its share of the budget; None for any number.
+    """The limits of a window in addition to its share of the budget; None for any number.
 
     Attributes:
         tokens: Tokens of its turns.
@@ -164,16 +164,12 @@ class Strategy(SettingsModel):
 
     @property
     def language_models(self) -> tuple[str | None, ...]:
-        """Return the language models that it uses, without its blocks'; see
-        `Block.language_models`.
-        """
+        """Return its own language models, without those of its blocks. See `Block`."""
         return ()
 
     @property
     def absorbs(self) -> Absorb:
-        """Return when blocks absorb: on overflow, at every update, or from so many pending tokens
-        on.
-        """
+        """Return when blocks absorb: on overflow, at each update, or at so many pending tokens."""
         return "overflow"
 
     def cut(self, window: Window) -> Cut | None:
@@ -190,7 +186,7 @@ StrategyField = Annotated[Strategy, ByKind("agent_memory.strategies")]
 
 
 class Chain(Strategy):
-    """Combine strategies: all blocks absorb, and summaries are made in order.
+    """Combine strategies: all blocks absorb, and the first member with a new summary writes it.
 
     The window has the smallest of the members' shares and limits. The cut is that of the member
     that keeps the least.

@@ -56,7 +56,7 @@ Models follow a limit of lines, but not one of words.
 """
 
 _RECENT = 400
-"""The newest messages that left, which are searched for the user's."""
+"""The number of newest departed messages that are searched for the user's own."""
 
 _MIN_CHUNK = 200
 _MAX_CHUNK = 12_000
@@ -184,7 +184,7 @@ class Summarize(Bounded):
         limit: int,
     ) -> str:
         sources = [previous, *(full_text(entry.message) for entry in entries)]
-        # Our tokenizer may differ from the model's, so that a reserve is needed.
+        # Our tokenizer may differ from the model's, so a reserve is needed.
         piece = min(_MAX_CHUNK, int(llm.context_window() * 0.6) - 2 * limit)
         while True:
             try:
@@ -223,7 +223,7 @@ class Summarize(Bounded):
 
 
 def _counting(resources: Resources) -> Count:
-    """Return a function that counts the tokens of a text as it is escaped in an element."""
+    """Return a function that counts the tokens of a text after escaping."""
     return lambda text: resources.counter.text(escape(text))
 
 
