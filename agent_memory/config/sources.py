@@ -68,7 +68,7 @@ def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, 
     variables = {name.upper() for name in os.environ if name.upper().startswith(prefix)}
     if not variables:
         return {}
-    names = [*model.model_fields, "stores"]  # those of a deployment
+    names = [*model.model_fields, "stores"]  # `stores` belongs to a deployment
     for variable in variables:
         name = variable[len(prefix) :].partition(NESTED)[0].lower()
         near = get_close_matches(name, names, n=1, cutoff=0.9)
