@@ -127,7 +127,7 @@ def _lasting(memory: AgentMemory) -> Iterator[Tool]:
 
 def _of(member: str, tool: Tool) -> Tool:
     def run(scope: Scope, asked: Any) -> str:
-        return tool.run(Scope(scope.user_id, key=scope.key), asked)  # the session is not in it
+        return tool.run(Scope(scope.user_id, key=scope.key), asked)  # the session is in the home
 
     description = f"In the memory {member!r}: {tool.description}"
     return replace(tool, name=f"{member}_{tool.name}", description=description, run=run)

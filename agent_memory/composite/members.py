@@ -1,4 +1,4 @@
-"""Members of a composite, bound once, and the one that a session is written to."""
+"""Members of a composite, bound once, and the member that a session is written to."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Asked:
         return self.memory is None or self.member == home
 
     def scope(self, scope: Scope, home: str | None) -> Scope:
-        """Return the scope to ask for: without the session if that is in another memory."""
+        """Return the scope to ask with: without the session if the block is in another memory."""
         return scope if self.is_in(home) else Scope(scope.user_id, floor=scope.floor)
 
     def recall(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
