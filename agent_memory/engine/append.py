@@ -289,7 +289,7 @@ def check_size(message: Message, most: int) -> None:
 
 
 def is_brief(messages: Sequence[Any]) -> bool:
-    """Return whether this is one short message that is parsed fast and without a user's code."""
+    """Return whether this is one short message, which is parsed fast and without custom code."""
     if len(messages) != 1:
         return False
     message = messages[0]

@@ -1,4 +1,4 @@
-"""The queue of threads that append: one thread appends, and takes pending appends along."""
+"""A queue of appends: one thread appends its own message and the pending ones in a batch."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class AppendQueue(Generic[J, T]):
         if threading.get_ident() == self._main or is_own(lock):
             with lock:
                 return self._make(job)
-        # The fast path: nobody waits. Otherwise the first thread runs the calls queued before it,
-        # so that the others wake up to a finished call.
+        # The fast path: nobody waits. Otherwise the thread that gets the lock runs the pending
+        # calls, and the other threads find theirs finished.
         if not self._pending and lock.acquire(blocking=False):
             try:
                 return self._make(job)

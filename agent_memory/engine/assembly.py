@@ -50,14 +50,14 @@ logger = logging.getLogger(__name__)
 
 
 class Components:
-    """The parts of an `AgentMemory`: an open store, bound blocks, and what works with them.
+    """The parts of an `AgentMemory`: an open store, bound blocks, and the parts that use them.
 
     Args:
         config: The settings.
         only: The name of the only block to bind. None for all.
 
     Attributes:
-        lacking_models: The warning for each block that absorbs nothing because it has no model.
+        lacking_models: The warning for each block whose language model is not configured.
 
     Raises:
         ConfigError: A block cannot work with these settings. Nothing stays open.
@@ -90,7 +90,7 @@ class Components:
         self._begin_changes()
 
     def _begin_work(self) -> None:
-        """Make the parts that append, compact and absorb, and that delete what is over."""
+        """Make the parts that compact windows, absorb messages and delete expired ones."""
         config, store, blocks = self._config, self.store, list(self.blocks.values())
         self.records, self.leases, self.recalls = SystemRecords(store), Leases(store), Recalls()
         self.heartbeats = Heartbeats(self.records)

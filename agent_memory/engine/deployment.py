@@ -56,8 +56,7 @@ class Deployment:
         Raises:
             ConfigError: The file cannot be read, has another format, or a setting cannot work. A
                 note names the store.
-            InvalidSetting: A field is unknown or its value is invalid. A note names the
-                store.
+            InvalidSetting: A field is unknown or its value is invalid. A note names the store.
         """
         tables = store_tables(read_settings(path))
         return cls({name: store_config(name, table, **fields) for name, table in tables.items()})

@@ -19,7 +19,7 @@ from agent_memory.stores.base import Store
 _NAME = "metadata"
 _AT_ONCE = 500
 _NOBODY = "_"
-"""The name of no block, whose cursor is 0 everywhere: the tail past it is the whole log."""
+"""A name that no block has. Its cursor is 0, so the tail after it is the whole log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class UserSize:
     Attributes:
         user_id: The user.
         sessions: The number of their sessions.
-        messages: The number of messages stored in these.
+        messages: The number of messages in these, expired ones included.
     """
 
     user_id: str

@@ -651,8 +651,8 @@ class AgentMemory(OpenMemory):
     def delete(self, session_id: str, *, user_id: str | None = None) -> Receipt:
         """Delete the session's log and head, and every record that blocks derived from it.
 
-        Idempotent. The next call for the session resumes an interrupted deletion. Blocks that are
-        no longer configured are deleted from too, in this memory's own store. `import_session`
+        Idempotent. The next call for the session resumes an interrupted deletion. Records of blocks
+        that are no longer configured are deleted too, in this memory's own store. `import_session`
         restores a deleted session only on request.
 
         Returns:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE = 50  # sessions whose pending messages blocks receive before they absorb them
+_AT_ONCE = 50  # sessions whose pending messages are prepared together
 
 
 class OpenMemory:
@@ -102,12 +102,12 @@ class OpenMemory:
     def warm_up(self, user_id: str | None = None) -> None:
         """Load the tokenizer, local embedders, resources of blocks, and litellm if models are used.
 
-        For services, before they report that they are ready. Otherwise the first calls load these,
-        and a first `completion` takes seconds. Nothing is stored, and no network call is made. A
-        failure is logged, and met again by the call that needs the part.
+        Services call this before they report that they are ready. Otherwise the first calls load
+        these, and a first `completion` takes seconds. Nothing is stored, and no network call is
+        made. A failure is logged, and raised again by the call that needs the part.
 
         Args:
-            user_id: A user whose indexes blocks read too, as for the user's first `get`.
+            user_id: A user whose indexes are loaded too, as by the user's first `get`.
 
         Raises:
             InvalidId: The id is not valid.
@@ -142,7 +142,7 @@ class OpenMemory:
     def _updated(self, head: Head, before: KeptKey | None) -> Head:
         """Return the head of an update. `before` is the key of the first call of a retry."""
         head = self._settle(head)
-        if self._will_ask_models:  # imported after the first update, which it delays least
+        if self._will_ask_models:  # not earlier: the import would delay the first update
             self._will_ask_models = False
             load_in_background()
         return head if before is None else as_it_was(head, before)

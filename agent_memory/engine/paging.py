@@ -99,7 +99,7 @@ def page_of(
 ) -> list[Head]:
     """Return a page of sessions without unfinished deletions.
 
-    They are those of shared namespaces, or only the others.
+    `shared` selects sessions of shared namespaces, instead of all others.
 
     Raises:
         InvalidInput: `limit` is not a number, or `after` is not an id.

@@ -43,7 +43,7 @@ _TURN: ContextVar[tuple[str, int, Sequence[Message]]] = ContextVar("turn")
 
 @contextmanager
 def readable(session_id: str, head: Head | None, asked: Sequence[Message]) -> Iterator[None]:
-    """Make a turn readable in the body, as if it was stored already."""
+    """Make a turn readable in the body, as if it were stored."""
     messages = [message for message in asked if not message.is_system]
     token = _TURN.set((session_id, head.end if head is not None else 0, messages))
     try:
@@ -169,7 +169,7 @@ def read_on(recall: Recall) -> dict[str, Any] | None:
 
 
 def _text(message: Message) -> str:
-    """Return the whole text of a message. Content is first: an offset in it is the same here."""
+    """Return the whole text of a message, content first, so that offsets in it stay the same."""
     others = (message.to_openai() or {}).items()
     more = [
         f"({key}: {text})" for key, text in others if key not in _TOLD and isinstance(text, str)
@@ -208,7 +208,7 @@ class Query(Arguments):
 
     @property
     def times(self) -> tuple[datetime | None, datetime | None]:
-        """The first moment, and the moment after the last."""
+        """The start of the period, and its end, which is not included."""
         first = None if self.since is None else datetime.combine(self.since, time(), UTC)
         if self.until in (None, date.max):
             return first, None
@@ -217,7 +217,7 @@ class Query(Arguments):
 
 @dataclass(eq=False)
 class Finding:
-    """Runs a model's reads."""
+    """Searches and lists records for a model."""
 
     _guard: Guard
     _search: Search
@@ -275,10 +275,10 @@ class Finding:
         return [_entry(one) for one in sorted(matching, key=lambda one: one.created_at)]
 
     def _recalled(self, recall: Recall) -> dict[str, Any]:
-        """Return a recall as data. A message has its place in the log in place of an id."""
+        """Return a recall as data. A message has its session and seq instead of an id."""
         block = self._blocks.get(recall.block)
         kind: Kind = "other"
-        if block is None or isinstance(block, NoteBlock):  # notes may have none, the log has none
+        if block is None or isinstance(block, NoteBlock):  # notes without sources, or the log
             kind = "message" if recall.sources else "note"
         elif isinstance(block, FactBlock):
             kind = "fact"

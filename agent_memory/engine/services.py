@@ -149,7 +149,7 @@ class Services:
 def _is_local(config: AgentMemoryConfig) -> bool:
     """Return whether the store and the embedder need no network.
 
-    The opened stores and functions of users may need one.
+    Stores and functions that are passed may need one.
     """
     store, embedding = config.store, config.embedding
     is_near = isinstance(store, str) and store.startswith(("memory:", "sqlite:"))
@@ -170,7 +170,7 @@ def warm_up(
     scope: Scope | None,
     closed: Callable[[], bool],
 ) -> None:
-    """Load slow parts in advance. A failure is logged, and met again by a call that needs them."""
+    """Load slow parts in advance. A failure is logged, and raised again by the first use."""
     steps: list[tuple[str, Callable[[], object]]] = [("the tokenizer", counter.load)]
     if asks_models:
         steps.append(("litellm", load_litellm))

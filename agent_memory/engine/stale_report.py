@@ -1,4 +1,4 @@
-"""`StaleReport`: near-duplicates and old records of any kind. `User.forget_all` removes them."""
+"""The stale report: near-duplicates and old records, which `User.forget_all` removes."""
 
 from __future__ import annotations
 

@@ -13,50 +13,50 @@ from agent_memory.stores.base import RecordStore
 
 
 class Kind(Enum):
-    """The kinds of notes, each of one job of the engine."""
+    """The kinds of notes. Each belongs to one job of the engine."""
 
     JOBS = "configured jobs"
-    """The blocks and settings that sessions are worked on for, each noted once it was seen."""
+    """The configured blocks and settings that cause work on sessions."""
     REPLAYS = "replays"
-    """How far a replay of a block has come."""
+    """The progress of a block's replay."""
     USER_DELETIONS = "user deletions"
-    """Deletions of users that have begun."""
+    """Unfinished deletions of users."""
     SCRUBS = "scrubs"
-    """Traces in this store's files that are to be erased."""
+    """Pending erasures of traces in this store's files."""
     MIGRATION = "migration"
-    """That this store is the target of a migration that has not come to its end."""
+    """The unfinished migration into this store."""
     HEARTBEATS = "signs of life"
-    """When a worker last looked for work, and when blocks last absorbed something."""
+    """The last times at which a worker looked for work and blocks absorbed."""
 
 
 _OF_ONE_STORE = frozenset({Kind.SCRUBS.value, Kind.MIGRATION.value, Kind.HEARTBEATS.value})
 
 
 class SystemRecords:
-    """The engine's notes by kind and key, and what its collections hold of a session."""
+    """Stores the engine's notes by kind and key, and erases sessions from its collections."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
 
     def write(self, kind: Kind, key: str, **values: Any) -> None:
-        """Write a note, over the one with this key."""
+        """Write a note, in place of the one with this key."""
         self._store.put_records(NOTES.name, [self.note(kind, key, **values)])
 
     def note(self, kind: Kind, key: str, **values: Any) -> Record:
-        """The record of a note."""
+        """Return the record of a note."""
         name, now = record_id(kind.value, key), datetime.now(UTC)
         return Record(name, kind.value, "", 0, 0, key, (), now, values)
 
     def read(self, kind: Kind) -> dict[str, dict[str, Any]]:
-        """All notes of a kind by key, oldest first."""
+        """Return all notes of a kind by key, oldest first."""
         return {note.text: note.metadata for note in self._store.records(NOTES.name, kind.value)}
 
     def drop(self, kind: Kind, key: str) -> None:
-        """Take a note away. Idempotent."""
+        """Delete a note. Idempotent."""
         self._store.delete_records(NOTES.name, record_id=record_id(kind.value, key))
 
     def erase_session(self, session_id: str, lease: Lease | None = None) -> None:
-        """Erase all that reserved collections hold of a session.
+        """Erase a session's records from the system collections.
 
         Raises:
             LeaseLost: The lease is not held any more.
@@ -67,5 +67,5 @@ class SystemRecords:
 
 
 def stays_behind(collection: str, record: Record) -> bool:
-    """Whether a record tells of one store alone, so that no migration brings it to another."""
+    """Return whether a record concerns one store only, so that a migration leaves it there."""
     return collection == NOTES.name and record.owner in _OF_ONE_STORE

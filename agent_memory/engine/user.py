@@ -104,7 +104,7 @@ class User:
         Raises:
             ConfigError: No block fills a profile.
             InvalidInput: A time has no time zone.
-            pydantic.ValidationError: The known facts do not fit the profile after a change of it.
+            pydantic.ValidationError: The known facts do not fit the changed profile.
         """
         moments = _moments(as_of, known_at)
         scope = self._scope()
@@ -193,8 +193,8 @@ class User:
         items of the report to `forget_all` to delete them.
 
         Args:
-            older_than: The age from which records are reported as old. With None, only facts are,
-                by the settings of their block.
+            older_than: The age from which records are reported as old. With None, only facts are
+                reported as old, by the settings of their block.
             messages: Whether to include the messages of all of the user's logs.
         """
         scope, parts = self._scope(), self._memory.components

@@ -1,4 +1,4 @@
-"""Deletion of sessions and users: marked first, erased after, so any worker can finish it."""
+"""Deletion of sessions and users. A mark comes first, so that any worker can finish it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from agent_memory.stores.log import check_owner
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 60.0
-"""Seconds for which a call lets deletions of its session finish, one after the other."""
+"""Seconds for which a call finishes deletions of its session, and tries again."""
 
 _LOG = Part("log")
 _CACHES = Part("caches", "done", "Each process holds its own against the store when it uses it.")
@@ -61,22 +61,22 @@ class SharedNamespaces(Protocol):
         ...
 
     def close(self, user_id: str) -> None:
-        """Shut a user, or all agents of a namespace, out, before anything is erased."""
+        """Revoke the access of a user, or of all agents of a namespace, before the deletion."""
         ...
 
     def erase(self, user_id: str) -> None:
-        """Empty what a user wrote as an agent, and forget its grants. Idempotent."""
+        """Empty the messages that a user wrote as an agent, and delete its grants. Idempotent."""
         ...
 
 
 class Deletion:
-    """Erases what a store and its blocks hold.
+    """Erases sessions and users from a store and its blocks.
 
     Args:
         store: The store.
-        leases: They keep other workers away meanwhile.
-        absorber: Its blocks forget.
-        manual_blocks: Blocks with records that they did not absorb. They forget too.
+        leases: Keep other workers away meanwhile.
+        absorber: Holds the blocks that absorb logs.
+        manual_blocks: Blocks with records that do not come from a log.
         tombstones: The tombstones of forgotten facts.
         records: Holds a note of each user's deletion until it is finished.
         windows: The cached windows.
@@ -122,7 +122,7 @@ class Deletion:
 
     @apart
     def finish(self, session_id: str) -> list[Part]:
-        """Erase a session that is marked; one that has begun in its place since is left alone."""
+        """Erase a marked session, and return the result for each place. A newer session stays."""
         return [*self._erase(session_id), self._scrub()]
 
     def retried(self, session_id: str, call: Callable[[], T]) -> T:
@@ -146,7 +146,7 @@ class Deletion:
                 self.finish(session_id)
 
     def user(self, user_id: str) -> Outcome:
-        """Erase all of a user's sessions, and what blocks hold of the user."""
+        """Erase all of a user's sessions, and the user's records in blocks."""
         if (whole := self._whole_user(user_id)) is not None:
             return whole
         begun = [head.created_at.timestamp() for head in self._sessions(user_id)]
@@ -173,24 +173,24 @@ class Deletion:
         parts += [part for head in done.heads for part in self._parts(head)]
         with noted() as unread:
             newer = self._store.sessions(user_id=user_id, limit=1)
-        if newer or unread:  # what the user has said since is absorbed again
+        if newer or unread:  # newer sessions are absorbed again
             return Outcome([*parts, *self._finish(done.key, user_id)])
         parts.append(self._scrub([]))
         self._records.drop(Kind.USER_DELETIONS, done.key)
         return Outcome(parts, unread, done.has_registry)
 
     def settle(self, user_id: str) -> None:
-        """Finish a user's deletions that have begun, before anything is given to it anew."""
+        """Finish a user's pending deletions, before the user gets new data."""
         for key, note in self._records.read(Kind.USER_DELETIONS).items():
             if note["user_id"] == user_id:
                 self._finish(key, user_id)
 
     def resume(self) -> None:
-        """Finish what was interrupted: deletions of users, and of traces in the files."""
+        """Finish interrupted deletions of users, and of traces in the files."""
         for key, note in self._records.read(Kind.USER_DELETIONS).items():
             try:
                 self._finish(key, note["user_id"])
-            except Exception:  # one that can't be finished now must not keep the others waiting
+            except Exception:  # one failure must not stop the others
                 logger.exception("the deletion of a user was not finished; it will be tried again")
         if self._records.read(Kind.SCRUBS):
             self._scrub()
@@ -239,13 +239,13 @@ class Deletion:
         self._tombstones.user(user_id)
         self._store.delete_records(KEYS.name, owner=Scope(user_id).owner)
         self._shared.erase(user_id)
-        # what the user has said since the deletion began is absorbed again
+        # messages since the beginning of the deletion are absorbed again
         for head in all_heads(self._store, user_id):
             for name in self._absorber.blocks:
                 self._absorber.rewind(name, None, head.session_id)
         self._note_scrub()
         for done, note in self._records.read(Kind.USER_DELETIONS).items():
-            if note["user_id"] == user_id and note["before"] <= before:  # a later call's is its own
+            if note["user_id"] == user_id and note["before"] <= before:  # later calls drop theirs
                 self._records.drop(Kind.USER_DELETIONS, done)
         return parts
 
@@ -258,11 +258,11 @@ class Deletion:
         erase_values(self._store, Scope(user_id))
 
     def _note_scrub(self) -> None:
-        """Have the traces erased, whatever becomes of this call."""
+        """Store a note that traces must be erased, in case this call is interrupted."""
         self._records.write(Kind.SCRUBS, uuid4().hex)
 
     def _scrub(self, noted: Iterable[str] | None = None) -> Part:
-        """Erase the traces in the files, then the notes that ask for it: by default all."""
+        """Erase the traces in the files, then delete the notes of them: by default all."""
         if noted is None:
             noted = self._records.read(Kind.SCRUBS)
         self._store.secure_erase()
@@ -271,10 +271,10 @@ class Deletion:
         return _SERVER if self._store.remote else Part("files")
 
     def _mark(self, session_id: str, before: float = inf, user_id: str | None = None) -> bool:
-        """Mark a session, so that it is gone for everybody; False where there is none so old.
+        """Mark a session as deleted. Return False if there is none, or only a newer one.
 
         Raises:
-            SessionOfAnotherUser: It is another's than the user named.
+            SessionOfAnotherUser: The session belongs to another user.
         """
         while (head := self._head(session_id)) and head.created_at.timestamp() <= before:
             check_owner(head, user_id)
@@ -291,14 +291,14 @@ class Deletion:
         return under_lease(self._leases, session_id, marked, self._clear, told) or [_LOG]
 
     def _head(self, session_id: str) -> Head | None:
-        """A session's head, or what can be read of it: nothing damaged keeps a deletion back."""
+        """Return a session's head, or its readable fields: damage must not stop a deletion."""
         try:
             return self._store.head(session_id)
         except Damaged as error:
             head = head_or_rest(self._store, session_id)
             if head is None or error.damage is None or "cursors" not in error.damage.broken:
                 return head
-            # which blocks have absorbed it nobody tells any more: each that keeps something here
+            # the cursors are lost: assume all blocks with records in this store
             return replace(head, cursors={**dict.fromkeys(self._all_blocks(), 0), **head.cursors})
 
     def _all_blocks(self) -> set[str]:
@@ -306,7 +306,7 @@ class Deletion:
         return {name for name in names | {*self._store.vector_blocks()} if not reserved(name)}
 
     def _sessions(self, user_id: str) -> list[Head]:
-        """A user's sessions, and what can be read of those that are damaged."""
+        """Return a user's sessions, damaged ones with their readable fields."""
         with noted() as damaged:
             heads = list(all_heads(self._store, user_id))
         rests = [error.damage.head for error in damaged if error.damage and error.damage.head]
@@ -339,11 +339,11 @@ class Deletion:
         return [*parts, Part("notes of the engine"), _CACHES]
 
     def _former(self, head: Head) -> list[str]:
-        """Blocks that absorbed a session, and are not configured now."""
+        """Return the blocks that absorbed a session and are not configured now."""
         return sorted(head.cursors.keys() - self._absorber.blocks.keys())
 
     def _former_manual_blocks(self) -> set[str]:
-        """Blocks that keep something in this store, and are not configured now."""
+        """Return the blocks that store data here directly and are not configured now."""
         return registered(self._store) - {block.name for block in self._manual_blocks}
 
 

@@ -93,7 +93,7 @@ class Editor:
     _sent: SentContexts
 
     def pop(self, session_id: str, count: int, user_id: str | None = None) -> list[Message]:
-        """Remove the newest messages. See `AgentMemory.pop`."""
+        """Remove and return the newest messages. See `AgentMemory.pop`."""
         consequence = "Nothing was taken back; try again."
         done = self.edit(session_id, popped(count), consequence, user_id=user_id)
         return [entry.message for entry in done.taken] if done else []
@@ -263,7 +263,7 @@ class Editor:
             self._absorber.forget(block, rewound, scope)
             return
         erase_derived(self._store, name, scope)
-        if before.cursors.get(name, 0) > rewound.cursors.get(name, 0) > 0:  # absorbs on from there
+        if before.cursors.get(name, 0) > rewound.cursors.get(name, 0) > 0:  # it continues there
             logger.warning(
                 "block %r absorbed session %r and is not configured now: its records of removed "
                 "messages were deleted in this store, and nowhere else",

@@ -73,7 +73,7 @@ class WholeDeletion:
         self._takes_part = takes_part
 
     def session(self, session_id: str, user_id: str | None) -> Deleting | None:
-        """Delete a session; None if that takes steps.
+        """Delete a session; None if that needs several steps.
 
         Raises:
             SessionOfAnotherUser: It belongs to another user.
@@ -95,7 +95,7 @@ class WholeDeletion:
         return self._delete(self._whole, key, [head], left)
 
     def user(self, user_id: str) -> Deleting | None:
-        """Delete a user; None if that takes steps."""
+        """Delete a user; None if that needs several steps."""
         if self._whole is None:
             return None
         with noted() as damaged:
@@ -136,7 +136,7 @@ class WholeDeletion:
             every.add(owner := Scope(user_id).owner)
             if VALUES.name in blocks.facts:
                 every.update(self._store.owners(VALUES.name, owner_of(owner, ())))
-        # versions go too, so that other processes read anew what is left
+        # versions too, so that other processes reload the rest
         every |= {version_owner(one) for one in every | whose}
         manual = [one.name for one in self._blocks if isinstance(one, ManualBlock)]
         locks = [lock_of(name, one) for name in manual if name in blocks.facts for one in whose]

@@ -211,7 +211,7 @@ class Absorber:
         return Absorbed(lease.session_id, block, begun + 1, cursor, error, account.usage)
 
     def redeliver(self, letter: DeadLetter, lease: Lease) -> Absorbed:
-        """Have a block absorb a batch again that became a dead letter."""
+        """Have a block absorb the batch of a dead letter again."""
         name, session_id, first = letter.block, letter.session_id, letter.first
         head = self._store.head(session_id)
         still = [one for one in self._dead_letters.dead(name, session_id) if one.first == first]
@@ -253,7 +253,7 @@ class Absorber:
         """Have a block delete the records of a scope, within the time limit of a batch.
 
         Raises:
-            LeaseLost: The session was taken over meanwhile. The block absorbs again any records
+            LeaseLost: The session was taken over meanwhile. The block derives again the records
                 that it deleted since.
         """
         failed: Exception | None = None

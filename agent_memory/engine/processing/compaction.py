@@ -135,7 +135,7 @@ class Compaction:
 
     @property
     def is_brief(self) -> bool:
-        """Whether it only cuts, and runs no code of other packages to find the place."""
+        """Whether the strategy only cuts, and chooses the place without custom code."""
         own = (Bounded.cut, ClearTools.cut)
         return self.only_cuts and all(type(part).cut in own for part in self._strategy.parts)
 

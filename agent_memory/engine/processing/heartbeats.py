@@ -85,7 +85,7 @@ class Backlog:
                     self._sessions.setdefault(lag.session_id)
 
     def takes(self, head: Head, block: str, upto: int) -> bool:
-        """Add a session if a block has more to absorb than an update should wait for."""
+        """Add a session if a block has too much to absorb for an update. Return whether it has."""
         if block not in self._blocks or upto - head.cursors.get(block, 0) <= _INLINE:
             return False
         with self._lock:

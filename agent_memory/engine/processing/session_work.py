@@ -49,9 +49,9 @@ def longest_wait(
 ) -> float:
     """Return the seconds until a session must be looked at after an append without work. Pure.
 
-    This saves a worker's look after each message. `waits` holds the seconds of silence for which
-    blocks wait that absorb at every update. Without `waits`, return 0: blocks of other processes
-    may absorb. `retention` is in seconds.
+    This saves a worker's look after each message. `waits` holds the seconds of silence that each
+    block waits for if it absorbs at every update. Without `waits`, return 0: blocks of other
+    processes may absorb. `retention` is in seconds.
     """
     if not waits:
         return 0.0
@@ -106,7 +106,7 @@ class SessionWork:
 
     All pending messages are absorbed after `idle_minutes` of silence (None for never), or while the
     session is in the `backlog`. The blocks in `_quiet` call a model for each batch. They wait for a
-    batch of `full_tokens`, and at every update for a pause of `quiet_seconds` (0: no wait).
+    batch of `_full_tokens`, and at every update for a pause of `quiet_seconds` (0: no wait).
     """
 
     _store: SessionStore

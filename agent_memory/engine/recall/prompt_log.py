@@ -116,7 +116,7 @@ _MOST_PENDING = 1_000
 stored when its session belongs to its user."""
 
 _BEGUN = "begun"
-"""The start of the session of a context: its id may belong to another session later."""
+"""Metadata key of the start of a context's session, whose id may be used again later."""
 
 RecallNow = Callable[[str], Sequence[Recall]]
 """Returns the current recalls for a question."""
@@ -253,7 +253,7 @@ class SentContexts:
         texts = []
         for name_, shown in kept.texts.items():
             home, upto = shown.session_id or session_id, shown.upto
-            # the id names the showing session, so that only its contexts find the text
+            # the id contains the context's session, so that only its contexts find the text
             place = _place(session_id, begun, name_)
             texts.append(Record(place, owner, home, upto, upto, shown.text, (), now))
         self._store.put_records(SENT_TEXTS.name, texts)

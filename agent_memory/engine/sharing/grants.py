@@ -165,7 +165,7 @@ def is_by(message: Message | None, agent: str) -> bool:
 
 
 class Authors:
-    """Stores where in a session an agent began to write. The log may remove the messages."""
+    """Stores the seq at which an agent began to write, since the log may remove its messages."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store

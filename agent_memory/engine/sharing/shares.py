@@ -49,7 +49,7 @@ DENIED = (
 
 
 class Share:
-    """A shared namespace. Made by `AgentMemory.share`. Its holder decides who has access.
+    """A shared namespace. Made by `AgentMemory.share`. Code that holds it decides who has access.
 
     Args:
         memory: The memory.
@@ -79,7 +79,7 @@ class Share:
         """
         self._check(agent_id, access)
         for user_id in (agent_id, shared_user(self.name)):
-            self._components.deletion.settle(user_id)  # or it would drop the grant later
+            self._components.deletion.settle(user_id)  # a pending deletion would drop the grant
         self._grants.put(self.name, agent_id, access)
 
     def revoke(self, agent_id: str) -> None:
@@ -315,8 +315,8 @@ class SharedMemory:
     ) -> Any:
         """Run a whole turn with a model. See `AgentMemory.completion`.
 
-        There is neither `stream` nor a tool of the memory. Needs write access, before the model is
-        called and when the turn is stored.
+        `stream` and the memory's own tools are not available. Needs write access, before the model
+        is called and when the turn is stored.
         """
         self._require("write")
         if "stream" in options:

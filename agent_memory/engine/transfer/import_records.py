@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 _PAGE = 200
 _MOST = 1.01  # maximum length of a unit vector in half precision
-_HEAVIEST = 2.0  # maximum weight of a word. See `ranking.terms`
+_HEAVIEST = 2.0  # maximum weight of a word. See `postings.weighted`
 
 
 def _is_bound(block: str, record: Record) -> bool:

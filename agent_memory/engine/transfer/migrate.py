@@ -86,8 +86,8 @@ def migrate(
     The source is only read. The target must be empty in the namespace, or the target of an
     interrupted migration from the same source, which is then resumed. At the end, both stores are
     read again and compared by counts and checksums. A target that is already equal is only
-    compared. Encrypted data stays encrypted. Only the ranking features beside vectors are
-    decrypted, which requires the keys.
+    compared. Encrypted data stays encrypted. Only the ranking features of vectors are decrypted,
+    which requires the keys.
 
     Limitations: Nobody should write to the source meanwhile. If somebody does, the comparison
     reports it, and another call copies the rest. Nobody may use the target before the end: data

@@ -99,7 +99,7 @@ class Reading:
             yield self._number, read(self, self._form(form, fields))
 
     def _next(self) -> dict[str, Any]:
-        """Return the fields of the next line, which was not altered."""
+        """Return the fields of the next line. An altered line is refused."""
         self._number += 1
         line = next(self._lines, None)
         if line is None and self._number == 1:

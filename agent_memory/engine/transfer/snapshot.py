@@ -342,7 +342,7 @@ class Writing:
         return self._line(kind, record, block=block, of=owner, at=record.created_at, **more)
 
     def _line(self, kind: str, source: object = None, **own: Any) -> str:
-        """Return a line of a form's fields, with the object's values where none is given."""
+        """Return a line of a form's fields. `source` has the values that are not passed."""
         fields: dict[str, Any] = {"kind": kind}
         message = ""
         for name in [name for name in _FORMS[kind].model_fields if name != "kind"]:

@@ -91,7 +91,7 @@ class KeyValues:
             key: The name within the namespace.
             value: Plain JSON of any shape.
             ttl: The time until it expires, in seconds or as a timedelta. None for never.
-            texts: Texts by which a search for a meaning finds it. None: it is not found that way.
+            texts: Texts that a search by meaning compares. Values without texts come last in it.
 
         Returns:
             The stored value.
@@ -164,8 +164,8 @@ class KeyValues:
     ) -> list[KeyValue]:
         """Return the values whose namespaces begin with a prefix.
 
-        With a query, the nearest in meaning come first, then values without texts. Without one, the
-        latest come first.
+        With a query, the nearest in meaning come first, then values without texts, except if
+        `least` is set. Without a query, the latest come first.
 
         Args:
             prefix: Complete labels with which the namespaces begin. () for all.
