@@ -217,7 +217,7 @@ _NEAR, _NEARER = 0.16, 0.32
 _SOME, _MOST, _ALL = 0.02, 0.1, 0.19
 _WORDS = 0.6
 _LESS = -0.1
-# The terms of `retrieval.score` in `Recall.views`, each with its weight.
+# Thresholds for the weighted terms of `retrieval.score` in `Recall.views`.
 
 
 def reason(recall: Recall) -> str:

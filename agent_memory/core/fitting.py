@@ -19,7 +19,7 @@ from agent_memory.core.window import apply, choose_cut, is_user, passes, turns, 
 _SPARE = 8
 """A system message leaves 1/8 of the budget to the conversation, or is shortened."""
 _SHARE = 4
-"""A summary, the recalls and the turns may each count on 1/4 of the budget."""
+"""A summary and the recalls may each take 1/4 of the budget when messages have to be cut."""
 SUMMARY_FRAME = 24
 """Tokens of the message and the element around a summary's text."""
 _LEAST_RECALL = 40

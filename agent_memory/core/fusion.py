@@ -53,7 +53,7 @@ def _shared(texts: Sequence[_Pairs]) -> Counter[int]:
     return Counter(chain.from_iterable(some & repeated for some in texts))
 
 
-@lru_cache(_MOST_KNOWN)  # blocks look among their own first, and the merge among all
+@lru_cache(_MOST_KNOWN)  # used for each block, then for the merge
 def _pairs(text: str) -> _Pairs:
     """Return the hashes of pairs of neighbouring words; a placeholder for a text without words.
 
@@ -90,9 +90,9 @@ def merge(
     Pinned recalls come first. Other recalls rank by their score over the best score of their
     block. The rank is multiplied by the block's best relevance, if it reports one. It grows if
     another block recalls the same message, such as a fact and the words it was found in. Ties go
-    to the block named first.
-    A recall is left out if the window shows all its sources. Among near-duplicates the best stays.
-    Near-duplicates share four of five pairs of words, and all names and numbers.
+    to the block named first. A recall is left out if the window shows all its sources. Among
+    near-duplicates, which share four of five pairs of words and all names and numbers, the best
+    stays.
 
     Args:
         among: The blocks whose sources are of the window's own store; None for all of them. In
@@ -155,9 +155,9 @@ def select(
     """Return the recalls that fit into `room` tokens, best first.
 
     Each block gets an equal share for its best recalls. The rest of the room goes to the best of
-    all. Recalls are ordered by their rank over the square root of their cost. Long recalls
-    therefore have to be more relevant than short ones, but a short recall that says little
-    displaces nothing. Pinned recalls always come first.
+    all. Recalls are ordered by their rank over the square root of their cost, to which a constant
+    is added. Long recalls therefore have to be more relevant, but very short ones gain little.
+    Pinned recalls always come first.
     """
     limits = limits or {}
     blocks = {recall.block for recall in recalls}

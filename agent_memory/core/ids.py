@@ -1,5 +1,4 @@
-"""Ids: rules for callers' ids, and the ids of shared namespaces, which only the library makes.
-Pure.
+"""Ids: rules for callers' ids, and ids of shared namespaces, which only the library makes. Pure.
 
 Sessions of a namespace are stored like others. Their ids begin with a character that no caller's
 id may begin with.
@@ -20,7 +19,7 @@ Access = Literal["read", "write"]
 MAX_ID = 255
 MAX_SHARE = 64
 PAST_SHARED = "\x1f"
-"""Sorts after every id of a shared session, and before all other ids above those."""
+"""Sorts after every id of a shared session, and before the next id of another session."""
 
 _MARK = "\x1e"
 _SURROGATE = re.compile("[\ud800-\udfff]")

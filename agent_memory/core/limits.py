@@ -82,7 +82,7 @@ def _whole(value: object) -> int | None:
 
 
 def without_password(url: str) -> str:
-    """A URL fit to be printed: with neither password nor options, which may hold one too."""
+    """Return a URL without its password, and without its options, which may hold one too."""
     scheme, mark, rest = url.partition("://")
     user, at, place = rest.rpartition("@")
     name, colon, _ = user.partition(":")

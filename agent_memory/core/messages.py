@@ -39,7 +39,7 @@ class Message(BaseModel):
     """A chat message in OpenAI's form. Fields that are not listed here are stored unchanged.
 
     Attributes:
-        role: One of system, developer, user, assistant, tool, function; None only beside `raw`.
+        role: One of system, developer, user, assistant, tool, function; None only with `raw`.
         content: Text, a list of content parts, or None.
         name: The speaker.
         tool_calls: The tool calls of an assistant message.

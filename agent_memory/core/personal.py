@@ -157,7 +157,7 @@ def _card(match: re.Match[str]) -> str:
 
 
 def _without(text: str, region: str | None) -> str:
-    """Replace the phone numbers in use that the library finds."""
+    """Replace the phone numbers that `phonenumbers` finds."""
     from phonenumbers import PhoneNumberMatcher
 
     if region is None and "+" not in text and "\uff0b" not in text:
@@ -171,7 +171,7 @@ def _without(text: str, region: str | None) -> str:
 
 
 def _phone(match: re.Match[str]) -> str:
-    """Return the replacement for a number that the library misses.
+    """Return the replacement for a number that `phonenumbers` misses.
 
     It begins with "00", is followed by other numbers, or belongs to no range in use.
     """

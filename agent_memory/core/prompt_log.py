@@ -95,8 +95,7 @@ def without_context(
 ) -> Sequence[Any]:
     """Return the messages without a leading copy of the context.
 
-    If no message follows the context, the list is stored as it is: a turn that repeats the one
-    before.
+    If no message follows the context, the list is unchanged: the turn may repeat the last one.
 
     Args:
         asked: The question of the context, if it is not stored yet.
@@ -258,7 +257,7 @@ def decode_context(
 
     Args:
         text_of: Returns the text that is stored under a name of `name_of`; None if there is none.
-        said: Returns the text of the source messages of a recall, if they still exist.
+        source_text: Returns the text of the source messages of a recall, if they still exist.
     """
     missing = 0
 

@@ -130,7 +130,7 @@ def _shown_entries(
                 if form.leads(raw) or form.pair(raw) is None:
                     pending.append(entry)  # it belongs to the item after it
                 else:
-                    # A call without its output goes, with the items that led to it.
+                    # A call without its output is dropped, with the items that led to it.
                     del pending[_led(pending, form) :]
                 continue
         is_output = entry.seq in pairs and pairs[entry.seq][1]

@@ -82,7 +82,7 @@ def asks(text: str) -> bool:
 
 
 def words_asking(sentence: str) -> int:
-    """Return the number of words in a sentence from where it asks, as after "I moved, ..."."""
+    """Count the words of a sentence from the start of its question, as after "I moved, ..."."""
     opened = _OPENS_ASKING.search(sentence)
     if opened is None:
         return len(sentence.split()) if _ASKS.search(sentence) else 0

@@ -95,7 +95,7 @@ class Receipt:
 
     @property
     def seal(self) -> str:
-        """Return the SHA-256 of all fields but the signature, which is signed."""
+        """Return the SHA-256 of all fields except the signature. It is signed."""
         unsigned = {**asdict(self), "at": self.at.isoformat(), "signature": None}
         return sha256(compact_json(unsigned).encode()).hexdigest()
 

@@ -26,9 +26,9 @@ _OWN = ("created_at", "metadata")
 _MESSAGE = frozenset({"role", "raw", "type", "parts", "kind"})
 """Fields of a message or an item that a reply around one does not have."""
 _HOLDERS = ("choices", "candidates", "output", "message", "content")
-"""Fields of replies that hold the message, or the holder of it."""
+"""Fields of replies that hold the message, or another such reply."""
 _WITH_IDS = ("google.contents", "anthropic.messages", "bedrock.converse", "ai_sdk")
-"""Formats in which an `id` is the caller's and may be retried, except in a response."""
+"""Formats in which an `id` is the caller's, for idempotency, except in a response."""
 _GOOGLE = "google.genai"
 _BY_JSON = ("openai", "anthropic")
 

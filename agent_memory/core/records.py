@@ -218,8 +218,8 @@ class Scope:
         shown: For a query, the messages that the window shows whole. They need not be recalled.
         only_session: For a query, whether to return only records of the session, and records of no
             session.
-        floor: For a query, the share of `min_relevance` that recalls need: 1 in a context, 0 for a
-            search.
+        floor: For a query, the share of `min_relevance` that recalls need: 1 in a context, less in
+            a search.
         pinned: For a query, the ids of records to recall in any case.
         key: The idempotency key of a tool call that the caller may retry. Writes with the same key
             happen once.

@@ -14,9 +14,7 @@ from agent_memory.core.settings_model import SettingsModel
 from agent_memory.errors import ConfigError, MissingExtra
 
 _PASSES = 25
-"""More passes than any ordinary text needs. Each pass may reveal another match beside a replaced
-one.
-"""
+"""More passes than any ordinary text needs. Each may reveal a match beside a replaced one."""
 
 
 class Redactor(SettingsModel):

@@ -65,7 +65,7 @@ class SettingsModel(BaseModel):
                 return
             except ValidationError as error:
                 sentence = sentence_of(error, type(self), fields)
-            raise InvalidSetting(sentence)  # outside, so that no context holds the values
+            raise InvalidSetting(sentence)  # outside `except`: its context holds the values
 
         as_base_init(__init__)
 
@@ -87,7 +87,7 @@ def sentence_of(error: ValidationError, model: type[BaseModel], fields: Mapping[
         if errors[0]["type"] == "extra_forbidden"
         else _invalid(path, errors, model)
         for path, errors in by_path.items()
-        # of a union's members, the one that the value resembles knows more
+        # in a union, keep the errors of the member that the value resembles
         if not any(other.startswith(f"{path}.") for other in by_path)
     )
 

@@ -180,7 +180,7 @@ def overlap_scores(query: str, texts: Sequence[str]) -> list[float]:
     bags = [set(terms(text)) for text in texts]
     frequency = Counter(term for bag in bags for term in bag & wanted)
     weight = {term: math.log(1 + (len(texts) + 1) / (frequency[term] + 0.5)) for term in wanted}
-    whole = math.fsum(weight.values())  # exact, so that no order of a set shows
+    whole = math.fsum(weight.values())  # exact, so that the order of a set does not matter
     if not whole:
         return [0.0] * len(texts)
     return [math.fsum(weight[term] for term in bag & wanted) / whole for bag in bags]

@@ -89,7 +89,7 @@ class Handover(Generic[T]):
             self._deliver(failed(OSError(str(error))))
 
     def ended(self, seconds: float = inf) -> bool:
-        """Wait for the call to end, for at most so many seconds. Return whether it did."""
+        """Wait for the call to end, for at most `seconds`. Return whether it did."""
         deadline = monotonic() + seconds
         while self._outcome is None:
             left = max(0.0, min(deadline - monotonic(), _UNHEARD_SECONDS))
@@ -284,7 +284,7 @@ class _Repeater:
                     self._changed.notify_all()
             if not looks:
                 Handover("memory-repeater", self._look, then=self._looked)
-        except BaseException:  # Ctrl-C, perhaps before a thread looks; two lookers do no harm
+        except BaseException:  # Ctrl-C, perhaps before a thread looks; two may look
             self._nobody_looks()
             raise
 

@@ -1,7 +1,7 @@
 """Tools for a model: methods, their schemas in each provider's form, and the validation of calls.
 
 A tool knows only the scope that its caller binds. No argument can name another user. A session
-that one names must be the same user's.
+that an argument names must belong to the same user.
 """
 
 from __future__ import annotations

@@ -45,8 +45,7 @@ class Turn:
 
     @property
     def cost(self) -> float | None:
-        """Return the cost of its context in US dollars; None if the price of a model is not
-        known."""
+        """Return the cost of its context in US dollars; None if a model's price is not known."""
         return self.context.cost
 
 

@@ -10,7 +10,7 @@ from agent_memory.core.limits import MOST
 from agent_memory.core.settings_model import Amount, Range, SettingsModel
 
 Purpose = Literal["summary", "extraction", "comparison", "embedding", "completion", "other"]
-"""The purpose of a model call. "other" is a call of your own block or strategy out of turn."""
+"""The purpose of a model call. "other" is any further call, such as one during recall."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,12 @@ class Usage:
         calls: Requests to a language model, retries included.
         failures: Requests, of either kind, that failed.
         prompt_tokens: Tokens sent to a language model, as the provider counts them.
-        completion_tokens: Tokens that it answered with.
+        completion_tokens: Tokens of its answers.
         cost: US dollars, by the setting `prices` or litellm's table; None where the price of a
             call is not known.
         embedding_calls: Requests to an embedding model, retries included.
         embedding_tokens: Tokens sent to an embedding model.
-        estimated: Requests whose tokens are an estimate: their provider did not say.
+        estimated: Requests whose tokens are estimated, because the provider did not report them.
     """
 
     calls: int = 0

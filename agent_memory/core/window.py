@@ -242,7 +242,7 @@ class _Candidate(NamedTuple):  # a tuple, because there is one for nearly every 
 def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candidate]:
     """Yield legal cuts with the size of what they keep, smallest first.
 
-    After the first, a candidate passes `keep_tokens` only by its pinned message.
+    After the first, a candidate exceeds `keep_tokens` only because of its pinned message.
     """
     tokens = messages = 0
     next_shown: Entry | None = None

@@ -123,13 +123,13 @@ class Format:
         pair: Returns the common key of a call and its answer, if no chat shows them.
         merged: Merges neighbouring messages that the provider requires as one.
         is_counted: Returns whether `limited` may have to change a message or a system text.
-        limited: Makes a context with its system texts first valid as a whole. It resolves excess
-            marks and duplicate names.
+        limited: Makes a context valid as a whole, without excess marks and duplicate names. The
+            system texts come first.
         ids: The call ids that the provider accepts.
         arguments: The SDK arguments for a context.
         in_runs: Whether results may stand after several calls in a row.
-        unseen: Returns what reaches the model beside an item's chat messages, such as thinking. For
-            items of frameworks, which also hold records of calls. None if the item is sent whole.
+        unseen: For items of frameworks: returns the content that reaches the model in addition to
+            the item's chat messages, such as thinking. None if the item is sent whole.
         is_exact: Whether items may hold bytes, which are stored as `exact.written` encodes them.
     """
 
@@ -302,7 +302,7 @@ def compacts(raw: Raw, name: str | None) -> bool:
 
 
 def unseen(raw: Raw, name: str | None) -> object | None:
-    """Return what reaches the model beside an item's chat messages; None if all of it does."""
+    """Return the content of an item that no chat message shows; None if it is sent whole."""
     return _form(name).unseen(raw)
 
 

@@ -4,7 +4,7 @@ A pattern splits the text into pieces. Within a piece, the neighbours that form 
 lowest rank are merged, the first such pair first, until no pair forms a token. The vocabularies are
 files that litellm ships.
 
-To build tiktoken's tokenizer takes a few hundred milliseconds, most of which block all threads. A
+Building tiktoken's tokenizer takes a few hundred milliseconds, most of which block all threads. A
 process's first texts are therefore counted by a `MergeCounter`, with the same result. It builds no
 index: a token's rank is its place in the vocabulary's file, and only tokens of the counted text are
 searched there. After many searches, the file is read into a table. After many texts, the tokenizer
