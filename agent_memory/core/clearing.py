@@ -163,7 +163,7 @@ class Cleared:
         return {place: stub for place in whole if (stub := self._cache[place])}
 
     def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
-        """Merge old steps into the shortest one, with a note. Text beside the calls stays."""
+        """Merge old steps into the shortest one, with a note. Text of the calls' messages stays."""
         there = set(old) - self._notes
         steps = [
             (call, results)

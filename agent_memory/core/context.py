@@ -275,7 +275,7 @@ class Explanation:
         dropped: Messages of the session that the context does not show whole, by number. They left
             the window, or the window shortens, clears or omits them. Messages that the summary or
             a recall covers are named.
-        dead_letters: The user's messages that a block gave up. The block knows nothing of them.
+        dead_letters: The user's messages that a block gave up. The block has no records of them.
         warnings: Pending messages, blocks that failed, and a session of another user.
     """
 

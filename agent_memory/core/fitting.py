@@ -31,7 +31,7 @@ class Budget:
     """The tokens of a context, by purpose.
 
     Attributes:
-        overhead: Tokens of a context beside its messages.
+        overhead: Tokens of a context besides its messages.
         share: Share of `max_tokens` that short-term memory may fill.
         summary_tokens: Tokens of the strategy's summary; 0 for a strategy without one.
     """
@@ -59,7 +59,7 @@ class Budget:
         return min(self.summary_tokens, self.max_tokens // _SHARE)
 
     def shows_summary(self, tokens: int) -> bool:
-        """Return whether a summary of `tokens` may stand beside turns that have to be cut."""
+        """Return whether a summary of `tokens` may be shown with turns that have to be cut."""
         return tokens <= self.max_tokens // _SHARE + SUMMARY_FRAME
 
     def system(self, tokens: int) -> int:
@@ -258,7 +258,7 @@ class Fitting:
         return users if len(users) < 2 else [users[0], users[-1]]
 
     def _needed(self, unit: Sequence[Entry]) -> int:
-        """Return the fewest tokens that show a unit. Of many results, one stays."""
+        """Return the fewest tokens that show a unit. If it has many results, one stays."""
         return min(cost_of(unit), self.shortener.fewest(unit))
 
 

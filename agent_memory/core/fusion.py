@@ -95,7 +95,7 @@ def merge(
     stays.
 
     Args:
-        among: The blocks whose sources are of the window's own store; None for all of them. In
+        among: The blocks whose sources are in the window's own store; None for all of them. In
             another store, the same session id names another session.
         floors: For each block, the share of its best score below which its recalls are left out.
     """

@@ -36,7 +36,7 @@ class Shape(NamedTuple):
     Attributes:
         views: The message as OpenAI chat dicts. They are shared: do not change them.
         role: The role of the first view that is not empty, or of the first view.
-        says: For each view, whether it has content beside calls and results.
+        says: For each view, whether it has content besides calls and results.
         speaks: Whether any view has such content.
         is_plain: Whether it is one view with content and without calls and results.
         compacts: Whether it replaces all messages before it, for the provider of its format.

@@ -1,4 +1,4 @@
-"""Summaries without a model, the user's words beside them, and the importance of turns. Pure."""
+"""Summaries without a model, the user's words after them, and the importance of turns. Pure."""
 
 from __future__ import annotations
 

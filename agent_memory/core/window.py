@@ -92,7 +92,7 @@ def visible(entries: Sequence[Entry], *, was_cut: bool) -> list[Entry]:
 
     System messages are left out, because they stand at the top. Calls without results, results
     without calls, empty messages, and raw items without a chat form are left out too. They stay in
-    the log. Text beside such a call or result is shown.
+    the log. Text in the same message is shown.
 
     Args:
         was_cut: Whether earlier entries have left the window. Entries before the first user
@@ -287,7 +287,7 @@ def _shown(entries: Sequence[Entry]) -> list[Entry]:
 def _layout(entries: Sequence[Entry]) -> _Layout:
     """Pair calls with results, and compute which entries can be shown.
 
-    These are complete groups, and entries with content beside calls and results. The part before
+    These are complete groups, and entries with content besides calls and results. The part before
     the newest question is computed once.
     """
     if not entries:

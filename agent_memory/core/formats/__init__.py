@@ -1,1 +1,1 @@
-"""Formats of provider-native items: how they show in a chat, and how a chat shows in them."""
+"""Conversion of items between the formats of providers and chat messages."""

@@ -140,7 +140,7 @@ def is_counted(message: Any) -> bool:
 
 
 def limited(context: list[Any]) -> list[Any]:
-    """Give each document of a context a unique name, and text beside it."""
+    """Give each document of a context a unique name, and its message a text."""
     used: set[str] = set()
     return [_documented(message, used) if is_counted(message) else message for message in context]
 

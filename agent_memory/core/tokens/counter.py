@@ -179,7 +179,7 @@ class TokenCounter:
 
     @property
     def overhead(self) -> int:
-        """Return the fixed tokens of a context beside its messages."""
+        """Return the fixed tokens of a context besides its messages."""
         return _REPLY_PRIMING
 
     def load(self) -> None:
@@ -194,7 +194,7 @@ class TokenCounter:
     def message(self, message: Message) -> int:
         """Return the tokens of a message in a context, with its role, name, calls and pictures.
 
-        A framework's item costs its chat views and what reaches the model beside them, not the
+        A framework's item costs its chat views and what reaches the model besides them, not the
         records that it also holds. Any other raw item costs the larger of its JSON and its chat
         views. If a view has a list of parts, the content costs as much as these parts, because a
         picture is not counted as text. An item that its format never shows costs nothing.

@@ -366,7 +366,7 @@ class Encoding:
                     mergeable_ranks=owned,
                     special_tokens={},
                 )
-                owned.clear()  # tiktoken holds a reference to it, beside its own copy
+                owned.clear()  # tiktoken holds a reference to it, besides its own copy
                 self._built = self.count = _counter(encoding, self._vocabulary)
                 self._merges = self._ranks = None
             return self._built
