@@ -1,1 +1,1 @@
-"""The engine behind `AgentMemory`: one file a job, `memory.py` the one that is called."""
+"""The engine behind `AgentMemory`. `memory.py` has the calls, each other file one job."""

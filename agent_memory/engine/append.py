@@ -63,8 +63,8 @@ class Appender:
         windows: The cache of windows.
         max_message_bytes: The maximum size of a message as JSON.
         keep_keys: How long idempotency keys are stored.
-        wait: Returns the seconds until a worker must look at a session whose newest message has
-            this time. If the store's `append` has no argument `within`, the session is due
+        wait: Returns the seconds until a worker must look at a session, from the time of its newest
+            message. If the store's `append` has no argument `within`, the session is due
             immediately.
         redact: Removes sensitive parts from texts, if set.
         zones: The time zones of users.

@@ -64,7 +64,7 @@ class Services:
             )
 
         def embedders(name: object) -> Encoder:
-            # one embedder for all names of it, so that each text is embedded once
+            # one embedder under all its names, so that each text is embedded once
             return opened_embedder(name or config.embedding)
 
         keys = None

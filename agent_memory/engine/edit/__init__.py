@@ -1,1 +1,1 @@
-"""Changing a log that is there: taking messages back, replacing them, deleting."""
+"""Changes of a stored log: removal, replacement and deletion of messages."""

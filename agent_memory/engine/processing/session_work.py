@@ -135,7 +135,7 @@ class SessionWork:
         return self._compaction.overflows(head) or self._feedable(head)
 
     def within(self, newest: datetime) -> float:
-        """Return the seconds until a session must be looked at whose newest message has this time.
+        """Return the seconds until a session with a newest message of this time must be looked at.
 
         The message may be old, so the wait may already be over."""
         return idle_wait(newest, datetime.now(UTC), self._wait / 60)

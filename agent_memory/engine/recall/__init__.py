@@ -1,1 +1,1 @@
-"""Asking the blocks, and searching the log."""
+"""Queries of blocks, and the search of the log."""

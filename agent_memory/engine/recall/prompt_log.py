@@ -262,7 +262,7 @@ class SentContexts:
         gone = homes - self._store.existing(homes)  # deleted meanwhile
         for home in gone:
             self.cut(home, 0)
-        if session_id not in gone and not is_there(self._store, head):  # the id is another's now
+        if session_id not in gone and not is_there(self._store, head):  # the id was reused
             for block, some in ((SENT, [record]), (SENT_TEXTS, texts)):
                 for written in some:
                     self._store.delete_records(block.name, record_id=written.id)

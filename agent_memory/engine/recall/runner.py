@@ -103,8 +103,8 @@ class TimeLimited:
         Args:
             calls: The calls, by the name of the block.
             timeout: Seconds to wait for them.
-            timeouts: Seconds to wait for particular blocks, by name. A result that is there when
-                the longest wait ends counts, even if it was late.
+            timeouts: Seconds to wait for particular blocks, by name. A result that arrives
+                before the longest wait ends counts, even if it was late.
             threads: The threads of particular blocks, by name; see `Block.query_thread`. Calls
                 on the caller's thread have no limit.
 

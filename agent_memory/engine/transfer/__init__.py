@@ -1,1 +1,1 @@
-"""Sessions to files and back, deployments to other databases."""
+"""Export and import of sessions, and migration of deployments."""

@@ -1,1 +1,1 @@
-"""Values by namespace and key, beside what conversations are."""
+"""Values by namespace and key, independent of conversations."""
