@@ -144,7 +144,7 @@ class ClearTools(Strategy):
     error, or that the model has not read yet stay whole. The log keeps every result.
 
     If stubs free too little, all old calls are merged into one, whose result lists the `seq` of
-    each result by tool. Questions, answers and text beside a call stay.
+    each result by tool. Questions, answers and text with a call stay.
 
     In a `Chain` this comes before the cuts and summaries of the other members. Old results are
     cleared in batches. Between two batches, contexts share their prefix.

@@ -65,7 +65,7 @@ _MAX_CHUNK = 12_000
 class Summarize(Bounded):
     """Replace entries that leave the window by one summary at its beginning.
 
-    Messages that fit `max_summary_tokens` beside the last summary are added to it verbatim, without
+    Messages that fit `max_summary_tokens` with the last summary are added to it verbatim, without
     a model call. Otherwise a model reads all entries that leave, in pieces if they exceed its
     context. If it refuses a piece, tool results are replaced by stubs, and then the pieces are
     halved. The summary has the headings "Open", "People" and "Earlier". If it is too long, the
