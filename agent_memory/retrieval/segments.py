@@ -64,7 +64,7 @@ class Names:
         return [self[place] for place in range(len(self))]
 
     def places(self, ids: Collection[str]) -> list[int]:
-        """Return the places of those of these ids that are present, ascending."""
+        """Return the places of the ids that are present, ascending."""
         if self.packed is None:
             return [place for place, name in enumerate(self.texts) if name in ids]
         ours = [name for name in ids if len(name) == _DIGITS]
