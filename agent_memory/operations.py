@@ -198,8 +198,8 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     """Rebuild a block from the log with new settings, such as another embedding model.
 
     Like `AgentMemory.replay`, but stored vectors of another model are deleted first. An interrupted
-    rebuild resumes. Until its end, the block recalls only from the sessions done so far. Processes
-    with the old settings recall nothing from it, and warn.
+    rebuild resumes. Until its end, the block recalls only from the sessions done so far. Stop
+    processes with the old settings: they recall nothing from it, or wrong results.
 
     In Qdrant the old vectors are deleted at the end. Until then, processes with the old settings
     recall from them, and absorb nothing. If a session cannot be absorbed, a later call ends this.

@@ -71,7 +71,7 @@ def import_(
     are listed, and the command then exits with 1. Items that were imported before are not stored
     again. No model is called.
 
-    With SESSION, the lines of FILE (role and content) are appended to that session, all or none.
+    With SESSION, the lines of FILE (role and content) are appended to that session.
     `created_at`, `create_time` or `timestamp` is a message's time. `id` and `session_id` go into
     its metadata. For files of `snapshot`, use `restore`.
     """
@@ -194,7 +194,7 @@ def _read(file: Path, what: str) -> Iterator[Callable[[int], object]]:
 def _append(
     file: Path, session: str, user: str | None, settings: AgentMemoryConfig, *, dry_run: bool
 ) -> None:
-    """Append a log to one session. Lines of the same file are not stored twice there."""
+    """Append a log to one session. A repeated import stores no line twice; see `keep_keys`."""
     from hashlib import sha256
 
     from rich.progress import Progress

@@ -105,9 +105,9 @@ def keep_codes(summary: str, sources: Sequence[str], count: Count, limit: int) -
 def shorten(summary: str, count: Count, limit: int) -> str:
     """Return the summary within `limit`, without its least important sentences.
 
-    The first, oldest sentences under "Earlier" are dropped first. After that, only the most
-    important sentences under "People" stay, and last those under "Open". A summary without
-    headings keeps its most important sentences.
+    Sentences are dropped in this order: the oldest under "Earlier", the least important under
+    "People", the least important under "Open". A summary without headings keeps its most important
+    sentences.
     """
     if count(summary) <= limit:
         return summary
@@ -186,7 +186,7 @@ _USER_FACTOR = 1.5
 def importance(turn: Sequence[Entry]) -> float:
     """Return the importance of a turn per token. A user's words count 1.5 times.
 
-    An identifier counts 3, a name 2, another term 0.2.
+    An identifier counts 3, a name 2, and each term 0.2.
     """
     score = 0.0
     for entry in turn:

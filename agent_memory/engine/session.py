@@ -270,7 +270,7 @@ class Session(BoundSession):
         """Write a snapshot of the session: its log, its head, and the records of blocks.
 
         The snapshot is consistent. Messages that are appended meanwhile are not in it. Other work
-        on the session waits. Records of the user without a session are not in it.
+        on the session waits. The user's records that belong to no session are not in it.
         `operations.import_session` imports it.
 
         Args:

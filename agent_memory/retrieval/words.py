@@ -122,7 +122,7 @@ class Forms(NamedTuple):
     """The forms under which one word is indexed.
 
     Attributes:
-        plain: The folded word; in Latin letters its English stem, whatever its language.
+        plain: The folded word; in ASCII letters its English stem, whatever its language.
         stems: Its stems in the languages of its text; `plain` is the English one.
     """
 
@@ -144,7 +144,7 @@ def words(text: str, languages: frozenset[str] = ENGLISH) -> list[str]:
 
 
 def roots(text: str, languages: frozenset[str] = ENGLISH) -> dict[str, str]:
-    """Map each index word to a prefix that texts with the word usually contain, apart from case.
+    """Map each index word to its first letters: most texts with the word contain them in some case.
 
     Use it as a quick filter. Texts without the word may contain the prefix. Texts with other
     accents, or with an irregular form such as "dying" for "die", may lack it.

@@ -1,6 +1,6 @@
 """The JSON forms of the library's values: which fields of a value an answer shows.
 
-They are part of the OpenAPI document. The library's own names may change without them. A nested
+They are part of the OpenAPI document. Names in the library may change while these stay. A nested
 value is shown in the form of its own type.
 """
 
@@ -79,8 +79,8 @@ def _shape(
     """Return a type of the package and its form.
 
     Args:
-        **made: The types of fields that are no attributes with an annotation, and a function for
-            each that returns its value, or the path of the attribute.
+        **made: The type of each field without an annotation, and a function that returns its value
+            or the path of its attribute.
     """
     module, _, which = source.partition(":")
     kind: type = getattr(import_module(f"agent_memory.{module}"), which)
@@ -309,7 +309,7 @@ _SCALARS: Mapping[Any, Schema] = {
 
 
 def schema_of(kind: Any, shapes: Mapping[type, Shape] = SHAPES) -> Schema:
-    """Return the JSON Schema of a type; that of any value for one that is not known."""
+    """Return the JSON Schema of a type. The schema of an unknown type allows any value."""
     if kind in shapes:
         return {"$ref": REFERENCE.format(shapes[kind].name)}
     if kind in _SCALARS:

@@ -207,7 +207,8 @@ def _split(drafts: Sequence[Draft], known: Known) -> tuple[dict[int, int], list[
 def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
     """Return whether a claim in the same words adds no other time.
 
-    Without a date it repeats a fact that still holds, unless news of its kind came in between.
+    A claim without a date repeats a fact that still holds, unless the batch has news of the same
+    subject and category.
     """
     before = since(earlier.valid_from, earlier.valid_to, earlier.recorded_at)
     if (claim.begins, claim.valid_to) == (before, earlier.valid_to):
@@ -249,7 +250,7 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, known: Known) -> list[lis
     """Return the places to compare each fresh draft with."""
     new = [draft.claim for draft in fresh]
     texts = [*(fact.text for fact in known.facts), *(claim.text for claim in new)]
-    # superseded facts count only if similar: by kind alone, all former ones would match
+    # subject and category alone do not match superseded facts: there may be many
     kinds = [
         (fact.subject.casefold(), fact.category) if fact.id in known.current else ("", "")
         for fact in known.facts
@@ -260,7 +261,7 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, known: Known) -> list[lis
         for claim in new
     ]
     seen = frozenset(at for at, fact in enumerate(known.facts) if fact.id in known.seen)
-    # facts that the model was shown, or gave in the same answer, only if very similar
+    # facts that the model was shown, or gave in this answer, have to be more similar
     least = [_SEEN_ALIKE if at in seen else ALIKE for at in range(len(known.facts))]
     least += [_TOLD_ALIKE for _ in new]
     cosine = vectors @ np.concatenate([known.vectors, vectors]).T
@@ -289,7 +290,7 @@ def _tied(
         return _again(claim, targets[0][0], claims)
     named: list[tuple[LinkKind, str]] = [(_link(relation, fact), name) for name, fact in targets]
     links = links_for(named, claims, denies=relation == "deny")
-    # when absorbed again, other claims link to it already
+    # no links to itself: a batch that is absorbed again finds its own claims
     tied = replace(claim, links=tuple(one for one in links if one.fact != claim.id))
     if tied.valid_from is tied.valid_to is None:
         tied = _dated_as(tied, [fact for _, fact in targets if fact is not None], named)
@@ -327,5 +328,5 @@ def _again(claim: Claim, fact: str, claims: Sequence[Claim]) -> Claim:
 
 
 def _loosened(links: Sequence[Link]) -> tuple[Link, ...]:
-    """Return the links of a role of less weight: they relate facts but change nothing."""
+    """Return the links of a role with less weight, as updates: they correct and deny nothing."""
     return tuple(Link("update", link.fact) for link in links)
