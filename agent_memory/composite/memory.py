@@ -334,7 +334,7 @@ class CompositeMemory:
             message: The question, as for `before_turn`.
             user_id: The user, required if the session does not exist yet.
             **options: `model`, `tools`, `stream`, `max_rounds`, `key`, `expected_end`, and options
-                for litellm. The memory's own tools are those of `tools`.
+                for litellm. `tools()` lists the memory's own.
         """
         turns = self._turns(session_id, user_id)
         return turns.complete(session_id, message, user_id=user_id, **options)

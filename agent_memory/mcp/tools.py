@@ -1,4 +1,4 @@
-"""The tools of the MCP server: search, add, update, delete, and the tools of blocks.
+"""The tools of the MCP server: its own, such as search and add, and the tools of blocks.
 
 The names are those that other memory servers use, so that models know them.
 """

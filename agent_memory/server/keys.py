@@ -181,7 +181,7 @@ class KeyRing:
         self._store.put_records(_BLOCK, [record])
 
     def _note_use(self, record: Record, prefix: str, now: datetime) -> None:
-        """Store when a key was used, in its own record: a use cannot undo a revocation."""
+        """Store when a key was used, in another record: a use cannot undo a revocation."""
         before = self._noted.get(prefix)
         if before is None or (now - before).total_seconds() >= _USE_SECONDS:
             self._noted[prefix] = now

@@ -36,7 +36,7 @@ None means "power". On Redis and MySQL it means the server's settings.
 LONGEST_LEASE_SECONDS = 120.0
 """The longest time of a lease or lock. Callers request less than half of it.
 
-A lease that ends later than this from now is of a machine with a wrong clock. It may be taken over.
+A lease with more time left is of a machine with a wrong clock. It may be taken over.
 """
 
 
@@ -72,10 +72,10 @@ class SessionStore(OnceStore, Protocol):
 
         If `draft.placed` is set, call it with the entry's seq to get the message to store.
 
-        The entry's `total` is that of the last entry plus its tokens; a system message adds
-        nothing. An append increments `version` only if it changes the system message or the user.
-        The session becomes due in `within` seconds; an earlier due time stays. The due time is
-        stored before the entries or with them.
+        An entry's `total` is the previous one's plus its own tokens; a system message adds
+        nothing. An append increments `version` only if it creates the session, or changes its
+        system message or user. The session becomes due in `within` seconds; an
+        earlier due time stays. The due time is stored before the entries or with them.
 
         Raises:
             SessionOfAnotherUser: The session has another user.
@@ -487,8 +487,8 @@ class SwappingVectorStore(VectorStore, Protocol):
     def fill_vectors(self, block: str) -> bool:
         """Return whether this handle fills vectors for a later swap.
 
-        If it does, its `delete_vectors` deletes only from these: the rebuild deletes a session only
-        to write it again. All other handles delete from both.
+        If it does, its `delete_vectors` spares the active ones: the rebuild deletes a
+        session only to write it again. All other handles delete from both.
 
         Raises:
             DimensionMismatch: Vectors of another embedding are being filled.

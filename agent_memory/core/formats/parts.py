@@ -67,7 +67,7 @@ def data_in(url: object) -> tuple[str, str] | None:
 
 
 def bytes_of(data: str) -> bytes:
-    """Decode base64. A text that is not base64 is encoded as UTF-8."""
+    """Decode base64. A text that cannot be decoded is encoded as UTF-8."""
     try:
         return b64decode(data)
     except ValueError:

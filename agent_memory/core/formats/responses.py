@@ -188,7 +188,7 @@ def compacts(raw: Mapping[str, Any]) -> bool:
 
 
 def pair(raw: Mapping[str, Any]) -> str | None:
-    """Return the common key of a call and its output: computer, shell, approval request."""
+    """Return the key that a call and its output share, also of an approval request."""
     kind, call_id = str(raw.get("type")), raw.get("call_id")
     if kind in _APPROVALS:
         kind, call_id = "approval", raw.get(_APPROVALS[kind])

@@ -51,7 +51,7 @@ def under_lease(
     work: Callable[[Task, Lease], Done | None],
     consequence: str,
 ) -> Done | None:
-    """Work on a session under its lease, as long as there is something to do.
+    """Work on a session once under its lease, if there is something to do.
 
     If the session is gone, another writer came first, or the lease is lost, `find` is called again.
 
@@ -263,7 +263,7 @@ class Editor:
             self._absorber.forget(block, rewound, scope)
             return
         erase_derived(self._store, name, scope)
-        if before.cursors.get(name, 0) > rewound.cursors.get(name, 0) > 0:  # it continues there
+        if before.cursors.get(name, 0) > rewound.cursors.get(name, 0) > 0:  # it resumes there
             logger.warning(
                 "block %r absorbed session %r and is not configured now: its records of removed "
                 "messages were deleted in this store, and nowhere else",
@@ -315,7 +315,7 @@ class Regeneration:
     def without(
         self, head: Head, question: Entry, found: Mapping[str, Sequence[Recall]]
     ) -> dict[str, list[Recall]]:
-        """Return the recalls that derive neither from the question nor from later messages."""
+        """Return the recalls from before the question, and from before records that span it."""
         kept: dict[str, list[Recall]] = {}
         for block, recalls in found.items():
             last = min(self._editor.reach(block, head, question.seq), question.seq - 1)

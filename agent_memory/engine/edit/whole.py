@@ -151,7 +151,7 @@ class WholeDeletion:
 
 
 def _is_small(heads: Sequence[Head]) -> bool:
-    """Return whether one transaction can delete sessions, none of which is being deleted."""
+    """Return whether sessions are few and small, and none is being deleted."""
     return (
         len(heads) <= _MOST_SESSIONS
         and sum(head.end - head.expired for head in heads) <= _MOST_ENTRIES

@@ -135,7 +135,7 @@ class _Counting:
     """A file that reports the bytes read, and ends where it is damaged.
 
     Args:
-        read: Called with the bytes read.
+        read: Called with the number of bytes read.
         share: Factor of the reported bytes.
 
     Attributes:

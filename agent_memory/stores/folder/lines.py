@@ -251,7 +251,7 @@ def blob_of(text: object, block: str, record: Record, cipher: FeatureCipher | No
 
 
 def refuse_encrypted(block: str, texts: Iterable[object]) -> None:
-    """Raise `Undecryptable` if features are encrypted and no key is given."""
+    """Raise `Undecryptable` if features are encrypted."""
     for text in texts:
         with suppress(ValueError):
             if _decoded(text).startswith(ENCRYPTED):
@@ -308,7 +308,7 @@ def first_in(data: bytes, kind: str) -> str | None:
 
 
 def owners_in(data: bytes) -> frozenset[str]:
-    """Return the owners of a file's data, as `Scope.owner` names them; none for a foreign file."""
+    """Return a file's owners, as in `Scope.owner`, and its block; none for a foreign file."""
     owners: set[str] = set()
     for line in _readable_lines(data):
         session, user, owner, block = map(line.get, ("session", "user", "owner", "block"))

@@ -142,7 +142,7 @@ class Indexes:
 def _readable(
     block: str, catalog: Catalog, segments: Mapping[int, Segment | None]
 ) -> tuple[dict[int, Segment], list[Part]]:
-    """Return the readable segments of the first one's dimension, and the other parts."""
+    """Return readable segments that share the first's dimension, and the other parts."""
     readable: dict[int, Segment] = {}
     lost: list[Part] = []
     dimension: int | None = None

@@ -1,11 +1,11 @@
 """The lines of logs: the newest in the head, the others in documents of their own.
 
-Only the head decides which lines a log has. When an append makes its lines heavy, that process
-copies them to documents, then removes them from the head (`spill`). A stalled or killed process may
-leave a line's document that is not in the log. It is not read:
+Only the head decides which lines a log has. If an append makes a head heavy, its process
+copies the lines to documents, then removes them from the head (`spill`). A stalled or killed
+process may leave a line's document that is not in the log. It is not read:
 
 - Beyond `spilled`, only documents that the head refers to are read.
-- A `staged` document is not read until the line that refers to it was spilled.
+- Up to `spilled`, no `staged` document is read.
 - Each truncation begins another generation `g`. If a seq has two documents, the newer one
   counts.
 """

@@ -156,7 +156,7 @@ class Staging:
                 if of_head:
                     self.forget([op], at)
                 return True
-            # otherwise another batch tagged the primary first, or its session was deleted since
+            # not open: another batch tagged the primary first, or its session was deleted since
             is_open = (bool(primary) or begins) if of_head else primary.get("op") == op
             if op in primary.get("refused", {}) or not is_open:
                 self.take_off(op)

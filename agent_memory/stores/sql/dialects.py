@@ -25,7 +25,7 @@ class Dialect:
 
     Attributes:
         upsert: Writes a document, or overwrites the one with its id.
-        extend: Appends a line if the head has a version, is due by a time, and no writer has
+        extend: Appends a line if the head's version and due time match, and no writer has
             appended that seq. The primary key detects the last case. The head is locked until the
             line is in the log.
         lock: Locks selected rows against changes and locks by others.

@@ -53,7 +53,7 @@ def _name(length: int) -> TypeEngine[str]:
 
 
 def _index(name: str, *columns: str, **settings: Any) -> Index:
-    """Return an index of documents; only of those with a value in the last column, if supported."""
+    """Return an index of documents; if supported, only of those with a value in column 3."""
     where = text(f"{columns[2]} IS NOT NULL")
     return Index(
         f"agent_memory_documents_{name}",

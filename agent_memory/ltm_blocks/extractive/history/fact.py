@@ -108,8 +108,7 @@ class Fact:
         return any(begin <= at < end for begin, end in self.periods)
 
     def is_current(self, at: datetime) -> bool:
-        """Return whether it is worth knowing at a time: it holds, or is past or future and still
-        true.
+        """Return whether it is worth knowing at a time: it holds, will hold, or ended unsuperseded.
 
         A replaced fact is not current; a finished journey is.
         """
@@ -152,7 +151,7 @@ def listed(one: Fact | Claim) -> str:
 
 
 def unmarked(text: str) -> str:
-    """Return a rendered fact's text without its time and remarks, which a repetition includes."""
+    """Return a fact's text without the time and remarks that were repeated with it."""
     return _REMARKS.sub("", text) or text
 
 

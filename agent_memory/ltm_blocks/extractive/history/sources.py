@@ -75,7 +75,7 @@ def sources(
 
 
 def helpful(said: Sequence[SourceMessage]) -> list[SourceMessage]:
-    """Return the numbered messages, each with the end of the message before it as context.
+    """Return the numbered messages, each after the end of an unnumbered one just before it.
 
     That end shows what "it" or "yes" means.
     """
