@@ -1,4 +1,4 @@
-"""The contract suite on PostgreSQL tables that were divided as `docs/growing.md` says."""
+"""The public contract suite on PostgreSQL tables that were divided as `docs/growing.md` says."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from agent_memory.stores.sql.store import SQLStore
+from agent_memory.testing import StoreContract
 from agent_memory.testing.contract import draft
-from tests.contract.sql_server_contract import ServerContract
 from tests.servers.postgres import PostgresServer
-from tests.servers.sql import Served, opened, serve
+from tests.servers.sql import Served, ServerFixtures, opened, serve
 
 pytest.importorskip("psycopg")
 
@@ -28,7 +28,7 @@ def server() -> Iterator[Served]:
         yield served
 
 
-class TestDivided(ServerContract):
+class TestDivided(ServerFixtures, StoreContract):
     """On tables of 16 parts each."""
 
 
