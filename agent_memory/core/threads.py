@@ -82,10 +82,7 @@ class Handover(Generic[T]):
             return
         try:
             _threads.run(name, work)
-        except RuntimeError as error:
-            if error.__context__ is not None and not isinstance(error.__context__, Exception):
-                raise error.__context__ from None  # a signal's, at a lock of the starting thread
-            # the system has no thread left, or the interpreter stops
+        except RuntimeError as error:  # the system has no thread left, or the interpreter stops
             self._deliver(failed(OSError(str(error))))
 
     def ended(self, seconds: float = inf) -> bool:
@@ -134,6 +131,23 @@ class Handover(Generic[T]):
     def _deliver(self, outcome: Future[T]) -> None:
         self._outcomes.put(outcome)
         self._then(outcome)
+
+
+def start(thread: threading.Thread) -> None:
+    """Start a thread.
+
+    A signal's exception may interrupt the wait for the thread, and is then hidden by the
+    RuntimeError of a lock that is not held. It is raised as itself.
+
+    Raises:
+        RuntimeError: The system has no thread left, or the interpreter stops.
+    """
+    try:
+        thread.start()
+    except RuntimeError as error:
+        if error.__context__ is not None and not isinstance(error.__context__, Exception):
+            raise error.__context__ from None
+        raise
 
 
 def failed(error: BaseException) -> Future[Any]:
@@ -224,7 +238,7 @@ class _Threads:
         jobs = SimpleQueue()
         jobs.put((name, work))  # not an argument, because the thread would hold it until it stops
         thread = threading.Thread(target=self._serve, args=(jobs,), name=_IDLE_NAME, daemon=True)
-        thread.start()
+        start(thread)
 
     def _serve(self, jobs: _Jobs) -> None:
         thread, awaited = threading.current_thread(), False

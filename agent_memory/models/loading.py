@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.threads import start
 from agent_memory.errors import ModelUnavailable
 
 logger = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ def load_in_background() -> None:
         return
     _loader = threading.Thread(target=_load, name="memory-litellm", daemon=True)
     with suppress(RuntimeError):  # the interpreter is shutting down and starts no threads
-        _loader.start()
+        start(_loader)
 
 
 def break_off_loading() -> None:

@@ -22,6 +22,7 @@ from agent_memory.core import threads
 from agent_memory.core.threads import Handover, repeated
 from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, together
 from agent_memory.ltm_blocks.base import QueryThread
+from agent_memory.models import loading
 
 SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
@@ -196,6 +197,10 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(threading.Thread, "start", interrupt_a_wait)
         with pytest.raises(KeyboardInterrupt):
             Handover("call", lambda: None)
+        patch.delitem(sys.modules, "litellm", raising=False)
+        patch.setattr(loading, "_loader", None)
+        with pytest.raises(KeyboardInterrupt):
+            loading.load_in_background()
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(OSError, match="can't start"):
             Handover("call", lambda: None).result()

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from agent_memory.core.processes import fork_safe_lock
-from agent_memory.core.threads import apart
+from agent_memory.core.threads import apart, start
 from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ class Encoding:
         self._builder = threading.Thread(target=self.build, name="agent-memory-tokenizer")
         # Without another thread, the first counter continues.
         with suppress(RuntimeError):
-            self._builder.start()
+            start(self._builder)
 
     def _table(self) -> dict[bytes, int]:
         with self._lock:
