@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import takewhile
+from operator import eq
 
 from agent_memory.core.query_text import asks, asks_assistant, asks_for_all
 from agent_memory.core.records import Hit, Record
@@ -275,10 +277,9 @@ def _newest_of_a_form(told: list[Hit], question: str) -> list[Hit]:
             if old.record.id == own:
                 break
             theirs = words.get(old.record.id)
-            if theirs is None or not (
-                _has_form(words[own], theirs, asked)
-                or (theirs & asked <= words[own] and _differs_in_value(hit, old))
-            ):
+            if theirs is None or not theirs & asked <= words[own]:
+                continue
+            if not (_repeats_most(words[own], theirs) or _differs_in_value(hit, old)):
                 continue
             if _follows(hit.record, old.record):
                 told = _beside(told, old, hit, True)
@@ -297,19 +298,30 @@ def _has_form(new: frozenset[str], old: frozenset[str], asked: frozenset[str]) -
     """Return whether a statement has all words that the other shares with the question, and most
     of the other's words.
     """
-    return old & asked <= new and len(old & new) >= _SAME_FORM * len(old)
+    return old & asked <= new and _repeats_most(new, old)
+
+
+def _repeats_most(new: frozenset[str], old: frozenset[str]) -> bool:
+    return len(old & new) >= _SAME_FORM * len(old)
 
 
 def _differs_in_value(hit: Hit, other: Hit) -> bool:
     """Return whether two texts are equal except for one short span, a value."""
-    one, two = (
-        _WORD.findall(_COUNTED.sub("", _text(one.record).casefold())) for one in (hit, other)
-    )
-    shorter = min(len(one), len(two))
-    same = next((at for at in range(shorter) if one[at] != two[at]), shorter)
-    left = range(1, shorter - same + 1)
-    same += next((at - 1 for at in left if one[-at] != two[-at]), len(left))
+    one, two = _uncounted(_text(hit.record)), _uncounted(_text(other.record))
+    begin = _equal_words(one, two)
+    same = begin + _equal_words(one[begin:][::-1], two[begin:][::-1])
     return same >= _SAME_WORDS and 2 * same >= max(len(one), len(two))
+
+
+def _equal_words(one: Sequence[str], two: Sequence[str]) -> int:
+    """Return the number of equal words at the beginning."""
+    return len([*takewhile(bool, map(eq, one, two))])
+
+
+@lru_cache(_MOST_TEXTS)
+def _uncounted(text: str) -> tuple[str, ...]:
+    """Return the words of a text in order, without the number of a list's item."""
+    return tuple(_WORD.findall(_COUNTED.sub("", text.casefold())))
 
 
 def _newer(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -94,7 +94,6 @@ MOST_ROWS = 2_048
 MOST_BYTES = 2 * 2**20
 """Maximum size of a segment, in bytes; it applies to long vectors."""
 
-_GATHERED = 512  # records
 _A_NUMBER = 4
 _A_RECORD = 400  # bytes of words and place
 
@@ -183,17 +182,6 @@ class Segment(NamedTuple):
         """Return the features of the records."""
         words = self.words.texts(self.records)
         return Features(self.meaning.floats(), self.tokens, words, self.places)
-
-
-def gathered(segments: Iterable[Segment]) -> list[Segment]:
-    """Join runs of small segments: a search of many takes longer than of one."""
-    runs: list[list[Segment]] = []
-    for one in segments:
-        if runs and sum(part.records for part in runs[-1]) + one.records <= _GATHERED:
-            runs[-1].append(one)
-        else:
-            runs.append([one])
-    return [run[0] if len(run) == 1 else Segment.joined(run) for run in runs]
 
 
 def in_segments(

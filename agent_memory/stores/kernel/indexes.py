@@ -112,10 +112,9 @@ class Indexes:
         cached: _CachedIndex | None,
     ) -> SegmentIndex:
         from agent_memory.retrieval.index import ANY, SegmentIndex
-        from agent_memory.retrieval.segments import gathered
 
         dimension = next((one.dimension for one in segments.values()), ANY if extra else 0)
-        index = SegmentIndex(dimension, [*gathered(segments.values()), *extra])
+        index = SegmentIndex(dimension, (*segments.values(), *extra))
         if cached is not None and cached.segments.keys() <= segments.keys():
             index.records = cached.index.records  # the cached segments are unchanged
         self._keep(key, version, index, segments)
