@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from agent_memory.core.idempotency import (
@@ -25,7 +24,6 @@ from agent_memory.core.timestamps import IN_UTC, Zones
 from agent_memory.engine.append_queue import AppendQueue
 from agent_memory.engine.paging import is_there, read_of
 from agent_memory.errors import MessageTooLarge
-from agent_memory.stores.base import groups_appends
 
 if TYPE_CHECKING:
     from agent_memory.config.settings import KeepKeys
@@ -83,11 +81,10 @@ class Appender:
     ) -> None:
         self._store = store
         self._zones = zones
-        self._wait = wait if "within" in signature(store.append).parameters else None
+        self._wait = wait
         self._counter = counter
-        self._grouping = store if groups_appends(store) else None
         # a remote store serves concurrent appends itself
-        self._queue = None if store.remote else AppendQueue(self._append, self._append_all)
+        self._queue = None if store.remote else AppendQueue(self._append, self.append_all)
         self._windows = windows
         self._max_message_bytes = max_message_bytes
         self._keep_keys: KeepKeys = keep_keys
@@ -112,43 +109,32 @@ class Appender:
 
     def _append(self, update: Update) -> _Stored:
         request = self._request(update)
-        within = {"within": request.within} if request.within else {}
-        if request.once is None:
-            head = self._store.append(request.session_id, request.drafts, request.user_id, **within)
-            self._windows.appended(head, request.drafts)
+        session_id, drafts, user_id, once, _, within = request
+        if once is None:
+            head = self._store.append(session_id, drafts, user_id, within=within)
+            self._windows.appended(head, drafts)
             return head, None
-        done = self._store.append_once(
-            request.session_id, request.drafts, request.once, request.user_id, **within
-        )
+        done = self._store.append_once(session_id, drafts, once, user_id, within=within)
         return self._record(request, done)
 
     def append_all(
-        self, updates: Sequence[Update], check: Callable[[str, str | None], None]
-    ) -> list[_Stored | Exception] | None:
-        """Append for several callers in one transaction, each as `append` does.
-
-        A refused update returns its error. None if the store has no such transactions: then nothing
-        was appended.
-        """
-        return None if self._grouping is None else self._append_all(updates, check)
-
-    def _append_all(
         self,
         updates: Sequence[Update],
         check: Callable[[str, str | None], None] = lambda session_id, user_id: None,
     ) -> list[_Stored | Exception]:
-        store, requests = self._grouping, dict[int, Append]()
+        """Append for several callers in one transaction, each as `append` does.
+
+        A refused update returns its error.
+        """
+        requests: dict[int, Append] = {}
         found: dict[int, _Stored | Exception] = {}
         for place, update in enumerate(updates):
             try:
                 check(update.session_id, update.user_id)
-                if store is None:
-                    found[place] = self._append(update)
-                else:
-                    requests[place] = self._request(update)
+                requests[place] = self._request(update)
             except Exception as error:  # noqa: BLE001 - a bad message must not stop the others
                 found[place] = error
-        done = [] if store is None else store.append_all(list(requests.values()))
+        done = self._store.append_all(list(requests.values()))
         for (place, append), result in zip(requests.items(), done, strict=True):
             found[place] = result if isinstance(result, Exception) else self._record(append, result)
         return [found[place] for place in range(len(updates))]
@@ -168,9 +154,7 @@ class Appender:
 
     def _within(self, drafts: Sequence[Draft]) -> float:
         """Return the seconds until a worker must look at the session."""
-        if not drafts or self._wait is None:
-            return 0.0
-        return self._wait(drafts[-1].message.created_at)
+        return self._wait(drafts[-1].message.created_at) if drafts else 0.0
 
     def _record(self, request: Append, result: Appended) -> tuple[Head, KeptKey | None]:
         if result.places:

@@ -128,15 +128,12 @@ class OpenMemory:
             self._behind.stop()
             self.components.close()
 
-    def _update_all(self, updates: Sequence[Update]) -> list[Head | Exception] | None:
+    def _update_all(self, updates: Sequence[Update]) -> list[Head | Exception]:
         """Run the updates of concurrent callers in one transaction.
 
-        Each succeeds or returns its error. None if the store has no such transactions: then nothing
-        was done.
+        Each succeeds or returns its error.
         """
         done = self._appender.append_all(updates, self._guard.check_session)
-        if done is None:
-            return None
         return [one if isinstance(one, Exception) else self._updated(*one) for one in done]
 
     def _updated(self, head: Head, before: KeptKey | None) -> Head:

@@ -300,11 +300,8 @@ def _append_together(asked: Sequence[tuple[At, Any]]) -> Sequence[Any]:
     try:
         updates = [_update(*one) for one in asked]
     except InvalidInput:
-        done = None
-    else:
-        done = asked[0][0].memory._update_all(updates)
-    if done is None:
         return [_appended(*one) for one in asked]
+    done = asked[0][0].memory._update_all(updates)
     return [_answer(*one, head) for one, head in zip(asked, done, strict=True)]
 
 

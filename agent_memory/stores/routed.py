@@ -27,7 +27,7 @@ from agent_memory.stores.kernel.contract import (
     Write,
 )
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.kernel.wrapping import KernelWrapper, kernel_of, one_by_one, take_keys
+from agent_memory.stores.kernel.wrapping import KernelWrapper, one_by_one, take_keys
 
 T = TypeVar("T")
 
@@ -48,9 +48,9 @@ class RoutedStore(KernelStore):
     """
 
     def __init__(self, inner: Store, routes: Mapping[str, Store]) -> None:
-        kernels = {block: kernel_of(store) for block, store in routes.items()}
-        super().__init__(RoutedKernel(kernel_of(inner), kernels))
-        self._common = KernelStore(kernel_of(inner))
+        kernels = {block: store.kernel for block, store in routes.items()}
+        super().__init__(RoutedKernel(inner.kernel, kernels))
+        self._common = KernelStore(inner.kernel)
         self._routes = kernels
         take_keys(self, inner)
 

@@ -44,7 +44,7 @@ from agent_memory.stores.kernel.contract import (
     VersionIs,
 )
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.kernel.wrapping import KernelWrapper, kernel_of, one_by_one, take_keys
+from agent_memory.stores.kernel.wrapping import KernelWrapper, one_by_one, take_keys
 
 logger = logging.getLogger(__name__)
 
@@ -66,13 +66,10 @@ class SplitStore(KernelStore):
     Args:
         inner: The store of all other data. `close` closes both.
         system: The store of system messages, in the same namespace.
-
-    Raises:
-        ConfigError: One of them is not built on a kernel.
     """
 
     def __init__(self, inner: Store, system: Store) -> None:
-        super().__init__(SplitKernel(kernel_of(inner), kernel_of(system)))
+        super().__init__(SplitKernel(inner.kernel, system.kernel))
         take_keys(self, inner)
 
 

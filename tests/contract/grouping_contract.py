@@ -11,14 +11,9 @@ from agent_memory.core.idempotency import Append, Appended, Once, key_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft
 from agent_memory.errors import Conflict, SessionDeleting, SessionOfAnotherUser
-from agent_memory.stores.base import GroupingStore, Store, groups_appends
+from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.contract import Batch, Outcome
 from agent_memory.testing.contract import DAY, Contract, draft, stored, together
-
-
-def grouping(store: Store) -> GroupingStore:
-    assert groups_appends(store)
-    return store
 
 
 def said(store: Store, session_id: str) -> list[tuple[int, Any]]:
@@ -31,7 +26,7 @@ def keyed(text: str, key: str) -> Append:
 
 
 class GroupingContract(Contract):
-    """Of a `GroupingStore`."""
+    """Appends of a group in one transaction."""
 
     def test_appends_of_a_group_are_as_if_made_one_by_one(self, store: Store) -> None:
         """Else: of two to one session the second takes the first one's place."""
@@ -44,7 +39,7 @@ class GroupingContract(Contract):
             Append("known", [draft("fourth")], "ada"),
             Append("empty", [], "ada"),
         ]
-        done = grouping(store).append_all(group)
+        done = store.append_all(group)
         heads = [one.head for one in done if isinstance(one, Appended)]
         assert [head.end for head in heads] == [2, 2, 4, 3, 5, 0]
         assert heads[4] == stored(store, "known")
@@ -67,7 +62,7 @@ class GroupingContract(Contract):
             Append("going", [draft("y")], "ada"),
             Append("s", [draft("b")], "ada", Once(expected_end=1)),
         ]
-        first, *refused, last = grouping(store).append_all(group)
+        first, *refused, last = store.append_all(group)
         kinds = [SessionOfAnotherUser, Conflict, SessionDeleting]
         assert [type(one) for one in refused] == kinds
         assert isinstance(first, Appended)
@@ -89,7 +84,7 @@ class GroupingContract(Contract):
             Append("t", [unwritable], "ada"),
             Append("s", [draft("c")], "ada"),
         ]
-        first, broken, last = grouping(store).append_all(group)
+        first, broken, last = store.append_all(group)
         assert isinstance(broken, Exception)
         assert isinstance(first, Appended)
         assert isinstance(last, Appended)
@@ -100,7 +95,7 @@ class GroupingContract(Contract):
     def test_keys_of_a_group_are_known_to_it(self, store: Store, other: Store) -> None:
         """Else: a client that sends again before its first answer is stored twice."""
         group = [keyed("a", "k1"), keyed("a", "k1"), keyed("b", "k1"), keyed("c", "k2")]
-        first, again, wrong, last = grouping(store).append_all(group)
+        first, again, wrong, last = store.append_all(group)
         assert isinstance(first, Appended)
         assert isinstance(again, Appended)
         assert isinstance(last, Appended)
@@ -108,7 +103,7 @@ class GroupingContract(Contract):
         assert again.before is not None
         assert again.before.end == 1
         assert isinstance(wrong, Conflict)
-        (later,) = grouping(other).append_all([keyed("c", "k2")])
+        (later,) = other.append_all([keyed("c", "k2")])
         assert isinstance(later, Appended)
         assert later.places == ()
         assert said(store, "s") == [(1, "a"), (2, "c")]
@@ -118,7 +113,7 @@ class GroupingContract(Contract):
         head = store.append("s", [draft("a")], "ada")
         assert store.schedule(head, 600)
         assert store.due() == []
-        (done,) = grouping(store).append_all([Append("s", [draft("b")], "ada")])
+        (done,) = store.append_all([Append("s", [draft("b")], "ada")])
         assert isinstance(done, Appended)
         assert [one.session_id for one in store.due()] == ["s"]
         assert store.schedule(done.head, 600)
@@ -133,7 +128,7 @@ class GroupingContract(Contract):
             Append("new", [draft("c")], "ada", own=True),
             Append("new", [draft("d")], "ada", own=True),
         ]
-        refused, *done = grouping(store).append_all(group)
+        refused, *done = store.append_all(group)
         assert isinstance(refused, SessionOfAnotherUser)
         assert [type(one) for one in done] == [Appended, Appended]
         assert stored(store, "nobody's").user_id is None
@@ -146,7 +141,7 @@ class GroupingContract(Contract):
             for turn in range(5):
                 sessions = [f"s{n}" for n in range(4)][::order]
                 group = [Append(one, [draft(f"{name}{turn}")], "ada") for one in sessions]
-                done = grouping(handle).append_all(group)
+                done = handle.append_all(group)
                 assert [type(one) for one in done] == [Appended] * 4, done
 
         together(
@@ -164,7 +159,7 @@ class GroupingContract(Contract):
 
     def test_an_empty_group(self, store: Store) -> None:
         """Else: nothing to do is an error."""
-        assert grouping(store).append_all([]) == []
+        assert store.append_all([]) == []
 
 
 def refusing(store: Store, patch: pytest.MonkeyPatch) -> Draft:

@@ -4,7 +4,7 @@ import base64
 import re
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -443,17 +443,6 @@ def test_an_altered_message_keeps_no_other_from_being_absorbed(tmp_path: Path) -
         (error,) = look(memory.components.store).damaged
         assert "Message 2 of session 's'" in str(error)
         assert repair.plan(error) is None
-
-
-class Own:
-    """A store of one's own that is not built on a kernel."""
-
-
-@pytest.mark.parametrize("wrap", [encrypted, lambda inner: SplitStore(inner, MemoryStore())])
-def test_a_store_without_a_kernel_is_refused(wrap: Callable[[Any], Store]) -> None:
-    """Fails if the user of such a store learns at the first message that it is not encrypted."""
-    with pytest.raises(ConfigError, match=r"Own is not built on a kernel.*docs/kernel\.md"):
-        wrap(Own())
 
 
 def test_split_and_nested_stores_encrypt_too() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from agent_memory.core.idempotency import Once, key_of
 from agent_memory.core.records import Scope
-from agent_memory.stores.base import Store, WholeDeletingStore, deletes_whole
+from agent_memory.stores.base import Store
 from agent_memory.testing.contract import (
     Contract,
     draft,
@@ -20,11 +20,6 @@ from agent_memory.testing.contract import (
 )
 
 OWNERS = {"s": "user:a", "t": "user:a", "u": "user:b"}
-
-
-def whole(store: Store) -> WholeDeletingStore:
-    assert deletes_whole(store)
-    return store
 
 
 def fill(store: Store) -> None:
@@ -61,16 +56,16 @@ def traces(store: Store) -> dict[str, Any]:
 
 
 class WholeDeletionContract(Contract):
-    """Contract of a `WholeDeletingStore`."""
+    """Contract of a store with `spans`."""
 
     def test_a_session_goes_whole(self, store: Store, other: Store) -> None:
         """Wrong: something of a session stays, or something of another session goes."""
         fill(store)
-        blocks = whole(other).blocks()
+        blocks = other.blocks()
         assert {*blocks.facts} >= {"f", "_failed"}
         assert [*blocks.vectors] == ["v"]
         left = {"_notes": [record("note", "notes", "")]}
-        assert whole(other).delete_whole([stored(store)], blocks, leaving=left)
+        assert other.delete_whole([stored(store)], blocks, leaving=left)
         assert traces(store) == {
             "sessions": ["t", "u"],
             "entries": ["said in t", "said in u"],
@@ -83,8 +78,8 @@ class WholeDeletionContract(Contract):
     def test_a_user_goes_whole(self, store: Store, other: Store) -> None:
         """Wrong: something of a user stays, or something of another user goes."""
         fill(store)
-        heads, blocks = store.sessions(user_id="a"), whole(store).blocks()
-        assert whole(store).delete_whole(heads, blocks, owners=[Scope("a").owner])
+        heads, blocks = store.sessions(user_id="a"), store.blocks()
+        assert store.delete_whole(heads, blocks, owners=[Scope("a").owner])
         assert traces(other) == {
             "sessions": ["u"],
             "entries": ["said in u"],
@@ -98,15 +93,15 @@ class WholeDeletionContract(Contract):
     def test_an_owner_without_sessions(self, store: Store) -> None:
         """Wrong: the records of a user without sessions stay."""
         store.put_records("f", [record("r", "user:a", ""), record("q", "user:b", "")])
-        assert whole(store).delete_whole([], whole(store).blocks(), owners=["user:a"])
+        assert store.delete_whole([], store.blocks(), owners=["user:a"])
         assert [one.id for _, one in store.all_records()] == ["q"]
 
     def test_nothing_changes_if_somebody_works(self, store: Store, other: Store) -> None:
         """Wrong: a deletion comes between the steps of a worker."""
         fill(store)
-        head, blocks, before = stored(store), whole(store).blocks(), traces(store)
+        head, blocks, before = stored(store), store.blocks(), traces(store)
         delete = partial(
-            whole(other).delete_whole,
+            other.delete_whole,
             blocks=blocks,
             owners=["user:a"],
             leaving={"f": [record("left")]},
@@ -132,7 +127,7 @@ class WholeDeletionContract(Contract):
         head = stored(store)
         store.delete("s")
         store.append("s", [draft("new")], "b")
-        assert not whole(other).delete_whole([head], whole(other).blocks(), owners=["user:a"])
+        assert not other.delete_whole([head], other.blocks(), owners=["user:a"])
         assert [entry.message.text() for entry in store.read("s")] == ["new"]
 
     def test_one_of_several_deletions_is_done(self, store: Store, other: Store) -> None:
@@ -140,8 +135,8 @@ class WholeDeletionContract(Contract):
         for round_ in range(5):
             store.append("s", [draft(f"{round_}")], "a")
             store.put_records("f", [record("r")])
-            head, blocks = stored(store), whole(store).blocks()
-            calls = [partial(whole(one).delete_whole, [head], blocks) for one in (store, other)]
+            head, blocks = stored(store), store.blocks()
+            calls = [partial(one.delete_whole, [head], blocks) for one in (store, other)]
             assert sorted(together(calls)) == [False, True]
             assert store.head("s") is None
             assert store.record("f", "r") is None
@@ -150,11 +145,11 @@ class WholeDeletionContract(Contract):
         """Wrong: an acknowledged message is in a log without a head, or in the middle of one."""
         for round_ in range(10):
             store.append("s", [draft("first")], "a")
-            head, blocks = stored(store), whole(store).blocks()
+            head, blocks = stored(store), store.blocks()
             appended, done = together(
                 [
                     partial(other.append, "s", [draft(f"{round_}")], "a"),
-                    partial(whole(store).delete_whole, [head], blocks),
+                    partial(store.delete_whole, [head], blocks),
                 ]
             )
             texts = [entry.message.text() for entry in store.read("s")]

@@ -22,7 +22,7 @@ from agent_memory.errors import Damaged
 from agent_memory.ltm_blocks.base import Block, ManualBlock
 from agent_memory.ltm_blocks.change_log import version_owner
 from agent_memory.ltm_blocks.keyed_records import lock_of
-from agent_memory.stores.base import Store, WholeDeletingStore, deletes_whole
+from agent_memory.stores.base import Store
 from agent_memory.stores.damage import noted
 from agent_memory.stores.log import check_owner
 
@@ -64,9 +64,7 @@ class WholeDeletion:
         takes_part: Callable[[str], bool],
     ) -> None:
         self._store = store
-        self._whole = store if deletes_whole(store) else None
-        if not all(block.deletes_by_owner for block in blocks):
-            self._whole = None
+        self._in_one_step = store.spans and all(block.deletes_by_owner for block in blocks)
         self._blocks = blocks
         self._records = records
         self._windows = windows
@@ -78,7 +76,7 @@ class WholeDeletion:
         Raises:
             SessionOfAnotherUser: It belongs to another user.
         """
-        if self._whole is None:
+        if not self._in_one_step:
             return None
         begun, key = datetime.now(UTC), uuid4().hex
         try:
@@ -92,11 +90,11 @@ class WholeDeletion:
             DELETED.name: tombstones("session", [session_id], begun),
             NOTES.name: [self._records.note(Kind.SCRUBS, key)],
         }
-        return self._delete(self._whole, key, [head], left)
+        return self._delete(key, [head], left)
 
     def user(self, user_id: str) -> Deleting | None:
         """Delete a user; None if that needs several steps."""
-        if self._whole is None:
+        if not self._in_one_step:
             return None
         with noted() as damaged:
             heads = self._store.sessions(user_id=user_id, limit=_MOST_SESSIONS + 1)
@@ -115,17 +113,16 @@ class WholeDeletion:
             ],
             NOTES.name: [note],
         }
-        return self._delete(self._whole, key, heads, left, user_id)
+        return self._delete(key, heads, left, user_id)
 
     def _delete(
         self,
-        store: WholeDeletingStore,
         key: str,
         heads: Sequence[Head],
         left: dict[str, list[Record]],
         user_id: str | None = None,
     ) -> Deleting | None:
-        blocks = store.blocks()
+        blocks = self._store.blocks()
         if user_id is not None and GRANTS.name in blocks.facts and self._takes_part(user_id):
             return None
         scopes = [Scope(head.user_id, head.session_id) for head in heads]
@@ -140,7 +137,8 @@ class WholeDeletion:
         every |= {version_owner(one) for one in every | whose}
         manual = [one.name for one in self._blocks if isinstance(one, ManualBlock)]
         locks = [lock_of(name, one) for name in manual if name in blocks.facts for one in whose]
-        if not store.delete_whole(heads, blocks, owners=every, locks=locks, leaving=left):
+        done = self._store.delete_whole(heads, blocks, owners=every, locks=locks, leaving=left)
+        if not done:
             return None
         for head in heads:
             self._windows.forget(head.session_id)

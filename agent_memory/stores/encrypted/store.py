@@ -14,7 +14,6 @@ from agent_memory.stores.encrypted.kernel import Cipher, EncryptedKernel
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.kernel.coding import VECTOR, record_document, record_from
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.kernel.wrapping import kernel_of
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
@@ -33,15 +32,12 @@ class EncryptedStore(KernelStore):
     the other store can still delete sessions that cannot be decrypted any more.
 
     Args:
-        inner: The other store, built on a kernel. `close` closes it too.
+        inner: The other store. `close` closes it too.
         keys: The keys.
         namespace: The namespace of the other store. Data that is moved to another namespace cannot
             be decrypted there.
         plaintext: Whether data that was stored before encryption may be read. Anybody with write
             access to the database can then insert messages, so set it only for the changeover.
-
-    Raises:
-        ConfigError: The other store is not built on a kernel.
     """
 
     def __init__(
@@ -53,7 +49,7 @@ class EncryptedStore(KernelStore):
         plaintext: bool = False,
     ) -> None:
         self._cipher = Cipher(keys, namespace, plaintext)
-        super().__init__(EncryptedKernel(kernel_of(inner), self._cipher))
+        super().__init__(EncryptedKernel(inner.kernel, self._cipher))
         self.signing_keys = keys
 
     def vectors_of(self, store: VectorStore) -> VectorStore:
@@ -64,7 +60,7 @@ class EncryptedStore(KernelStore):
 def with_features_decrypted(inner: Store, keys: Keys, namespace: str) -> KernelStore:
     """Return a store that decrypts search features only, to move encrypted data unchanged."""
     cipher = Cipher(keys, namespace)
-    return KernelStore(EncryptedKernel(kernel_of(inner), cipher, features_only=True))
+    return KernelStore(EncryptedKernel(inner.kernel, cipher, features_only=True))
 
 
 class EncryptedVectors:

@@ -17,8 +17,14 @@ from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry, Head, Lag, Record, Scope, Summary
 from agent_memory.errors import Damaged, StoreError
-from agent_memory.stores.base import LONGEST_LEASE_SECONDS
-from agent_memory.stores.kernel.contract import DocId, Document, Line, Tail, Unreadable
+from agent_memory.stores.kernel.contract import (
+    LONGEST_LEASE_SECONDS,
+    DocId,
+    Document,
+    Line,
+    Tail,
+    Unreadable,
+)
 
 HEAD, KEY, LOCK, BLOCKS = "head", "key", "lock", "vectors"
 FACT, VECTOR, CATALOG, SEGMENT = "fact:", "vector:", "catalog:", "segment:"

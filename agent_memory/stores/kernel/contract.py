@@ -12,6 +12,12 @@ from typing import NamedTuple, Protocol
 
 from agent_memory.errors import StoreError
 
+LONGEST_LEASE_SECONDS = 120.0
+"""The longest time of a lease or lock. Callers request less than half of it.
+
+A lease with more time left is of a machine with a wrong clock. It may be taken over.
+"""
+
 
 class DocId(NamedTuple):
     """Names a document."""

@@ -21,11 +21,11 @@ from agent_memory.stores.kernel.contract import (
     VersionIs,
     Write,
 )
-from agent_memory.stores.kernel.sessions import TRIES, KernelSessions, held
+from agent_memory.stores.kernel.sessions import TRIES, SessionStore, held
 
 
-class KernelRecords(KernelSessions):
-    """A `RecordStore` over a kernel."""
+class RecordStore(SessionStore):
+    """A store of short texts that blocks derive and list, such as extracted facts."""
 
     def put_records(
         self,
@@ -35,6 +35,18 @@ class KernelRecords(KernelSessions):
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
+        """Insert or overwrite records by id, in one transaction.
+
+        Args:
+            block: Name of the block.
+            records: The records to store.
+            replacing: `(session_id, first, last)`: first delete this block's records that derive
+                from any of these entries. A second answer thus replaces the first.
+            lease: Write only while this lease is held.
+
+        Raises:
+            LeaseLost: The lease is no longer held; nothing was written.
+        """
         name, writes = f"{FACT}{block}", list[Write]()
         if replacing is not None:
             session, first, last = replacing
@@ -45,24 +57,43 @@ class KernelRecords(KernelSessions):
         self._write(lease, Batch(held(lease), writes))
 
     def swap_record(self, block: str, record: Record, last: int | None) -> bool:
+        """Compare-and-swap: write a record if the stored one with its id still has this `last`.
+
+        Among concurrent writers in any process, one succeeds.
+
+        Args:
+            block: Name of the block.
+            record: The record to store, with another `last`.
+            last: The `last` of the stored record; None if there is none.
+
+        Returns:
+            Whether it was written. After a broken connection this is not certain.
+        """
         at = DocId(f"{FACT}{block}", record.id)
         condition: Condition = Missing(at) if last is None else VersionIs(at, last)
         put = Put(record_document(at.collection, record, record.last))
         return self._kernel.commit([Batch([condition], [put])])[0].done
 
     def records(self, block: str, owner: str) -> list[Record]:
+        """Return all records of one owner, oldest first (by created_at, then id)."""
         found = self._kernel.scan(Scan(f"{FACT}{block}", owner))
         records = undamaged_records(found, lambda one: record_from(one, "fact", block))
         return sorted(records, key=lambda one: (one.created_at, one.id))
 
     def record(self, block: str, record_id: str) -> Record | None:
+        """Return one record of a block by its id, or None."""
         (found,) = self._kernel.documents([DocId(f"{FACT}{block}", record_id)])
         return None if found is None else record_from(found, "fact", block)
 
     def owners(self, block: str, beginning: str) -> list[str]:
+        """Return the owners of a block's records with this prefix, in order of code points."""
         return self._kernel.owners(f"{FACT}{block}", beginning)
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
+        """Yield all records with the names of their blocks, in no order, read in pages.
+
+        Concurrent writes may be included or not.
+        """
         for name in self._kernel.collections(FACT):
             block = name.removeprefix(FACT)
             decode = partial(record_from, kind="fact", block=block)
@@ -79,6 +110,13 @@ class KernelRecords(KernelSessions):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
+        """Delete the records that match all arguments; with `after`, those with `last` above it.
+
+        `record_id`, `owner` or `session_id` is required.
+
+        Raises:
+            LeaseLost: The lease is no longer held; nothing was deleted.
+        """
         if record_id is None and owner is None and session_id is None:
             raise ValueError("Name an owner, a session or a record.")
         scan = Scan(f"{FACT}{block}", owner, session_id, last_above=after or None)

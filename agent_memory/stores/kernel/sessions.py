@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from agent_memory.core.idempotency import Append as Request
 from agent_memory.core.idempotency import Appended, KeptKey, Once, in_order
@@ -14,7 +14,6 @@ from agent_memory.errors import (
     LeaseLost,
     StoreUnavailable,
 )
-from agent_memory.stores.base import Counts
 from agent_memory.stores.damage import due_of, page_of, undamaged
 from agent_memory.stores.kernel.appending import (
     KnownHeads,
@@ -80,8 +79,16 @@ TRIES = 500
 PAGE = 200
 
 
-class KernelSessions:
-    """A `SessionStore` over a kernel."""
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The number of sessions and entries in a store's namespace."""
+
+    sessions: int
+    entries: int
+
+
+class SessionStore:
+    """A store of logs and heads of sessions, built on a database's kernel."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -94,10 +101,12 @@ class KernelSessions:
 
     @property
     def remote(self) -> bool:
+        """Return whether calls wait for a server, and are best made concurrently."""
         return self._kernel.remote
 
     @property
     def spans(self) -> bool:
+        """Return whether one transaction can change several sessions, in this database."""
         return self._kernel.spans
 
     def append(
@@ -108,6 +117,23 @@ class KernelSessions:
         *,
         within: float = 0.0,
     ) -> Head:
+        """Append all drafts or none, with consecutive seqs, and return the head after it.
+
+        The session is created if it does not exist. The last system message becomes the head's
+        `system`. A `user_id` is set on a session without one. This clears `cursors`, so that
+        blocks absorb the session again under its user. The append is durable on return.
+
+        If `draft.placed` is set, call it with the entry's seq to get the message to store.
+
+        An entry's `total` is the previous one's plus its own tokens; a system message adds
+        nothing. An append increments `version` only if it creates the session, or changes its
+        system message or user. The session becomes due in `within` seconds; an
+        earlier due time stays. The due time is stored before the entries or with them.
+
+        Raises:
+            SessionOfAnotherUser: The session has another user.
+            SessionDeleting: A deletion of the session has begun.
+        """
         one = Request(session_id, drafts, user_id, within=within)
         known = self._known.get(session_id)
         quick = None if known is None else one_line(known, one)
@@ -127,9 +153,26 @@ class KernelSessions:
         *,
         within: float = 0.0,
     ) -> Appended:
+        """Append like `append`, without the drafts whose keys show that they are stored already.
+
+        One transaction looks the keys up, compares the log's end, appends, and stores the new keys.
+        If nothing is left to append, nothing changes: no keys are stored, and no session is
+        created. An append removes the session's keys from before `once.since`.
+
+        Raises:
+            Conflict: A key was used for other content, or the log does not end at
+                `once.expected_end`. Nothing was stored.
+            SessionOfAnotherUser: The session has another user.
+            SessionDeleting: A deletion of the session has begun.
+        """
         return self._append(Request(session_id, drafts, user_id, once, within=within))
 
     def append_all(self, appends: Sequence[Request]) -> list[Appended | Exception]:
+        """Make appends in one transaction, each like `append` or `append_once`.
+
+        Each succeeds or is refused separately, in order. A refused append returns its error and
+        does not affect the others. All that succeed are durable on return.
+        """
         # sorted, so that no two transactions wait for each other's sessions
         order = sorted(range(len(appends)), key=lambda place: appends[place].session_id)
         plans: dict[int, Plan] = {}
@@ -197,6 +240,7 @@ class KernelSessions:
         return known_session(session_id, None, EMPTY)  # a refused commit costs no more than a read
 
     def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
+        """Return a session's keys in order of their seqs, all or those with these names."""
         if names is None:
             found = [*self._kernel.scan(Scan(KEY, session=session_id))]
         else:
@@ -207,27 +251,43 @@ class KernelSessions:
     def put_keys(
         self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
     ) -> None:
+        """Store keys of a session, as of an import, over those of the same names.
+
+        Nothing is stored if the session does not exist.
+
+        Raises:
+            LeaseLost: `lease` was passed and is no longer held; nothing was written.
+        """
         conditions: list[Condition] = [*held(lease), Exists(head_id(session_id))]
         self._write(lease, Batch(conditions, [Put(key_document(session_id, one)) for one in keys]))
 
     def head(self, session_id: str) -> Head | None:
+        """Return the head, or None for a session that does not exist."""
         (found,) = self._kernel.documents([head_id(session_id)], tails=True)
         return None if found is None else head_of(found)
 
     def existing(self, session_ids: Collection[str]) -> set[str]:
+        """Return the sessions that exist and are not being deleted."""
         found = self._kernel.documents([head_id(one) for one in session_ids], bodies=False)
         return {one.id for one in found if one is not None and not is_deleting(one)}
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """Return the remaining entries with seq above `after`, in order, at most `limit`."""
         return [entry_of(line) for line in self._kernel.lines([Part(session_id, after, limit)])]
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
+        """Return the remaining entries with these seqs, in order."""
         part = Part(session_id, seqs=sorted(set(seqs)))
         return [entry_of(line) for line in self._kernel.lines([part])] if seqs else []
 
     def lagging(
         self, block: str, *, user_id: str | None = None, session_id: str | None = None
     ) -> list[Lag]:
+        """Return the sessions with entries past a block's cursor, the newest session first.
+
+        The search covers one user, or the named session. Sessions whose deletion has begun are
+        left out.
+        """
         if session_id is not None:
             some = self._kernel.documents([head_id(session_id)], tails=True, bodies=False)
         else:
@@ -240,6 +300,14 @@ class KernelSessions:
     def tails(
         self, block: str, session_ids: Collection[str], *, before: int, limit: int
     ) -> list[Entry]:
+        """Return the entries past a block's cursor of each session, in order.
+
+        Args:
+            block: The block of the cursor.
+            session_ids: The sessions.
+            before: The number of entries before the cursor to include.
+            limit: The most entries of each session; the newest are returned.
+        """
         ids = [head_id(one) for one in session_ids]
         found = self._kernel.documents(ids, tails=True, bodies=False)
         heads = undamaged([one for one in found if one is not None], head_of)
@@ -254,6 +322,17 @@ class KernelSessions:
         return undamaged([one for one in lines if one.session not in unreadable], entry_of)
 
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
+        """Compare-and-swap: write `head` if the stored version still equals `head.version`.
+
+        The call writes expired, start, start_total, pinned, pinned_tokens, system, system_tokens,
+        summary, cursors, user_id and deleting. The fields `end` and `total` belong to the log.
+        Entries with seq up to `expired`, which never decreases, are removed. A head that is
+        `deleting` makes the session due. Return the stored head (version one higher), or None if
+        another writer came first.
+
+        Raises:
+            LeaseLost: `lease` was passed and is no longer held; nothing was written.
+        """
         return self._moved(head, [], [], lease)
 
     def rewrite(
@@ -264,6 +343,24 @@ class KernelSessions:
         *,
         lease: Lease | None = None,
     ) -> Head | None:
+        """Do what `move(head)` does, and replace the log after `after` by entries. One transaction.
+
+        A head of version 0 creates the session with its `created_at` and makes it due. If it
+        already exists, return None. Keys of messages past the new end of the log are removed. All
+        other keys stay, even of expired messages.
+
+        Args:
+            head: The head, as for `move`.
+            after: A seq from `head.expired` to `head.end`. If messages have
+                expired, at least one entry must remain.
+            entries: Entries with the seqs that follow. Their tokens, totals and times are stored
+                unchanged.
+            lease: The lease, as for `move`.
+
+        Returns:
+            The stored head. None, without any change, if another writer moved the head or appended
+            after `head.end`.
+        """
         at, session = head_id(head.session_id), head.session_id
         lines = [Append([line_of_entry(entry) for entry in entries])] if entries else []
         if head.version == 0:
@@ -303,6 +400,10 @@ class KernelSessions:
         return stored
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
+        """Make the session due in this many seconds. With None it becomes due when it changes.
+
+        Return False, without any change, if the stored end or version differs from the head's.
+        """
         at = head_id(head.session_id)
         due = Due(at, None if seconds is None else micros_of(seconds))
         conditions: list[Condition] = [
@@ -312,22 +413,42 @@ class KernelSessions:
         return self._kernel.commit([Batch(conditions, [due])])[0].done
 
     def schedule_all(self) -> None:
+        """Make every session due, as after a change of the configured blocks."""
         for page in self._pages(Scan(HEAD, names=True)):
             self._kernel.commit([Batch([], [Wake([one.key for one in page], 0)])])
 
     def due(self, limit: int = 100) -> list[Head]:
+        """Return sessions that are due and that no worker holds.
+
+        The order is fair between users: each user's longest due session, then each one's second,
+        and so on. A session without a user counts as a user.
+        """
         return due_of(self, lambda: undamaged(self._kernel.due(HEAD, limit), head_of))
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        """Take or renew the session's lease. Return False while another owner's is valid.
+
+        A lease that ends later than `LONGEST_LEASE_SECONDS` from now is not valid.
+
+        With `renew`, return False also if another owner has taken it since, or `owner` has released
+        it.
+        """
         at = head_id(session_id)
         take: list[Condition] = [HeldBy(at, owner)] if renew else [Exists(at), Free(at, owner)]
         return self._kernel.commit([Batch(take, [Hold(at, owner, micros_of(seconds))])])[0].done
 
     def release(self, session_id: str, owner: str) -> None:
+        """Release the lease, if `owner` still holds it."""
         at = head_id(session_id)
         self._kernel.commit([Batch([HeldBy(at, owner)], [Hold(at, "", 0)])])
 
     def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        """Take or renew a named lock. Return False while another owner's is valid.
+
+        A lock is not for sessions: it does not fence writes. `name` has at most 64 characters.
+        With `renew`, return False also if another owner has taken it since, or `owner` has released
+        it.
+        """
         at = DocId(LOCK, name)
         hold = Hold(at, owner, micros_of(seconds))
         batch = Batch([HeldBy(at, owner)], [hold])
@@ -336,10 +457,16 @@ class KernelSessions:
         return self._kernel.commit([batch])[0].done
 
     def unlock(self, name: str, owner: str) -> None:
+        """Release a lock, if `owner` still holds it. The store retains nothing of it."""
         at = DocId(LOCK, name)
         self._kernel.commit([Batch([HeldBy(at, owner)], [Delete([at])])])
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
+        """Delete log, keys and head. Idempotent.
+
+        Raises:
+            LeaseLost: `lease` was passed and is no longer held; nothing was deleted.
+        """
         at = head_id(session_id)
         # without a head, the data is of a session that is being created: delete nothing
         conditions = [*held(lease), Exists(at)]
@@ -348,7 +475,7 @@ class KernelSessions:
         self._known.drop(session_id)
 
     def secure_erase(self) -> None:
-        """See `SessionStore.secure_erase`.
+        """Erase traces of deleted data from the database's files.
 
         On PostgreSQL, MySQL and MariaDB it does nothing: these erase deleted rows by their own
         settings.
@@ -356,11 +483,20 @@ class KernelSessions:
         self._kernel.erase()
 
     def sync(self) -> None:
+        """Wait until every acknowledged write survives a power loss.
+
+        This is needed with `durability="process"`. It does nothing on servers, which sync by their
+        settings.
+        """
         self._kernel.sync()
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
+        """Return heads in order of session id, those after `after`, of one user if named.
+
+        Sessions whose deletion has begun are included (`deleting` is set on them).
+        """
         whole = Scan(HEAD, None if user_id is None else f"user:{user_id}", tails=True)
 
         def read(last: str, most: int) -> list[Document]:
@@ -380,9 +516,11 @@ class KernelSessions:
         return one if found is None else found
 
     def counts(self) -> Counts:
+        """Return the number of sessions and entries."""
         return Counts(*self._kernel.counts(HEAD))
 
     def close(self) -> None:
+        """Release connections. Idempotent."""
         self._kernel.close()
 
     def _write(self, lease: Lease | None, batch: Batch) -> Outcome:

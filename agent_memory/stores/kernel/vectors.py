@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Head, Hit, Lease, Record, Scope
 from agent_memory.errors import DimensionMismatch, StoreUnavailable, Undecryptable
-from agent_memory.stores.base import StoredBlocks
 from agent_memory.stores.damage import undamaged_records
 from agent_memory.stores.kernel.catalogs import CatalogChange, catalog_of, changed, grouped
 from agent_memory.stores.kernel.coding import (
@@ -46,7 +45,7 @@ from agent_memory.stores.kernel.contract import (
     Write,
 )
 from agent_memory.stores.kernel.indexes import CatalogUnreadable, Indexes, Walk, search
-from agent_memory.stores.kernel.records import KernelRecords
+from agent_memory.stores.kernel.records import RecordStore
 from agent_memory.stores.kernel.sessions import PAGE, TRIES, held
 
 if TYPE_CHECKING:
@@ -58,6 +57,13 @@ ENCRYPTED = b"sealed."
 """The beginning of all encrypted bytes."""
 
 _AT_ONCE = 8  # segments, some MB each
+
+
+class StoredBlocks(NamedTuple):
+    """The blocks with stored data: those with records, and those with vectors."""
+
+    facts: Collection[str]
+    vectors: Collection[str]
 
 
 class _Owned:
@@ -105,8 +111,12 @@ class _Owned:
         return [DeleteWhere(Scan(f"{SEGMENT}{self._block}", self._owner)), Delete([self.at])]
 
 
-class KernelStore(KernelRecords):
-    """A store over a kernel; see `Store`."""
+class KernelStore(RecordStore):
+    """A store of sessions, facts and vectors in the database of a kernel.
+
+    Args:
+        kernel: The database.
+    """
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
@@ -250,6 +260,7 @@ class KernelStore(KernelRecords):
         raise _busy(block)
 
     def blocks(self) -> StoredBlocks:
+        """Return the names of all blocks with records or vectors."""
         names = self._kernel.collections("")
         facts, vectors = (
             [name.removeprefix(kind) for name in names if name.startswith(kind)]
@@ -266,6 +277,19 @@ class KernelStore(KernelRecords):
         locks: Collection[str] = (),
         leaving: Mapping[str, Sequence[Record]] | None = None,
     ) -> bool:
+        """Delete sessions and owners, with their records and vectors, and store other records.
+
+        Args:
+            heads: The sessions, as they were read.
+            blocks: The blocks to delete from: all of `blocks()`.
+            owners: Owners whose records and vectors go, whatever session they derive from.
+            locks: Names of locks that nobody may hold meanwhile.
+            leaving: The records to store, by block.
+
+        Returns:
+            False, without any change, if a head has moved, if a worker holds one of the sessions or
+            locks, or if another writer changed the vectors.
+        """
         ids = [head_id(head.session_id) for head in heads]
         every: list[Condition] = [Free(at, "") for at in ids]
         every += [VersionIs(at, stamp_of(head)) for at, head in zip(ids, heads, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agent_memory.errors import ConfigError, StoreError
+from agent_memory.errors import StoreError
 from agent_memory.stores.kernel.contract import (
     Append,
     Batch,
@@ -18,21 +18,6 @@ from agent_memory.stores.kernel.contract import (
     Scan,
     Write,
 )
-
-
-def kernel_of(store: object) -> Kernel:
-    """Return the kernel of a store.
-
-    Raises:
-        ConfigError: It has none.
-    """
-    kernel: Kernel | None = getattr(store, "kernel", None)
-    if kernel is None:
-        raise ConfigError(
-            f"{type(store).__name__} is not built on a kernel, so it cannot be encrypted, split, "
-            "or combined with another database. Write a kernel for its database: docs/kernel.md."
-        )
-    return kernel
 
 
 def take_keys(store: object, inner: object) -> None:

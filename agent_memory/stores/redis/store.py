@@ -56,10 +56,8 @@ class RedisStore(KernelStore):
         return known_session(session_id, None, EMPTY)  # a refused commit reads the session
 
     def secure_erase(self) -> None:
-        """See `SessionStore.secure_erase`.
-
-        Makes the server rewrite the append-only file if it has one, and the snapshot if `save` is
-        set. A large database takes long, and the server continues after this call. Files of
+        """Make the server rewrite the append-only file if it has one, and the snapshot if `save`
+        is set. A large database takes long, and the server continues after this call. Files of
         replicas, backups and memory that the server has freed are not erased. A failure is logged
         as a warning.
         """

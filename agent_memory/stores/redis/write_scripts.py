@@ -5,7 +5,7 @@ A server that is out of memory refuses a script only at its first write, if that
 
 from __future__ import annotations
 
-from agent_memory.stores.base import LONGEST_LEASE_SECONDS
+from agent_memory.stores.kernel.contract import LONGEST_LEASE_SECONDS
 from agent_memory.stores.redis.scripts import COMMON, LAYOUT, SELECTED, Script
 
 _LEASES = (
