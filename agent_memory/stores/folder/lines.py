@@ -17,6 +17,7 @@ from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Record
 from agent_memory.errors import Damaged, Undecryptable
+from agent_memory.stores.kernel.catalogs import ENCRYPTED
 from agent_memory.stores.kernel.coding import (
     entry_of,
     from_micros,
@@ -29,7 +30,6 @@ from agent_memory.stores.kernel.coding import (
     to_micros,
 )
 from agent_memory.stores.kernel.contract import Document, Line
-from agent_memory.stores.kernel.vectors import ENCRYPTED
 
 _LONGEST = 80
 _MOST = 2**63

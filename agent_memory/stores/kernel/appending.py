@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.idempotency import Append as Request
 from agent_memory.core.idempotency import Appended
 from agent_memory.core.records import Head
@@ -44,7 +45,7 @@ from agent_memory.stores.kernel.contract import (
 from agent_memory.stores.log import extend, with_tail
 
 _REFUSALS = (Conflict, InvalidInput, SessionDeleting, SessionOfAnotherUser)
-_MOST_KNOWN = 8_192
+_MOST_KNOWN = 16_384
 _TEXT = 2_000
 """The characters of a head's texts that count as much as another head."""
 
@@ -79,31 +80,11 @@ class Plan(NamedTuple):
     places: tuple[int, ...]
 
 
-class KnownHeads:
-    """A cache of heads, which may be outdated, because other processes write too.
-
-    Many threads may use it. It has two generations, and drops the older one when the newer is full.
-    """
+class KnownHeads(Cache[str, KnownSession]):
+    """A cache of sessions, which may be outdated, because other processes write too."""
 
     def __init__(self) -> None:
-        self._newer: dict[str, KnownSession] = {}
-        self._older: dict[str, KnownSession] = {}
-        self._weight = 0
-
-    def get(self, session_id: str) -> KnownSession | None:
-        return self._newer.get(session_id) or self._older.get(session_id)
-
-    def put(self, one: KnownSession) -> None:
-        name = one.head.session_id
-        if name not in self._newer:
-            self._weight += _weight(one.head)
-            if self._weight > _MOST_KNOWN:
-                self._newer, self._older, self._weight = {}, self._newer, _weight(one.head)
-        self._newer[name] = one
-
-    def drop(self, session_id: str) -> None:
-        self._newer.pop(session_id, None)
-        self._older.pop(session_id, None)
+        super().__init__(_MOST_KNOWN, lambda one: _weight(one.head))
 
 
 def _weight(head: Head) -> int:

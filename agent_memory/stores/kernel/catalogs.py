@@ -13,19 +13,35 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from agent_memory.core.damage import Damage
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import compact_json
 from agent_memory.errors import Undecryptable
 from agent_memory.stores.damage import leave_out
+from agent_memory.stores.kernel.coding import CATALOG, SEGMENT, VECTOR
+from agent_memory.stores.kernel.contract import (
+    Delete,
+    DeleteWhere,
+    DocId,
+    Document,
+    Kernel,
+    Put,
+    Scan,
+    Unreadable,
+    Write,
+)
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Record
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.segments import Segment
 
+ENCRYPTED = b"sealed."
+"""The beginning of all encrypted bytes."""
+
+_AT_ONCE = 8  # segments, some MB each
 _LEVELS = (0.0, 2**-8, 2**-5, 2**-2, 1.0)
 _NEIGHBOURS = 8  # this many of the smallest segments are merged
 
@@ -97,29 +113,6 @@ class Catalog:
         return numbers_by_part
 
 
-class SegmentSource(Protocol):
-    """The stored catalog and segments of an owner."""
-
-    def catalog(self) -> tuple[int, str] | None:
-        """Return the version and the text of the catalog; None for an owner without data.
-
-        Each change gives the catalog another version.
-        """
-        ...
-
-    def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
-        """Return segments by name, without those that no longer exist."""
-        ...
-
-    def names(self) -> Sequence[int]:
-        """Return the names of all existing segments, including unlisted ones."""
-        ...
-
-    def numbers(self) -> Mapping[str, int]:
-        """Return the numbers of all records, by id."""
-        ...
-
-
 Read = Callable[[Sequence[int]], Mapping[int, bytes]]
 """Reads segments by name, without those that do not exist."""
 
@@ -136,6 +129,74 @@ class CatalogChange:
     catalog: Catalog
     written: dict[int, bytes] = field(default_factory=dict)
     dropped: list[int] = field(default_factory=list)
+
+
+class Owned:
+    """The stored catalog and segments of an owner."""
+
+    def __init__(self, kernel: Kernel, block: str, owner: str) -> None:
+        self._kernel, self._block, self._owner = kernel, block, owner
+        self.at = DocId(f"{CATALOG}{block}", owner)
+
+    def segment_id(self, name: int) -> DocId:
+        """Return the id of a segment's document."""
+        return DocId(f"{SEGMENT}{self._block}", f"{name:x}:{self._owner}")
+
+    def catalog(self) -> tuple[int, str] | None:
+        """Return the version and the text of the catalog; None for an owner without data.
+
+        Each change gives the catalog another version.
+        """
+        (found,) = self._kernel.documents([self.at])
+        return None if found is None else (found.version, found.body)
+
+    def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
+        """Return segments by name, without those that no longer exist."""
+        found: dict[int, bytes] = {}
+        for at in range(0, len(names), _AT_ONCE):
+            some = names[at : at + _AT_ONCE]
+            documents = self._kernel.documents([self.segment_id(name) for name in some])
+            found |= {n: features_in(one) for n, one in zip(some, documents, strict=True) if one}
+        return found
+
+    def names(self) -> Sequence[int]:
+        """Return the names of all existing segments, including unlisted ones."""
+        found = self._kernel.scan(Scan(f"{SEGMENT}{self._block}", self._owner, bodies=False))
+        return [int(one.id.partition(":")[0], 16) for one in found]
+
+    def numbers(self) -> Mapping[str, int]:
+        """Return the numbers of all records, by id."""
+        found = self._kernel.scan(Scan(f"{VECTOR}{self._block}", self._owner, bodies=False))
+        return {one.id: one.version for one in found}
+
+    def change(self, change: CatalogChange) -> list[Write]:
+        """Return the writes of a change to the catalog."""
+        writes: list[Write] = [Delete([self.segment_id(name) for name in change.dropped])]
+        for name, data in change.written.items():
+            writes.append(Put(Document(*self.segment_id(name), self._owner, data=data)))
+        version, text = secrets.randbits(62), change.catalog.text
+        writes.append(Put(Document(*self.at, self._owner, version=version, body=text)))
+        return writes
+
+    def forget(self) -> list[Write]:
+        """Return the writes that remove catalog and segments, without reading them."""
+        return [DeleteWhere(Scan(f"{SEGMENT}{self._block}", self._owner)), Delete([self.at])]
+
+
+def features_in(segment: Document) -> bytes:
+    """Return the data of a segment.
+
+    Raises:
+        Undecryptable: It is encrypted, and this store does not have the key.
+    """
+    if isinstance(segment.body, Unreadable):
+        raise segment.body.error
+    if segment.data.startswith(ENCRYPTED):
+        raise Undecryptable(
+            f"The search features of block {segment.collection.removeprefix(SEGMENT)!r} are "
+            "encrypted. Give the keys: `encryption`, or `keys`."
+        )
+    return segment.data
 
 
 def changed(
@@ -280,10 +341,8 @@ def opened(body: bytes | None) -> Segment | None:
         return None
 
 
-def catalog_of(
-    block: str, owner: str, source: SegmentSource, found: tuple[int, str] | None
-) -> Catalog:
-    """Return the catalog for a result of `SegmentSource.catalog`, rebuilt if it is unreadable."""
+def catalog_of(block: str, owner: str, source: Owned, found: tuple[int, str] | None) -> Catalog:
+    """Return the catalog for a result of `Owned.catalog`, rebuilt if it is unreadable."""
     try:
         return Catalog() if found is None else Catalog.of(found[1])
     except ValueError:
@@ -291,7 +350,7 @@ def catalog_of(
         return _rebuilt(source)
 
 
-def _rebuilt(source: SegmentSource) -> Catalog:
+def _rebuilt(source: Owned) -> Catalog:
     """Rebuild a catalog from the segments and the numbers of the records.
 
     Records without a readable segment are listed in missing segments. They are found by their words

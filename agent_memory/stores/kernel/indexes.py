@@ -16,7 +16,7 @@ from agent_memory.core.damage import Damage
 from agent_memory.core.records import Hit, Record
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
 from agent_memory.stores.damage import leave_out
-from agent_memory.stores.kernel.catalogs import Catalog, Part, SegmentSource, catalog_of, opened
+from agent_memory.stores.kernel.catalogs import Catalog, Owned, Part, catalog_of, opened
 from agent_memory.stores.kernel.coding import mismatch
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Indexes:
         self._cache: Cache[_Key, _CachedIndex] = Cache(MOST_BYTES, lambda one: one.size, 1)
         self._warned: set[_Key] = set()
 
-    def follow(self, key: _Key, source: SegmentSource, records: ReadRecords) -> SegmentIndex:
+    def follow(self, key: _Key, source: Owned, records: ReadRecords) -> SegmentIndex:
         """Return the index of an owner's current records.
 
         Args:
@@ -93,7 +93,7 @@ class Indexes:
             if len(bodies) == len(missing) or before == version:
                 read = {name: opened(bodies.pop(name, None)) for name in missing}
                 segments_found, lost = _readable(key[0], catalog, {**segments, **read})
-                extra = _stand_ins(key[0], lost, source, records) if lost else ()
+                extra = _stand_in(lost, source, records) if lost else ()
                 return self._followed(key, version, segments_found, extra, cached)
             segments |= {
                 name: segment for name, body in bodies.items() if (segment := opened(body))
@@ -117,16 +117,6 @@ class Indexes:
         index = SegmentIndex(dimension, (*segments.values(), *extra))
         if cached is not None and cached.segments.keys() <= segments.keys():
             index.records = cached.index.records  # the cached segments are unchanged
-        self._keep(key, version, index, segments)
-        return index
-
-    def _keep(
-        self,
-        key: _Key,
-        version: int,
-        index: SegmentIndex,
-        segments: Mapping[int, Segment],
-    ) -> None:
         size = index.nbytes
         self._cache.put(key, _CachedIndex(version, index, size, segments))
         if size > MOST_BYTES and key not in self._warned:
@@ -136,6 +126,7 @@ class Indexes:
                 'Store them on a Qdrant server: VectorMemory(store="http://host:6333").',
                 len(index), key[0], size >> 20,
             )  # fmt: skip
+        return index
 
 
 def _readable(
@@ -148,7 +139,8 @@ def _readable(
     for part in catalog.parts:
         segment = segments[part.name]
         if segment is None or dimension not in (None, segment.dimension):
-            leave_out(damaged_part(block, part).error())
+            name = f"segment {part.name:x}"
+            leave_out(Damage("vector", block=block, record_id=name).error())
             lost.append(part)
         else:
             dimension = segment.dimension
@@ -156,32 +148,17 @@ def _readable(
     return readable, lost
 
 
-def _stand_ins(
-    block: str,
-    lost: Sequence[Part],
-    source: SegmentSource,
-    records: ReadRecords,
-) -> list[Segment]:
-    """Return segments that replace unreadable ones."""
+def _stand_in(lost: Sequence[Part], source: Owned, records: ReadRecords) -> list[Segment]:
+    """Return a segment in place of unreadable ones. Its records are found by words alone."""
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.segments import Segment
+
     numbers = source.numbers()
     lost_numbers = Catalog(parts=tuple(lost)).holding(numbers.values())
     wanted = {number for numbers_of_part in lost_numbers.values() for number in numbers_of_part}
     replaced = records([name for name, at in numbers.items() if at in wanted])
-    return [_stand_in(replaced)] if replaced else []
-
-
-def _stand_in(records: Mapping[str, Record]) -> Segment:
-    """Return a segment of records that are found by their words alone."""
-    from agent_memory.retrieval.features import Features
-    from agent_memory.retrieval.segments import Segment
-
-    texts = [(one.text, one.created_at) for one in records.values()]
-    return Segment.of([*records], Features.of_texts(texts))
-
-
-def damaged_part(block: str, part: Part) -> Damage:
-    """Return the damage of an unreadable segment."""
-    return Damage("vector", block=block, record_id=f"segment {part.name:x}")
+    texts = [(one.text, one.created_at) for one in replaced.values()]
+    return [Segment.of([*replaced], Features.of_texts(texts))] if replaced else []
 
 
 def search(
@@ -256,7 +233,7 @@ class Walk:
         self,
         block: str,
         owner: str,
-        source: SegmentSource,
+        source: Owned,
         read: Callable[[Sequence[str]], Sequence[tuple[int, Record]]],
     ) -> None:
         self._block = block

@@ -140,7 +140,7 @@ class SessionStore:
         if known is not None and quick is not None:
             line, after = quick
             if self._kernel.extend(head_id(session_id), known.version, line, micros_of(within)):
-                self._known.put(after)
+                self._known.put(session_id, after)
                 return after.whole()
         return self._append(one).head
 
@@ -194,7 +194,7 @@ class SessionStore:
         committed = {at for at, one in zip(plans, outcomes, strict=True) if one.done}
         for place in order:
             if place in committed:
-                self._known.put(plans[place].after)
+                self._known.put(appends[place].session_id, plans[place].after)
         for place, one in enumerate(appends):
             if place in committed:
                 plan = plans[place]
@@ -222,7 +222,7 @@ class SessionStore:
             else:
                 (outcome,) = self._kernel.commit([plan.batch])
                 if outcome.done:
-                    self._known.put(plan.after)
+                    self._known.put(one.session_id, plan.after)
                     return Appended(plan.after.whole(), plan.places)
                 found, tail = outcome.documents, outcome.tails[one.session_id]
             found_plan = planned(known_session(one.session_id, found[head], tail), one, found)
@@ -396,7 +396,8 @@ class SessionStore:
         if not outcome.done:
             return None
         stored = with_tail(after, *outcome.tails[head.session_id])
-        self._known.put(KnownSession.of(with_tail(stored, stored.end, stored.total)))
+        known = KnownSession.of(with_tail(stored, stored.end, stored.total))
+        self._known.put(head.session_id, known)
         return stored
 
     def schedule(self, head: Head, seconds: float | None) -> bool:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Head, Hit, Lease, Record, Scope
-from agent_memory.errors import DimensionMismatch, StoreUnavailable, Undecryptable
+from agent_memory.errors import DimensionMismatch, StoreUnavailable
 from agent_memory.stores.damage import undamaged_records
-from agent_memory.stores.kernel.catalogs import CatalogChange, catalog_of, changed, grouped
+from agent_memory.stores.kernel.catalogs import Owned, catalog_of, changed, grouped
 from agent_memory.stores.kernel.coding import (
     BLOCKS,
     CATALOG,
@@ -40,7 +39,6 @@ from agent_memory.stores.kernel.contract import (
     Put,
     Scan,
     Truncate,
-    Unreadable,
     VersionIs,
     Write,
 )
@@ -53,62 +51,12 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.query import Query
     from agent_memory.retrieval.segments import Segment
 
-ENCRYPTED = b"sealed."
-"""The beginning of all encrypted bytes."""
-
-_AT_ONCE = 8  # segments, some MB each
-
 
 class StoredBlocks(NamedTuple):
     """The blocks with stored data: those with records, and those with vectors."""
 
     facts: Collection[str]
     vectors: Collection[str]
-
-
-class _Owned:
-    """The stored catalog and segments of an owner; see `catalogs.SegmentSource`."""
-
-    def __init__(self, kernel: Kernel, block: str, owner: str) -> None:
-        self._kernel, self._block, self._owner = kernel, block, owner
-        self.at = DocId(f"{CATALOG}{block}", owner)
-
-    def segment_id(self, name: int) -> DocId:
-        """Return the id of a segment's document."""
-        return DocId(f"{SEGMENT}{self._block}", f"{name:x}:{self._owner}")
-
-    def catalog(self) -> tuple[int, str] | None:
-        (found,) = self._kernel.documents([self.at])
-        return None if found is None else (found.version, found.body)
-
-    def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
-        found: dict[int, bytes] = {}
-        for at in range(0, len(names), _AT_ONCE):
-            some = names[at : at + _AT_ONCE]
-            documents = self._kernel.documents([self.segment_id(name) for name in some])
-            found |= {n: features_in(one) for n, one in zip(some, documents, strict=True) if one}
-        return found
-
-    def names(self) -> Sequence[int]:
-        found = self._kernel.scan(Scan(f"{SEGMENT}{self._block}", self._owner, bodies=False))
-        return [int(one.id.partition(":")[0], 16) for one in found]
-
-    def numbers(self) -> Mapping[str, int]:
-        found = self._kernel.scan(Scan(f"{VECTOR}{self._block}", self._owner, bodies=False))
-        return {one.id: one.version for one in found}
-
-    def change(self, change: CatalogChange) -> list[Write]:
-        """Return the writes of a change to the catalog."""
-        writes: list[Write] = [Delete([self.segment_id(name) for name in change.dropped])]
-        for name, data in change.written.items():
-            writes.append(Put(Document(*self.segment_id(name), self._owner, data=data)))
-        version, text = secrets.randbits(62), change.catalog.text
-        writes.append(Put(Document(*self.at, self._owner, version=version, body=text)))
-        return writes
-
-    def forget(self) -> list[Write]:
-        """Return the writes that remove catalog and segments, without reading them."""
-        return [DeleteWhere(Scan(f"{SEGMENT}{self._block}", self._owner)), Delete([self.at])]
 
 
 class KernelStore(RecordStore):
@@ -196,7 +144,7 @@ class KernelStore(RecordStore):
         ]
         writes: list[Write] = [Delete([one.key for one in gone])] if gone else []
         for owner in sorted({**groups, **numbers}):
-            owned = _Owned(self._kernel, block, owner)
+            owned = Owned(self._kernel, block, owner)
             found = owned.catalog()
             every.append(Missing(owned.at) if found is None else VersionIs(owned.at, found[0]))
             some, added = groups.get(owner, ([], []))
@@ -223,7 +171,7 @@ class KernelStore(RecordStore):
         def read(ids: Sequence[str]) -> dict[str, Record]:
             return {one.id: one for _, one in self._by_ids(block, owner, ids)}
 
-        owned = _Owned(self._kernel, block, owner)
+        owned = Owned(self._kernel, block, owner)
         try:
             index = self._indexes.follow((block, owner), owned, read)
         except CatalogUnreadable:  # a write rebuilds it
@@ -362,26 +310,10 @@ class KernelStore(RecordStore):
         def read(ids: Sequence[str]) -> list[tuple[int, Record]]:
             return self._by_ids(block, owner, ids)
 
-        walk = Walk(block, owner, _Owned(self._kernel, block, owner), read)
+        walk = Walk(block, owner, Owned(self._kernel, block, owner), read)
         for page in pages:
             for at in range(0, len(page), PAGE):
                 yield from walk.page([one.id for one in page[at : at + PAGE]])
-
-
-def features_in(segment: Document) -> bytes:
-    """Return the data of a segment.
-
-    Raises:
-        Undecryptable: It is encrypted, and this store does not have the key.
-    """
-    if isinstance(segment.body, Unreadable):
-        raise segment.body.error
-    if segment.data.startswith(ENCRYPTED):
-        raise Undecryptable(
-            f"The search features of block {segment.collection.removeprefix(SEGMENT)!r} are "
-            "encrypted. Give the keys: `encryption`, or `keys`."
-        )
-    return segment.data
 
 
 def _version(given: tuple[int, str]) -> int:
