@@ -364,7 +364,7 @@ class WorkStoreContract(LockContract):
 
         handles = [store, other] * 2
         calls = [partial(work, handle) for handle in handles for work in (write, look)]
-        for times in range(1, 41):
+        for times in range(1, 16):
             together(calls)
             waiting = _names(store)
             for name in names:
@@ -372,7 +372,7 @@ class WorkStoreContract(LockContract):
                 assert name in waiting or seen[name] == 4 * times
         look(store)
         assert store.due() == []
-        assert seen == dict.fromkeys(names, 160)
+        assert seen == dict.fromkeys(names, 60)
 
     def test_scrub_keeps_what_was_not_deleted(self, store: Store, other: Store) -> None:
         """Wrong: erasing one session's traces damages another, or fails where there are none."""

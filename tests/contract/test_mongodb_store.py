@@ -176,9 +176,7 @@ def test_a_list_larger_than_a_document(store: Store, other: Store) -> None:
 
 
 class TestLongLogs(LongLogContract):
-    """`MongoDBStore` with many entries in a session; nx-27017 takes long to remove more."""
-
-    long = 60_000
+    """`MongoDBStore` with many entries in a session."""
 
     @pytest.fixture
     def store(self, server: MongoDBServer, namespace: str) -> Iterator[Store]:

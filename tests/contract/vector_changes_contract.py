@@ -139,7 +139,7 @@ class VectorChangesContract(ViewsContract):
     """What a `VectorStore` must find after any changes by two handles."""
 
     @settings(
-        max_examples=at_length(40),
+        max_examples=at_length(20),
         derandomize=True,
         database=None,
         deadline=None,
