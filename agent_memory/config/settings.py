@@ -21,12 +21,12 @@ from agent_memory.core.ids import Access, check_id, check_share
 from agent_memory.core.limits import MOST, quoted
 from agent_memory.core.plugins import Offering, find_kind
 from agent_memory.core.redaction import Redactor
-from agent_memory.core.rendering import MemoryRole
 from agent_memory.core.settings_model import (
     YEAR_SECONDS,
     Address,
     Amount,
     Duration,
+    MemoryRole,
     Pause,
     Positive,
     Range,

@@ -10,12 +10,12 @@ from agent_memory.core.formats.registry import CHAT, format_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import DeadLetter, Entry, Head, LeftOut, Recall, Source, Summary
 from agent_memory.core.rendering import (
-    MemoryRole,
     Rendered,
     arguments_of,
     joined,
     rendered,
 )
+from agent_memory.core.settings_model import MemoryRole
 from agent_memory.core.shapes import role_of
 from agent_memory.core.text import escape, listed_text, runs
 from agent_memory.core.usage import Usage

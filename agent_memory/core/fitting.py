@@ -9,77 +9,13 @@ from typing import Any
 from agent_memory.core.context import BlockInfo, render_line, render_memory
 from agent_memory.core.fusion import select
 from agent_memory.core.records import Entry, Recall
-from agent_memory.core.rendering import MemoryRole, led, with_memory
+from agent_memory.core.rendering import led, with_memory
+from agent_memory.core.settings_model import MemoryRole
 from agent_memory.core.shortening import Shortener
 from agent_memory.core.text import listed_text
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.transcript import excerpt, joined
 from agent_memory.core.window import apply, choose_cut, is_user, passes, turns, units, visible
-
-_SPARE = 8
-"""A system message leaves 1/8 of the budget to the conversation, or is shortened."""
-_SHARE = 4
-"""A summary and the recalls may each take 1/4 of the budget when messages have to be cut."""
-SUMMARY_FRAME = 24
-"""Tokens of the message and the element around a summary's text."""
-_LEAST_RECALL = 40
-"""Nothing is recalled in fewer tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """The tokens of a context, by purpose.
-
-    Attributes:
-        overhead: Tokens of a context besides its messages.
-        share: Share of `max_tokens` that short-term memory may fill.
-        summary_tokens: Tokens of the strategy's summary; 0 for a strategy without one.
-    """
-
-    max_tokens: int
-    overhead: int
-    recall_tokens: int = 0
-    share: float = 1.0
-    summary_tokens: int = 0
-
-    @property
-    def messages(self) -> int:
-        """Return the tokens that all messages may take together."""
-        return self.max_tokens - self.overhead
-
-    @property
-    def free(self) -> int:
-        """Return the tokens that are reserved for recalls when messages have to be cut."""
-        free = min(self.recall_tokens, self.max_tokens // _SHARE)
-        return free if free >= _LEAST_RECALL else 0
-
-    @property
-    def summary(self) -> int:
-        """Return the tokens that the text of a summary may take."""
-        return min(self.summary_tokens, self.max_tokens // _SHARE)
-
-    def shows_summary(self, tokens: int) -> bool:
-        """Return whether a summary of `tokens` may be shown with turns that have to be cut."""
-        return tokens <= self.max_tokens // _SHARE + SUMMARY_FRAME
-
-    def system(self, tokens: int) -> int:
-        """Return the tokens that a system message may take when messages have to be cut."""
-        return min(tokens, self.messages - self.messages // _SPARE)
-
-    def turns(self, system_tokens: int) -> int:
-        """Return the tokens that a window's turns may take before it is cut."""
-        free = self.free if self.share >= 1 else 0
-        summary = self.summary + SUMMARY_FRAME if self.summary else 0
-        short_term = int(self.max_tokens * self.share) - free - self.overhead - summary
-        return max(short_term - self.system(system_tokens), self.messages // _SPARE)
-
-    def message(self, system_tokens: int) -> int:
-        """Return the tokens that one message may take in a window that is cut.
-
-        A tool returns the rest of it.
-        """
-        return max(1, self.turns(system_tokens) // 2)
-
 
 _STEPS = 8
 """The share of a long question grows in steps of 1/8, and is stable between them."""

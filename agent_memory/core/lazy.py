@@ -34,7 +34,7 @@ class made_once(Generic[T]):  # noqa: N801 - a decorator
 
     It uses no lock. Before Python 3.12, `functools.cached_property` holds one lock for all objects
     of the class during the computation. A process that forks then leaves the child with a lock
-    that is never released. Two threads may both compute the value; either result is cached.
+    that is never released. Two threads may both compute the value; both get the first result.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:
@@ -51,5 +51,5 @@ class made_once(Generic[T]):  # noqa: N801 - a decorator
     def __get__(self, owner: object | None, kind: type) -> T | made_once[T]:
         if owner is None:
             return self
-        value = owner.__dict__[self._name] = self._make(owner)
+        value: T = owner.__dict__.setdefault(self._name, self._make(owner))
         return value

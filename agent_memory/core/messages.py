@@ -12,8 +12,7 @@ from pydantic_core import PydanticSerializationError, from_json
 
 from agent_memory.core.formats.chat import ROLES, role_in
 from agent_memory.core.formats.exact import require_json
-from agent_memory.core.formats.langchain import SYSTEM_TYPES as LANGCHAIN_SYSTEM
-from agent_memory.core.formats.registry import LANGCHAIN, views_of
+from agent_memory.core.formats.names import LANGCHAIN
 from agent_memory.core.limits import UNREADABLE, quoted
 from agent_memory.core.recognition import check_count, dated, fields_in
 from agent_memory.core.settings_model import requirement
@@ -205,6 +204,8 @@ class Message(BaseModel):
         """Return whether the message sets the session's system message."""
         if self.role is not None or self.raw is None:
             return self.role in SYSTEM_ROLES
+        from agent_memory.core.formats.langchain import SYSTEM_TYPES as LANGCHAIN_SYSTEM
+
         # This must not depend on the registered formats, because totals of logs rely on it.
         has_content = isinstance(self.raw.get("content"), str | list)
         is_langchain = self.format == LANGCHAIN and self.raw.get("type") in LANGCHAIN_SYSTEM
@@ -258,6 +259,8 @@ class Message(BaseModel):
         values = self.__dict__
         role = values["role"]
         if role is None:
+            from agent_memory.core.formats.registry import views_of
+
             return [*views_of(self.raw or {}, self.format)]
         fields = self.__pydantic_fields_set__
         view: dict[str, Any] = {"role": role}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from agent_memory.core.budget import Budget
 from agent_memory.core.cache import TEXTS
 from agent_memory.core.clearing import is_stub
 from agent_memory.core.context import (
@@ -21,12 +22,12 @@ from agent_memory.core.context import (
     from_newest_user,
     summary_message,
 )
-from agent_memory.core.fitting import Budget, Fitted, Fitting, Placed, cost_of
+from agent_memory.core.fitting import Fitted, Fitting, Placed, cost_of
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.query_text import asks, asks_for_all
 from agent_memory.core.records import Entry, Head, Recall, Source
-from agent_memory.core.rendering import MemoryRole
+from agent_memory.core.settings_model import MemoryRole
 from agent_memory.core.shapes import role_of, shape_of
 from agent_memory.core.shortening import Shortener
 from agent_memory.core.timestamps import BEGINNING

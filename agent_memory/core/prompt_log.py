@@ -1,4 +1,4 @@
-"""The prompt log: contexts as sent, their common prefix, and their recognition in input. Pure."""
+"""The prompt log: contexts as sent, and their common prefix. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from agent_memory.core.cache import Cache, continues
 from agent_memory.core.context import BlockInfo, MemoryContext
 from agent_memory.core.formats.exact import as_json
 from agent_memory.core.idempotency import digest
-from agent_memory.core.messages import SYSTEM_ROLES, Message
+from agent_memory.core.messages import Message
 from agent_memory.core.packing import Shown
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Summary
 from agent_memory.core.window import is_user
-from agent_memory.errors import InvalidMessage
 
 Piece: TypeAlias = tuple[int, int]
 """A message of a prompt, or its memory element: a key for comparison, and its tokens.
@@ -84,45 +83,6 @@ def same(before: Sequence[Piece], now: Sequence[Piece]) -> int:
             break
         tokens_kept += tokens
     return tokens_kept
-
-
-_RECALLS = ("<memory>\n<", "_memory>\n</memory>")
-_SUMMARY = ("<summary>\n", "\n</summary>")
-
-
-def without_context(
-    messages: Sequence[Any], context: MemoryContext | None, asked: Sequence[Message]
-) -> Sequence[Any]:
-    """Return the messages without a leading copy of the context.
-
-    If no message follows the context, the list is unchanged: the turn may repeat the last one.
-
-    Args:
-        asked: The question of the context, if it is not stored yet.
-
-    Raises:
-        InvalidMessage: The messages hold recalls or a summary of another context.
-    """
-    if context is not None and len(messages) >= len(context.shown) + len(asked) > 0:
-        sent = context.to_messages()
-        if len(messages) > len(sent) and list(messages[: len(sent)]) == sent:
-            return [*asked, *messages[len(sent) :]]
-    for place, message in enumerate(messages):
-        if isinstance(message, Mapping) and _is_of_a_context(message):
-            raise InvalidMessage(
-                f"Message {place} of the list is a part of a context of get(), not a new message. "
-                "Pass the new messages alone: update(session_id, [question, answer])."
-            )
-    return messages
-
-
-def _is_of_a_context(message: Mapping[str, Any]) -> bool:
-    content = message.get("content")
-    if message.get("role") not in SYSTEM_ROLES or not isinstance(content, str):
-        return False
-    return any(
-        content.startswith(begin) and content.endswith(end) for begin, end in (_RECALLS, _SUMMARY)
-    )
 
 
 _LONGEST = 300  # characters of a record that was left out

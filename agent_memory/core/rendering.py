@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pickle import dumps, loads
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from agent_memory.core.cache import Cache, continues
 from agent_memory.core.formats.chat import converted, says_something, with_refusal
@@ -16,13 +16,8 @@ from agent_memory.core.formats.exact import read
 from agent_memory.core.formats.parts import calls_of, is_text, text_of, text_part
 from agent_memory.core.formats.registry import CHAT, Format, format_of
 from agent_memory.core.messages import SYSTEM_ROLES, Message, copied
+from agent_memory.core.settings_model import MemoryRole
 from agent_memory.core.shapes import Arranging, Shape, Shown, View, are_known, shape_of, shapes_of
-
-MemoryRole = Literal["system", "user", "leading"]
-"""The place of recalls and the summary.
-
-They are system messages, part of a user's message, or part of the one system message at the top.
-"""
 
 OPENING = "(The conversation begins.)"
 """The first user message for a provider that requires one at the beginning."""

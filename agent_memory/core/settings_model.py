@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -222,6 +222,12 @@ Weight = Annotated[float, Range(0, 1_000_000)]
 
 Duration = Annotated[timedelta, Range(timedelta(), timedelta(days=36_500), above=True)]
 """A duration of up to a hundred years."""
+
+MemoryRole = Literal["system", "user", "leading"]
+"""The place of recalls and the summary.
+
+They are system messages, part of a user's message, or part of the one system message at the top.
+"""
 
 
 T = TypeVar("T")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_memory.core.formats.chat import says_something
 from agent_memory.core.formats.parts import calls_of, mapping
-from agent_memory.core.formats.registry import Ids, compacts, is_known
-from agent_memory.core.messages import SHAPE, Message
+from agent_memory.core.messages import SHAPE
+
+if TYPE_CHECKING:
+    from agent_memory.core.formats.registry import Ids
+    from agent_memory.core.messages import Message
 
 View = dict[str, Any]
 
@@ -58,7 +61,7 @@ def shape_of(message: Message) -> Shape:
     if shape is None:
         shape = _compute_shape(message)
         # Unknown formats may be registered later.
-        if message.role is not None or is_known(message.format):
+        if message.role is not None or _is_known(message.format):
             vars(message)[SHAPE] = shape
     return shape
 
@@ -78,9 +81,19 @@ def role_of(message: Message) -> str | None:
     return message.role if message.role is not None else shape_of(message).role
 
 
+def _is_known(name: str | None) -> bool:
+    from agent_memory.core.formats.registry import is_known
+
+    return is_known(name)
+
+
 def _compute_shape(message: Message) -> Shape:
     views = tuple(message.views())
-    is_compaction = message.raw is not None and compacts(message.raw, message.format)
+    is_compaction = False
+    if message.raw is not None:
+        from agent_memory.core.formats.registry import compacts
+
+        is_compaction = compacts(message.raw, message.format)
     if not views:
         return Shape((), None, (), (), (), compacts=is_compaction)
     if message.role is not None and HIDDEN in message.metadata:

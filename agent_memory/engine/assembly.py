@@ -6,51 +6,59 @@ import logging
 from collections import Counter
 from contextlib import ExitStack
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from agent_memory.config.settings import NOTES, AgentMemoryConfig
-from agent_memory.core.context import BlockInfo
+from agent_memory.config.settings import NOTES
+from agent_memory.core.context_copy import without_context
+from agent_memory.core.lazy import made_once
 from agent_memory.core.limits import text_of
-from agent_memory.core.packing import Packer
 from agent_memory.core.plugins import find_kind
-from agent_memory.core.receipts import Part
-from agent_memory.core.records import Head, Scope
-from agent_memory.engine.edit.delete import Deletion
-from agent_memory.engine.edit.edit import Editor
-from agent_memory.engine.edit.receipts import Deleted, Receipts
-from agent_memory.engine.edit.repair import Repair
 from agent_memory.engine.guard import Guard
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.pins import Pins
 from agent_memory.engine.processing.absorb import BATCH_TOKENS, Absorber
 from agent_memory.engine.processing.compaction import Compaction
 from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.processing.heartbeats import Backlog, Heartbeats
-from agent_memory.engine.processing.replay import Replay
 from agent_memory.engine.processing.retention import Retention
 from agent_memory.engine.processing.session_work import SessionWork
-from agent_memory.engine.processing.worker import Housekeeping, OnDone, Worker
-from agent_memory.engine.reading import MessagePages
-from agent_memory.engine.recall.contexts import Contexts
-from agent_memory.engine.recall.fan_out import FanOut
-from agent_memory.engine.recall.merged_search import LogBlock, Search
-from agent_memory.engine.recall.prompt_log import Recalls, SentContexts
+from agent_memory.engine.processing.worker import Housekeeping, Worker
 from agent_memory.engine.services import Services, warm_up
-from agent_memory.engine.sharing.grants import Authors, Grants, Redaction
-from agent_memory.engine.stats import BlockStats, Counted, Stats
 from agent_memory.engine.system_records import SystemRecords
-from agent_memory.engine.values.key_values import KeyValues, Values
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, FactBlock, ManualBlock, NoteBlock
-from agent_memory.ltm_blocks.registry import Tombstones, register
 from agent_memory.models.embedders import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent_memory.config.settings import AgentMemoryConfig
+    from agent_memory.core.receipts import Part
+    from agent_memory.core.records import Entry, Head, Scope
+    from agent_memory.engine.edit.delete import Deletion
+    from agent_memory.engine.edit.edit import Editor
+    from agent_memory.engine.edit.receipts import Deleted, Receipts
+    from agent_memory.engine.edit.repair import Repair
+    from agent_memory.engine.pins import Pins
+    from agent_memory.engine.processing.replay import Replay
+    from agent_memory.engine.processing.worker import OnDone
+    from agent_memory.engine.reading import MessagePages
+    from agent_memory.engine.recall.contexts import Contexts
+    from agent_memory.engine.recall.merged_search import LogBlock, Search
+    from agent_memory.engine.recall.prompt_log import Recalls, SentContexts
+    from agent_memory.engine.sharing.grants import Authors, Grants, Redaction
+    from agent_memory.engine.stats import Counted, Stats
+    from agent_memory.engine.values.key_values import KeyValues, Values
+    from agent_memory.ltm_blocks.registry import Tombstones
 
 logger = logging.getLogger(__name__)
 
 
 class Components:
     """The parts of an `AgentMemory`: an open store, bound blocks, and the parts that use them.
+
+    Parts that an update does not need are loaded and made at their first use.
 
     Args:
         config: The settings.
@@ -76,27 +84,27 @@ class Components:
                 if only in (None, block.name):
                     self.blocks[block.name] = bound = block.bind(resources)
                     opened.callback(bound.close)
-            self.grants = Grants(store)
-            self.grants.begin(config.shares)
+            if config.shares:
+                self.grants.begin(config.shares)
             opened.pop_all()
-        note_block = config.note_block
-        there = self.blocks.get(note_block.name)
-        self.default_notes = there if isinstance(there, NoteBlock) else note_block.bind(resources)
-        self._elsewhere = [name for name, one in self.all_blocks.items() if one.store is not None]
-        for name in self._elsewhere:
-            register(store, name, "elsewhere")
+        self._elsewhere = [name for name, one in self.blocks.items() if one.store is not None]
+        if self._elsewhere:
+            from agent_memory.ltm_blocks.registry import register
+
+            for name in self._elsewhere:
+                register(store, name, "elsewhere")
+        lacking = config.lacking_models.items()
+        self.lacking_models = {name: text for name, text in lacking if name in self.blocks}
+        for message in self.lacking_models.values():
+            logger.warning("%s", message)
         self._begin_work()
-        self._begin_recall()
-        self._begin_changes()
 
     def _begin_work(self) -> None:
         """Make the parts that compact windows, absorb messages and delete expired ones."""
         config, store, blocks = self._config, self.store, list(self.blocks.values())
-        self.records, self.leases, self.recalls = SystemRecords(store), Leases(store), Recalls()
-        self.heartbeats = Heartbeats(self.records)
-        self.guard, self.authors = Guard(store), Authors(store)
+        self.guard, self.records, self.leases = Guard(store), SystemRecords(store), Leases(store)
+        self.heartbeats, self.windows = Heartbeats(self.records), Windows(store)
         self.dead_letters = DeadLetters(store, config.absorb_attempts)
-        self.windows, self.values = Windows(store), Values(len)
         self.absorber = Absorber(
             store,
             self.dead_letters,
@@ -108,7 +116,6 @@ class Components:
             absorbed=self.heartbeats.absorbed,
             moved=self.windows.moved,
         )
-        self.pins = Pins(store, self.windows, self._values_of)
         self.compaction = Compaction(
             store,
             self.windows,
@@ -118,32 +125,96 @@ class Components:
             config.recall_tokens if blocks else 0,
             config.max_messages,
             self.services.spending.unaffordable,
-            self.pins.held,
+            self._held,
         )
-        self.deleted = Deleted(store)
-        self.sent = SentContexts(store, self.deleted.since, on=config.keep_contexts)
         self.retention = Retention(
             store,
             self.windows,
             self.dead_letters,
             list(self.absorber.blocks),
-            self.sent.expire,
+            self._expire,
             config.retention,
         )
+        backlog = Backlog([block.name for block in blocks if block.recalls_pending])
+        self._resources.pending.on_many = backlog.note
+        self.work = SessionWork(
+            store,
+            self.leases,
+            self.compaction,
+            self.absorber,
+            self.retention,
+            self._erase,
+            config.strategy.absorbs,
+            config.idle_minutes,
+            backlog,
+            self.windows.of,
+            frozenset(block.name for block in blocks if block.language_models),
+            config.quiet_seconds,
+            min(BATCH_TOKENS, config.max_tokens // 2),
+        )
 
-    def _begin_recall(self) -> None:
-        """Make the parts that read: contexts and searches."""
-        config, store, resources = self._config, self.store, self._resources
-        blocks, everything = self.blocks.values(), list(self.all_blocks.values())
-        eager = [block.name for block in blocks if block.recalls_pending]
-        self._backlog = Backlog(eager)
-        resources.pending.on_many = self._backlog.note
-        searched = [block for block in everything if block.searched]
-        recalling = everything if blocks else []
-        if not eager:
-            log = LogBlock(behind=tuple(self.absorber.blocks)).bind(resources)
-            searched = [*searched, log]
-            recalling = [*recalling, log] if self.absorber.blocks else recalling
+    def _held(self, head: Head, entries: Sequence[Entry], room: int) -> frozenset[int]:
+        return self.pins.held(head, entries, room)
+
+    def _expire(self, session_id: str, upto: int) -> None:
+        self.sent.expire(session_id, upto)
+
+    def _resume(self) -> None:
+        self.deletion.resume()
+
+    def _erase(self, session_id: str) -> object:
+        return self.deletion.finish(session_id)
+
+    @made_once
+    def pins(self) -> Pins:
+        from agent_memory.engine.pins import Pins
+
+        return Pins(self.store, self.windows, self._values_of)
+
+    @made_once
+    def values(self) -> Values:
+        from agent_memory.engine.values.key_values import Values
+
+        return Values(len)
+
+    def _values_of(self, scope: Scope, of_session: bool) -> KeyValues:
+        from agent_memory.engine.values.key_values import KeyValues
+
+        embedder = partial(self._resources.embedders, None)
+        return KeyValues(self.store, scope, embedder, self.values, of_session=of_session)
+
+    @made_once
+    def recalls(self) -> Recalls:
+        from agent_memory.engine.recall.prompt_log import Recalls
+
+        return Recalls()
+
+    @made_once
+    def sent(self) -> SentContexts:
+        from agent_memory.engine.recall.prompt_log import SentContexts
+
+        return SentContexts(self.store, self.deleted.since, on=self._config.keep_contexts)
+
+    @made_once
+    def _log(self) -> LogBlock | None:
+        """The search in the log, if no block recalls pending messages."""
+        from agent_memory.engine.recall.merged_search import LogBlock
+
+        if any(block.recalls_pending for block in self.blocks.values()):
+            return None
+        return LogBlock(behind=tuple(self.absorber.blocks)).bind(self._resources)
+
+    @made_once
+    def contexts(self) -> Contexts:
+        from agent_memory.core.context import BlockInfo
+        from agent_memory.core.packing import Packer
+        from agent_memory.engine.recall.contexts import Contexts
+        from agent_memory.engine.recall.fan_out import FanOut
+
+        config, resources = self._config, self._resources
+        recalling = list(self.all_blocks.values()) if self.blocks else []
+        if self._log is not None and self.absorber.blocks:
+            recalling.append(self._log)
         packer = Packer(
             resources.counter,
             config.max_tokens,
@@ -158,13 +229,9 @@ class Components:
             config.strategy.summary_tokens,
             cuts=config.min_relevance > 0,
         )
-        lacking = config.lacking_models.items()
-        self.lacking_models = {name: text for name, text in lacking if name in self.blocks}
-        for message in self.lacking_models.values():
-            logger.warning("%s", message)
-        self.contexts = Contexts(
+        return Contexts(
             self.guard,
-            store,
+            self.store,
             self.windows,
             packer,
             FanOut(config.recall_timeout, blocks=recalling, store_id=config.namespace),
@@ -175,53 +242,110 @@ class Components:
             self.pins.of,
             self.compaction.cleared,
         )
-        searcher = FanOut(config.recall_timeout, blocks=searched, store_id=config.namespace)
-        self.search = Search(self.guard, store, resources.counter, searcher, self.recalls)
-        self.pages = MessagePages(store, resources.counter, config.max_tokens)
 
-    def _begin_changes(self) -> None:
-        """Make the parts that change logs and delete, and the work on sessions."""
-        config, store, blocks = self._config, self.store, self.blocks.values()
-        tombstones = Tombstones(store)
-        self.editor = Editor(
-            store,
+    def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
+        """Return the messages without those of the session's last context."""
+        if "contexts" not in vars(self):  # no context was returned yet
+            return without_context(messages, None, ())
+        return self.contexts.new_in(session_id, messages)
+
+    def begun(self, head: Head) -> None:
+        """Store a session's pending context. See `SentContexts.begun`."""
+        if "contexts" in vars(self):
+            self.sent.begun(head)
+
+    @made_once
+    def search(self) -> Search:
+        from agent_memory.engine.recall.fan_out import FanOut
+        from agent_memory.engine.recall.merged_search import Search
+
+        config = self._config
+        searched = [block for block in self.all_blocks.values() if block.searched]
+        if self._log is not None:
+            searched.append(self._log)
+        searcher = FanOut(config.recall_timeout, blocks=searched, store_id=config.namespace)
+        counter = self._resources.counter
+        return Search(self.guard, self.store, counter, searcher, self.recalls)
+
+    @made_once
+    def pages(self) -> MessagePages:
+        from agent_memory.engine.reading import MessagePages
+
+        return MessagePages(self.store, self._resources.counter, self._config.max_tokens)
+
+    @made_once
+    def _tombstones(self) -> Tombstones:
+        from agent_memory.ltm_blocks.registry import Tombstones
+
+        return Tombstones(self.store)
+
+    @made_once
+    def editor(self) -> Editor:
+        from agent_memory.engine.edit.edit import Editor
+
+        return Editor(
+            self.store,
             self.leases,
             self.absorber,
             self.dead_letters,
-            tombstones,
+            self._tombstones,
             self.windows,
             self.sent,
         )
-        self.redaction = Redaction(store, self.editor, self.grants, self.authors)
-        self.deletion = Deletion(
-            store,
+
+    @made_once
+    def grants(self) -> Grants:
+        from agent_memory.engine.sharing.grants import Grants
+
+        return Grants(self.store)
+
+    @made_once
+    def authors(self) -> Authors:
+        from agent_memory.engine.sharing.grants import Authors
+
+        return Authors(self.store)
+
+    @made_once
+    def redaction(self) -> Redaction:
+        from agent_memory.engine.sharing.grants import Redaction
+
+        return Redaction(self.store, self.editor, self.grants, self.authors)
+
+    @made_once
+    def deleted(self) -> Deleted:
+        from agent_memory.engine.edit.receipts import Deleted
+
+        return Deleted(self.store)
+
+    @made_once
+    def deletion(self) -> Deletion:
+        from agent_memory.engine.edit.delete import Deletion
+
+        return Deletion(
+            self.store,
             self.leases,
             self.absorber,
             [block for block in self.all_blocks.values() if isinstance(block, ManualBlock)],
-            tombstones,
+            self._tombstones,
             self.records,
             self.windows,
             self.redaction,
             self.deleted,
         )
-        self.work = SessionWork(
-            store,
-            self.leases,
-            self.compaction,
-            self.absorber,
-            self.retention,
-            self.deletion.finish,
-            config.strategy.absorbs,
-            config.idle_minutes,
-            self._backlog,
-            self.windows.of,
-            frozenset(block.name for block in blocks if block.language_models),
-            config.quiet_seconds,
-            min(BATCH_TOKENS, config.max_tokens // 2),
-        )
-        self.replay = Replay(store, self.work, self.records)
-        self.receipts = Receipts(
-            store,
+
+    @made_once
+    def replay(self) -> Replay:
+        from agent_memory.engine.processing.replay import Replay
+
+        return Replay(self.store, self.work, self.records)
+
+    @made_once
+    def receipts(self) -> Receipts:
+        from agent_memory.engine.edit.receipts import Receipts
+
+        config = self._config
+        return Receipts(
+            self.store,
             config.namespace,
             self.services.keys,
             _out_of_reach(config),
@@ -229,16 +353,19 @@ class Components:
             self._elsewhere,
         )
 
-    def _values_of(self, scope: Scope, of_session: bool) -> KeyValues:
-        embedder = partial(self._resources.embedders, None)
-        return KeyValues(self.store, scope, embedder, self.values, of_session=of_session)
-
     def _troubles(self, head: Head | None) -> list[str]:
         """Return the warnings of a context."""
         failing = self.absorber.failures.troubles(besides=self.lacking_models)
         reached = self.services.spending.reached(None if head is None else head.user_id)
         limits = [] if reached is None else [reached]
         return [*self.lacking_models.values(), *failing, *limits, *self.compaction.troubles(head)]
+
+    @made_once
+    def default_notes(self) -> Block:
+        """The block of notes: a configured one, or a default block."""
+        block = self._config.note_block
+        there = self.blocks.get(block.name)
+        return there if isinstance(there, NoteBlock) else block.bind(self._resources)
 
     @property
     def all_blocks(self) -> dict[str, Block]:
@@ -281,6 +408,8 @@ class Components:
 
     def stats(self) -> Stats:
         """Return the statistics. See `AgentMemory.stats`."""
+        from agent_memory.engine.stats import BlockStats, Stats
+
         counts, absorbing = self.store.counts(), self.absorber.blocks
         letters = self.dead_letters
         errors = {**self.absorber.failures.of_blocks(now=True), **self.lacking_models}
@@ -305,20 +434,24 @@ class Components:
 
     def counted(self) -> Counted:
         """Return the metrics of this process, without a store call."""
+        from agent_memory.engine.stats import Counted
+
         usage, prompts = self.services.ledger.by_purpose(), self.contexts.prompts.snapshot()
         return Counted(usage, prompts, self.recalls.snapshot())
 
     @property
     def repair(self) -> Repair:
         """The repair of damaged records in the store."""
+        from agent_memory.engine.edit.repair import Repair
+
         return Repair(self.store, self.leases, self.absorber, self.deletion, self.windows)
 
     def worker(self, threads: int, on_done: OnDone | None = None, *, polls: bool = True) -> Worker:
         """Return a worker for this store that is not started yet. See `Worker`."""
         jobs = list(self.absorber.blocks)
         jobs += [job for job in (self.retention.job, self.services.spending.job) if job]
-        resume, beat = self.deletion.resume, self.heartbeats.beat
-        housekeeping = Housekeeping(self.store, self.records, resume, beat, jobs)
+        beat = self.heartbeats.beat
+        housekeeping = Housekeeping(self.store, self.records, self._resume, beat, jobs)
         return Worker(self.store, self.work, housekeeping.run, threads, on_done, polls)
 
     def warm_up(self, scope: Scope | None = None) -> None:
@@ -347,6 +480,8 @@ def _lacking(kind: str) -> ConfigError:
 
 def _out_of_reach(config: AgentMemoryConfig) -> list[Part]:
     """Return the places that no deletion reaches: providers that received texts."""
+    from agent_memory.core.receipts import Part
+
     embedders = [config.embedding] if config.embedding and is_remote(config.embedding) else []
     models = sorted({*config.language_models, *embedders})
     note = "The provider decides how long it stores the texts that it received."

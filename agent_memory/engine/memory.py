@@ -9,36 +9,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from agent_memory.config.settings import NOTES
-from agent_memory.core.context import Explanation, MemoryContext
 from agent_memory.core.idempotency import check_end
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import at_most, check_callable, how_many, place_in_log, text_of
-from agent_memory.core.messages import Message
 from agent_memory.core.notices import with_call_errors
-from agent_memory.core.prompt_log import SentContext
-from agent_memory.core.receipts import Receipt
 from agent_memory.core.recognition import check_pair
-from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope
+from agent_memory.core.records import Head, Scope
 from agent_memory.core.tracing import of_id, of_messages, traced
-from agent_memory.core.turns import Turn
 from agent_memory.engine.append import drafts_of
-from agent_memory.engine.loop.turns import TurnHooks, Turns
 from agent_memory.engine.opened import OpenMemory
 from agent_memory.engine.paging import newest_of, read_of
-from agent_memory.engine.pins import check_seq
 from agent_memory.engine.processing.absorb import check_block
-from agent_memory.engine.recall.contexts import checked_budget
-from agent_memory.engine.recall.explain import Explainer
-from agent_memory.engine.recall.merged_search import Filter
-from agent_memory.engine.session import Session
-from agent_memory.engine.sharing.shares import Share
-from agent_memory.engine.stats import Progress, Stats
-from agent_memory.engine.user import User
-from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.errors import InvalidBudget, InvalidInput, SessionDeleting
 
 if TYPE_CHECKING:
+    from agent_memory.core.context import Explanation, MemoryContext
+    from agent_memory.core.messages import Message
+    from agent_memory.core.prompt_log import SentContext
+    from agent_memory.core.receipts import Receipt
+    from agent_memory.core.records import Absorbed, Entry, Recall
+    from agent_memory.core.turns import Turn
     from agent_memory.engine.loop.rounds import GivenTool
+    from agent_memory.engine.loop.turns import Turns
+    from agent_memory.engine.session import Session
+    from agent_memory.engine.sharing.shares import Share
+    from agent_memory.engine.stats import Progress, Stats
+    from agent_memory.engine.user import User
+    from agent_memory.engine.values.key_values import KeyValues
     from agent_memory.ltm_blocks.notes import Note, Notes
     from agent_memory.models.embedders.base import Embedder
 
@@ -130,7 +127,7 @@ class AgentMemory(OpenMemory):
         self._guard.check_session(session_id, user_id)
         check_pair(message)
         messages: Sequence[Any] = message if isinstance(message, list | tuple) else [message]
-        messages = self.components.contexts.new_in(session_id, messages)
+        messages = self.components.new_in(session_id, messages)
         if not messages:
             head = self._guard.owned(session_id, user_id) or Head(
                 session_id, user_id, created_at=datetime.now(UTC)
@@ -180,7 +177,8 @@ class AgentMemory(OpenMemory):
             InvalidBudget: `max_tokens` is not a positive number of tokens.
             StoreError: The session store failed. Failed blocks are listed in `warnings`.
         """
-        return self._contexts.get(session_id, message, user_id, max_tokens, format, window)
+        contexts = self.components.contexts
+        return contexts.get(session_id, message, user_id, max_tokens, format, window)
 
     def search(
         self,
@@ -221,6 +219,8 @@ class AgentMemory(OpenMemory):
         Raises:
             InvalidInput: The query is not text, the limit is not a number, or a filter is invalid.
         """
+        from agent_memory.engine.recall.merged_search import Filter
+
         only = Filter.of(blocks, roles, since, until, where, least, entries)
         found, _ = self.components.search.run(query, user_id, session_id, limit, only)
         return found
@@ -244,6 +244,8 @@ class AgentMemory(OpenMemory):
         if user_id is None and session_id is None:
             raise InvalidInput("Say whose memory: give a user_id, or a session_id.")
         text_of("question", question)
+        from agent_memory.engine.recall.explain import Explainer
+
         parts = self.components
         explainer = Explainer(parts.contexts, parts.dead_letters.dead, parts.store)
         return explainer.run(question, user_id, session_id)
@@ -341,7 +343,7 @@ class AgentMemory(OpenMemory):
         """
         self._guard.check_session(session_id, user_id)
         after, limit = place_in_log("after", after), at_most("limit", limit)
-        return self._contexts.were(session_id, user_id, after, limit)
+        return self.components.contexts.were(session_id, user_id, after, limit)
 
     @traced("delete_memory", _namespace, of_id)
     def pop(self, session_id: str, count: int = 1, *, user_id: str | None = None) -> list[Message]:
@@ -371,6 +373,8 @@ class AgentMemory(OpenMemory):
             InvalidInput: The session does not exist.
             StoreUnavailable: A worker did not release the session. Nothing was changed.
         """
+        from agent_memory.engine.recall.contexts import checked_budget
+
         most = checked_budget(max_tokens)
         self._guard.check_session(session_id, user_id)
         if most is None:
@@ -390,6 +394,8 @@ class AgentMemory(OpenMemory):
         Raises:
             InvalidInput: The log has no message with this seq.
         """
+        from agent_memory.engine.pins import check_seq
+
         seq = check_seq(seq)
         self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
@@ -399,6 +405,8 @@ class AgentMemory(OpenMemory):
 
     def unpin(self, session_id: str, seq: int, *, user_id: str | None = None) -> None:
         """Let a pinned message leave the window with the next cut. Idempotent."""
+        from agent_memory.engine.pins import check_seq
+
         seq = check_seq(seq)
         self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
@@ -738,12 +746,16 @@ class AgentMemory(OpenMemory):
     def session(self, session_id: str, user_id: str | None = None) -> Session:
         """Return the calls for one conversation, with the ids bound."""
         self._guard.check_session(session_id, user_id)
+        from agent_memory.engine.session import Session
+
         return Session(self, session_id, user_id)
 
     def user(self, user_id: str) -> User:
         """Return the calls for one user: facts, notes, files, skills, places."""
         check_id("user_id", user_id)
         self._guard.check(None, user_id)
+        from agent_memory.engine.user import User
+
         return User(self, user_id)
 
     def values(self, user_id: str | None = None, *, embedder: Embedder | None = None) -> KeyValues:
@@ -801,8 +813,10 @@ class AgentMemory(OpenMemory):
     @property
     def turns(self) -> Turns:
         """Return the calls about a turn, bound to this memory. For this package's interfaces."""
+        from agent_memory.engine.loop.turns import TurnHooks, Turns
+
         return Turns(
-            begin=self._contexts.begin,
+            begin=self.components.contexts.begin,
             update=self.update,
             stored=self._stored,
             replaced=self._regenerating.replace,

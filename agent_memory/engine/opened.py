@@ -11,32 +11,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.core.idempotency import KeptKey, as_it_was
-from agent_memory.core.records import Absorbed, Head, Scope
+from agent_memory.core.idempotency import as_it_was
+from agent_memory.core.lazy import made_once
+from agent_memory.core.records import Head, Scope
 from agent_memory.core.threads import apart, given_up
-from agent_memory.engine.append import Appender, Update
+from agent_memory.engine.append import Appender
 from agent_memory.engine.assembly import Components
-from agent_memory.engine.edit.edit import Regeneration
-from agent_memory.engine.listing import Listing
-from agent_memory.engine.loop.regenerate import Regenerate
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.reading import Finding
-from agent_memory.engine.sharing.shares import Shares
-from agent_memory.engine.stats import Progress
-from agent_memory.engine.tool_calls import Toolbox
-from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.errors import AgentMemoryError, ConfigError
 from agent_memory.models.loading import load_in_background
 from agent_memory.stores import url_of
-from agent_memory.stores.base import Store
-from agent_memory.stores.damage import undamaged
 
 if TYPE_CHECKING:
-    from agent_memory.core.idempotency import WriteKey
+    from agent_memory.core.idempotency import KeptKey, WriteKey
     from agent_memory.core.messages import Message
+    from agent_memory.core.records import Absorbed
+    from agent_memory.engine.append import Update
+    from agent_memory.engine.listing import Listing
+    from agent_memory.engine.loop.regenerate import Regenerate
+    from agent_memory.engine.reading import Finding
+    from agent_memory.engine.sharing.shares import Shares
+    from agent_memory.engine.stats import Progress
+    from agent_memory.engine.tool_calls import Toolbox
     from agent_memory.engine.transfer.reading import Reading
+    from agent_memory.engine.values.key_values import KeyValues
     from agent_memory.ltm_blocks.base import FactBlock
     from agent_memory.models.embedders.base import Embedder
+    from agent_memory.stores.base import Store
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class OpenMemory:
         self.components = parts = Components(self.config)
         self.blocks = parts.blocks
         self._store, self._counter = parts.store, parts.services.resources.counter
-        self._guard, self._contexts, self._shares = parts.guard, parts.contexts, Shares()
+        self._guard = parts.guard
         self._appender = Appender(
             parts.store,
             self._counter,
@@ -78,7 +79,6 @@ class OpenMemory:
             self.config.redact,
             parts.services.resources.zones,
         )
-        self._listing = Listing(parts.store, partial(self._values, of_session=True))
         self._will_ask_models = bool(self.config.language_models)
         in_background = self.config.overflow_mode == "background"
         threads = self.config.background_threads if in_background else 1
@@ -146,7 +146,7 @@ class OpenMemory:
 
     def _settle(self, head: Head) -> Head:
         """Do the work that an update leaves. A failure does not fail the update."""
-        self.components.sent.begun(head)
+        self.components.begun(head)
         for block in self.blocks.values():
             block.said(Scope(head.user_id, head.session_id))
         try:
@@ -183,6 +183,9 @@ class OpenMemory:
         self, user_id: str | None, progress: Callable[[Progress], object] | None
     ) -> list[Absorbed]:
         """Flush all sessions, or all of a user's, one after the other."""
+        from agent_memory.engine.stats import Progress
+        from agent_memory.stores.damage import undamaged
+
         self.components.deletion.resume()
         total = 0 if progress is None else sum(1 for _ in all_heads(self._store, user_id))
         done: list[Absorbed] = []
@@ -205,6 +208,8 @@ class OpenMemory:
         self, scope: Scope, embedder: Embedder | None = None, *, of_session: bool = False
     ) -> KeyValues:
         """Return the values of a scope, or of its session. For `User` and `sessions`."""
+        from agent_memory.engine.values.key_values import KeyValues
+
         return KeyValues(
             self._values_store(),
             scope,
@@ -254,8 +259,22 @@ class OpenMemory:
         )
         return importer.run(reading)
 
+    @made_once
+    def _shares(self) -> Shares:
+        from agent_memory.engine.sharing.shares import Shares
+
+        return Shares()
+
+    @property
+    def _listing(self) -> Listing:
+        from agent_memory.engine.listing import Listing
+
+        return Listing(self._store, partial(self._values, of_session=True))
+
     @property
     def _toolbox(self) -> Toolbox:
+        from agent_memory.engine.tool_calls import Toolbox
+
         return Toolbox(
             self._guard,
             self.components.all_blocks,
@@ -267,17 +286,22 @@ class OpenMemory:
 
     @property
     def _finding(self) -> Finding:
+        from agent_memory.engine.reading import Finding
+
         parts = self.components
         pending = parts.services.resources.pending
         return Finding(self._guard, parts.search, pending, parts.all_blocks, self._open)
 
     @property
     def _regenerating(self) -> Regenerate:
+        from agent_memory.engine.edit.edit import Regeneration
+        from agent_memory.engine.loop.regenerate import Regenerate
+
         parts = self.components
         regeneration = Regeneration(parts.store, parts.windows, parts.editor)
         return Regenerate(
             self._guard,
-            self._contexts,
+            parts.contexts,
             regeneration,
             parts.editor,
             self._appender,

@@ -17,12 +17,12 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
 from agent_memory.core.settings_model import Address, Positive, SettingsModel
 from agent_memory.core.timestamps import IN_UTC, Zones
-from agent_memory.core.tools import Tool, tools_of
 from agent_memory.errors import ConfigError
 from agent_memory.stores.pending import Pending
 
 if TYPE_CHECKING:
     from agent_memory.core.tokens.counter import TokenCounter
+    from agent_memory.core.tools import Tool
     from agent_memory.core.turns import Turn
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.extractive.history.history import Change
@@ -266,6 +266,8 @@ class Block(SettingsModel, ABC):
 
         By default, they are the methods decorated with `agent_memory.core.tools.tool`.
         """
+        from agent_memory.core.tools import tools_of
+
         return tools_of(self)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from pydantic import BeforeValidator
 
-from agent_memory.core.messages import Message
 from agent_memory.core.plugins import ByKind, offers
-from agent_memory.core.records import Entry, Recall, Scope
-from agent_memory.core.turns import Turn
 from agent_memory.ltm_blocks.base import Block
+
+if TYPE_CHECKING:
+    from agent_memory.core.messages import Message
+    from agent_memory.core.records import Entry, Recall, Scope
+    from agent_memory.core.turns import Turn
 
 
 class BlockLike(Protocol):

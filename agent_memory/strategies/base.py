@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from agent_memory.core.clearing import Clearing
 from agent_memory.core.plugins import ByKind
-from agent_memory.core.records import Entry, Summary
 from agent_memory.core.settings_model import SettingsModel, as_base_init
-from agent_memory.core.window import Cut, choose_cut
-from agent_memory.core.window import turns as turns_of
-from agent_memory.errors import ModelError
-from agent_memory.ltm_blocks.base import Block, Resources
+
+if TYPE_CHECKING:
+    from agent_memory.core.clearing import Clearing
+    from agent_memory.core.records import Entry, Summary
+    from agent_memory.core.window import Cut
+    from agent_memory.errors import ModelError
+    from agent_memory.ltm_blocks.base import Block, Resources
 
 Absorb = Literal["overflow", "every_update"] | int
 
@@ -63,6 +64,8 @@ class Window:
         turns_kept = _room(turns, self.max_turns, low)
         if take is None and turns_kept is None:  # the usual case: turns need not be computed
             return _room(wanted, self.max_messages, low)
+        from agent_memory.core.window import turns as turns_of
+
         turn_sizes = [len(turn) for turn in turns_of(self.entries)]
         if take is not None:
             left = max(1, sum(turn_sizes) - take)
@@ -174,6 +177,8 @@ class Strategy(SettingsModel):
 
     def cut(self, window: Window) -> Cut | None:
         """Return the cut of the window; None leaves it unchanged. Pure: no I/O."""
+        from agent_memory.core.window import choose_cut
+
         return choose_cut(window.entries, window.low_water, window.keep_messages())
 
     def summarize(self, departure: Departure, resources: Resources) -> Summary | None:

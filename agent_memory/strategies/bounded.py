@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from agent_memory.core.clearing import Clearing
 from agent_memory.core.limits import MOST
 from agent_memory.core.settings_model import Positive, Range
-from agent_memory.core.shapes import role_of
-from agent_memory.core.summaries import most_important
-from agent_memory.core.window import Cut, apply, choose_cut
 from agent_memory.errors import InvalidShares
-from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.duck_typed import BlockField
-from agent_memory.strategies.base import Absorb, Limits, Strategy, Window
+from agent_memory.strategies.base import Absorb, Limits, Strategy
+
+if TYPE_CHECKING:
+    from agent_memory.core.clearing import Clearing
+    from agent_memory.core.window import Cut
+    from agent_memory.ltm_blocks.base import Block
+    from agent_memory.strategies.base import Window
 
 
 class Bounded(Strategy):
@@ -77,6 +78,8 @@ class Bounded(Strategy):
         return Limits(self.max_stm_tokens, self.max_messages, self.max_turns)
 
     def cut(self, window: Window) -> Cut | None:
+        from agent_memory.core.window import Cut, apply, choose_cut
+
         room = window.low_water if self.take_messages is None else window.limit
         keep = min(self.keep_tokens or room, window.limit)
         messages = window.keep_messages(self.keep_messages, self.keep_turns, self.take_messages)
@@ -86,6 +89,9 @@ class Bounded(Strategy):
         newest = choose_cut(window.entries, keep // 2, half)
         if newest is None:
             return None
+        from agent_memory.core.shapes import role_of
+        from agent_memory.core.summaries import most_important
+
         newest_entries = apply(window.entries, newest)
         # if no user message opens the newest half, the newest turns get all of the room
         if newest_entries and role_of(newest_entries[0].message) != "user":
@@ -162,6 +168,8 @@ class ClearTools(Strategy):
 
     @property
     def clearing(self) -> Clearing:
+        from agent_memory.core.clearing import Clearing
+
         return Clearing(self.keep_tokens, self.at_least)
 
     def cut(self, window: Window) -> Cut | None:

@@ -104,6 +104,7 @@ def test_the_environment_is_read_all_the_same(start: Start) -> None:
 
 HELD = f"""
 import os, sys, threading
+from importlib.util import spec_from_loader
 from agent_memory import AgentMemory
 from agent_memory.models.llm import LLM
 
@@ -114,11 +115,18 @@ class Held:
     def find_spec(self, name, path=None, target=None):
         if name != "litellm":
             return
-        if threading.current_thread().name == "memory-litellm":  # others look, too
-            begun.set()
-            go.wait()
         if go.is_set():
             raise ImportError("litellm is broken")
+        if threading.current_thread().name == "memory-litellm":  # others look, too
+            return spec_from_loader(name, self)
+
+    def create_module(self, spec):
+        pass
+
+    def exec_module(self, module):
+        begun.set()
+        go.wait()
+        raise ImportError("litellm is broken")
 
 
 sys.meta_path.insert(0, Held())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.formats.registry import _FORMATS, RESPONSES, views_of
+from agent_memory.core.formats.registry import RESPONSES, _formats, views_of
 from agent_memory.core.messages import ROLES, Message
 from agent_memory.errors import InvalidInput, InvalidMessage
 from tests.histories import histories, raw_items
@@ -336,7 +336,7 @@ def test_a_view_is_what_was_given_for_a_model(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "value", [5, True, "text", [], [[1]], {"a": 1}, [{"type": "text", "text": 5}]]
 )
-@pytest.mark.parametrize("name", sorted(_FORMATS))
+@pytest.mark.parametrize("name", sorted(_formats()))
 def test_a_raw_item_that_its_format_cannot_show_is_refused(name: str, value: object) -> None:
     """Wrong: an item with a field of another type is stored, and no context can be made with it."""
     said: dict[str, Any] = {"type": "human", "role": "user", "content": "hi"}

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
-from agent_memory.core.formats import (
-    agent_framework,
-    ai_sdk,
-    chat,
-    claude,
-    converse,
-    gemini,
-    langchain,
-    llama_index,
-    pydantic_ai,
-    responses,
+from agent_memory.core.formats.names import (
+    ADK,
+    AGENT_FRAMEWORK,
+    AI_SDK,
+    ANTHROPIC,
+    CHAT,
+    CONVERSE,
+    GOOGLE,
+    LANGCHAIN,
+    LLAMA_INDEX,
+    PYDANTIC_AI,
+    RESPONSES,
 )
 from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
@@ -39,19 +41,6 @@ __all__ = [
     "Ids",
     "register",
 ]
-
-# The names of the formats of the providers' APIs, and of messages of frameworks.
-CHAT = "openai.chat"
-RESPONSES = "openai.responses"
-ANTHROPIC = "anthropic.messages"
-GOOGLE = "google.contents"
-CONVERSE = "bedrock.converse"
-ADK = "google.adk"
-AGENT_FRAMEWORK = "agent_framework"
-AI_SDK = "ai_sdk"
-LANGCHAIN = "langchain"
-LLAMA_INDEX = "llama_index"
-PYDANTIC_AI = "pydantic_ai"
 
 Raw = Mapping[str, Any]
 Chat = Sequence[dict[str, Any]]
@@ -152,107 +141,122 @@ class Format:
     is_exact: bool = False
 
 
-_RESPONSES = Format(
-    RESPONSES,
-    responses.to_chat,
-    responses.from_chat,
-    responses.recognises,
-    compacts=responses.compacts,
-    items=responses.items,
-    leads=responses.leads,
-    pair=responses.pair,
-    is_counted=responses.is_counted,
-    limited=responses.limited,
-    ids=Ids(re.compile(r".{1,64}", re.DOTALL), unique=True),
-    arguments=Arguments("input"),
-    in_runs=True,
-)
-
-
 def _is_of_pydantic_ai(value: Raw) -> bool:
     return value.get("kind") in ("request", "response") and isinstance(value.get("parts"), list)
 
 
-_ALL = [
-    Format(
-        CHAT,
-        chat.to_chat,
-        chat.from_chat,
-        ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True),
-    ),
-    Format(
-        LANGCHAIN,
-        langchain.to_chat,
-        langchain.from_chat,
-        langchain.recognises,
-        langchain.to_message,
-        items=langchain.items,
-        unseen=langchain.unseen,
-        ids=Ids(re.compile(r".{1,40}", re.DOTALL)),
+@cache
+def _builtin() -> dict[str, Format]:
+    """Return the built-in formats by name. Their modules are loaded at the first call."""
+    from agent_memory.core.formats import (
+        agent_framework,
+        ai_sdk,
+        chat,
+        claude,
+        converse,
+        gemini,
+        langchain,
+        llama_index,
+        pydantic_ai,
+        responses,
+    )
+
+    shared = Format(
+        RESPONSES,
+        responses.to_chat,
+        responses.from_chat,
+        responses.recognises,
+        compacts=responses.compacts,
+        items=responses.items,
+        leads=responses.leads,
+        pair=responses.pair,
+        is_counted=responses.is_counted,
+        limited=responses.limited,
+        ids=Ids(re.compile(r".{1,64}", re.DOTALL), unique=True),
         arguments=Arguments("input"),
-        is_exact=True,
-    ),
-    Format(
-        ANTHROPIC,
-        claude.to_chat,
-        claude.from_chat,
-        claude.recognises,
-        compacts=claude.compacts,
-        items=claude.items,
-        merged=claude.merged,
-        is_counted=claude.is_counted,
-        limited=claude.limited,
-        ids=Ids(re.compile(r"[a-zA-Z0-9_-]+"), unique=True),
-        arguments=Arguments(system=("system",), user_first=True),
-    ),
-    _RESPONSES,
-    # A provider cannot read another provider's items.
-    replace(_RESPONSES, name="xai.responses", recognises=_never),
-    Format(
-        GOOGLE,
-        gemini.to_chat,
-        gemini.from_chat,
-        gemini.recognises,
-        items=gemini.items,
-        merged=gemini.merged,
-        ids=Ids(None),
-        arguments=Arguments("contents", ("config", "system_instruction"), user_first=True),
-        is_exact=True,
-    ),
-    Format(
-        CONVERSE,
-        converse.to_chat,
-        converse.from_chat,
-        converse.recognises,
-        items=converse.items,
-        merged=converse.merged,
-        is_counted=converse.is_counted,
-        limited=converse.limited,
-        ids=Ids(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True),
-        arguments=Arguments(system=("system",), system_parts=True, user_first=True),
-        unseen=converse.unseen,
-        is_exact=True,
-    ),
-    Format(AI_SDK, ai_sdk.to_chat, recognises=ai_sdk.recognises, is_exact=True),
-    Format(ADK, gemini.to_chat_of_event, gemini.from_chat, unseen=gemini.unseen_of_event),
-    Format(
-        AGENT_FRAMEWORK,
-        agent_framework.to_chat,
-        agent_framework.from_chat,
-        unseen=agent_framework.unseen,
-    ),
-    Format(
-        PYDANTIC_AI,
-        pydantic_ai.to_chat,
-        pydantic_ai.from_chat,
-        _is_of_pydantic_ai,
-        unseen=pydantic_ai.unseen,
-    ),
-    Format(LLAMA_INDEX, llama_index.to_chat, llama_index.from_chat, unseen=llama_index.unseen),
-]
-_FORMATS = {form.name: form for form in _ALL}
-_UNKNOWN = Format("", responses.messages_of)
-"""An unknown format: an item is shown if it has a chat role and content."""
+        in_runs=True,
+    )
+    every = [
+        Format(
+            CHAT,
+            chat.to_chat,
+            chat.from_chat,
+            ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True),
+        ),
+        Format(
+            LANGCHAIN,
+            langchain.to_chat,
+            langchain.from_chat,
+            langchain.recognises,
+            langchain.to_message,
+            items=langchain.items,
+            unseen=langchain.unseen,
+            ids=Ids(re.compile(r".{1,40}", re.DOTALL)),
+            arguments=Arguments("input"),
+            is_exact=True,
+        ),
+        Format(
+            ANTHROPIC,
+            claude.to_chat,
+            claude.from_chat,
+            claude.recognises,
+            compacts=claude.compacts,
+            items=claude.items,
+            merged=claude.merged,
+            is_counted=claude.is_counted,
+            limited=claude.limited,
+            ids=Ids(re.compile(r"[a-zA-Z0-9_-]+"), unique=True),
+            arguments=Arguments(system=("system",), user_first=True),
+        ),
+        shared,
+        # A provider cannot read another provider's items.
+        replace(shared, name="xai.responses", recognises=_never),
+        Format(
+            GOOGLE,
+            gemini.to_chat,
+            gemini.from_chat,
+            gemini.recognises,
+            items=gemini.items,
+            merged=gemini.merged,
+            ids=Ids(None),
+            arguments=Arguments("contents", ("config", "system_instruction"), user_first=True),
+            is_exact=True,
+        ),
+        Format(
+            CONVERSE,
+            converse.to_chat,
+            converse.from_chat,
+            converse.recognises,
+            items=converse.items,
+            merged=converse.merged,
+            is_counted=converse.is_counted,
+            limited=converse.limited,
+            ids=Ids(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True),
+            arguments=Arguments(system=("system",), system_parts=True, user_first=True),
+            unseen=converse.unseen,
+            is_exact=True,
+        ),
+        Format(AI_SDK, ai_sdk.to_chat, recognises=ai_sdk.recognises, is_exact=True),
+        Format(ADK, gemini.to_chat_of_event, gemini.from_chat, unseen=gemini.unseen_of_event),
+        Format(
+            AGENT_FRAMEWORK,
+            agent_framework.to_chat,
+            agent_framework.from_chat,
+            unseen=agent_framework.unseen,
+        ),
+        Format(
+            PYDANTIC_AI,
+            pydantic_ai.to_chat,
+            pydantic_ai.from_chat,
+            _is_of_pydantic_ai,
+            unseen=pydantic_ai.unseen,
+        ),
+        Format(LLAMA_INDEX, llama_index.to_chat, llama_index.from_chat, unseen=llama_index.unseen),
+    ]
+    return {form.name: form for form in every}
+
+
+_REGISTERED: dict[str, Format] = {}
 
 
 def register(form: Format) -> None:
@@ -260,14 +264,18 @@ def register(form: Format) -> None:
 
     Register it before a memory is opened, in every process that reads such items.
     """
-    _FORMATS[form.name] = form
+    _REGISTERED[form.name] = form
+
+
+def _formats() -> dict[str, Format]:
+    return {**_builtin(), **_REGISTERED}
 
 
 def format_of(name: str) -> Format:
     """Return the format with this name, if contexts can be expressed in it."""
-    form = _FORMATS.get(name) if isinstance(name, str) else None
+    form = _formats().get(name) if isinstance(name, str) else None
     if form is None or form.from_chat is None:
-        names = ", ".join(sorted(key for key, form in _FORMATS.items() if form.from_chat))
+        names = ", ".join(sorted(key for key, form in _formats().items() if form.from_chat))
         raise InvalidInput(
             f"Contexts cannot be given in the format {quoted(name)}. Formats that they can be "
             f"given in: {names}. `register` of agent_memory.core.formats.registry adds one."
@@ -279,16 +287,24 @@ def recognised(value: Raw) -> Format | None:
     """Return the format whose shape a value has; None for a chat message or an unknown shape."""
     if not all(isinstance(value.get(key), str | None) for key in ("type", "role", "kind")):
         return None
-    return next((form for form in _FORMATS.values() if form.recognises(value)), None)
+    return next((form for form in _formats().values() if form.recognises(value)), None)
 
 
 def is_known(name: str | None) -> bool:
     """Return whether a format is registered."""
-    return name in _FORMATS
+    return name in _REGISTERED or name in _builtin()
 
 
 def _form(name: str | None) -> Format:
-    return _FORMATS.get(name or "", _UNKNOWN)
+    return _REGISTERED.get(name or "") or _builtin().get(name or "") or _unknown()
+
+
+@cache
+def _unknown() -> Format:
+    """Return the format of unknown items: they are shown if they have a chat role and content."""
+    from agent_memory.core.formats.responses import messages_of
+
+    return Format("", messages_of)
 
 
 def is_exact(name: str | None) -> bool:

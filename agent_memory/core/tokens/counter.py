@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from agent_memory.core.formats.chat import ROLES
-from agent_memory.core.formats.registry import is_known, unseen
 from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.tokens.encodings import (
@@ -207,6 +206,8 @@ class TokenCounter:
         shown = sum(self.chat(view) for view in views)
         if message.role is not None:
             return shown
+        from agent_memory.core.formats.registry import is_known, unseen
+
         raw = message.raw or {}
         if not views and is_known(message.format):
             return 0

@@ -8,29 +8,27 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from agent_memory.core.budget import SUMMARY_FRAME, Budget
 from agent_memory.core.cache import Cache
-from agent_memory.core.clearing import Cleared
-from agent_memory.core.fitting import SUMMARY_FRAME, Budget
-from agent_memory.core.records import Entry, Head, Summary
 from agent_memory.core.text import escape
-from agent_memory.core.transcript import clip
 from agent_memory.core.usage import seconds_left
-from agent_memory.core.window import Cut, apply, guarded, passes, snap, turns, visible
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.paging import head_now, read_of
 from agent_memory.engine.processing.absorb import without_system
 from agent_memory.engine.spending import now_utc
-from agent_memory.engine.windows import Windows
 from agent_memory.errors import ModelError, ModelOutputInvalid
-from agent_memory.ltm_blocks.base import Resources
 from agent_memory.models.usage import Account
-from agent_memory.stores.base import SessionStore
 from agent_memory.stores.log import entry_for_caller
 from agent_memory.strategies.base import Departure, Limits, Strategy, Window
-from agent_memory.strategies.bounded import Bounded, ClearTools
 
 if TYPE_CHECKING:
+    from agent_memory.core.clearing import Cleared
+    from agent_memory.core.records import Entry, Head, Summary
+    from agent_memory.core.window import Cut
+    from agent_memory.engine.windows import Windows
+    from agent_memory.ltm_blocks.base import Resources
     from agent_memory.models.llm import LLM
+    from agent_memory.stores.base import SessionStore
 
 _TRIES = 3
 _MODEL = "the model of summaries"
@@ -116,10 +114,14 @@ class Compaction:
                 return True
         if head.end - head.start + len(head.pinned) <= self._few:
             return False
+        from agent_memory.core.window import visible
+
         return self._passes(visible(self._windows.of(head), was_cut=head.start > 0))
 
     def _passes(self, shown: Sequence[Entry]) -> bool:
         """Return whether the shown entries have too many messages or turns."""
+        from agent_memory.core.window import passes, turns
+
         if passes(shown, self._max_messages):
             return True
         return self._max_turns is not None and len(turns(shown)) > self._max_turns
@@ -136,11 +138,15 @@ class Compaction:
     @property
     def is_brief(self) -> bool:
         """Whether the strategy only cuts, and chooses the place without custom code."""
+        from agent_memory.strategies.bounded import Bounded, ClearTools
+
         own = (Bounded.cut, ClearTools.cut)
         return self.only_cuts and all(type(part).cut in own for part in self._strategy.parts)
 
     def compact(self, head: Head, down_to: int | None = None) -> Head:
         """Cut the window if it exceeds its limit or `down_to` tokens. Return the new head."""
+        from agent_memory.core.window import Cut
+
         for _ in range(_TRIES):
             is_over = self.overflows(head)
             if not is_over and down_to is None:
@@ -227,6 +233,8 @@ class Compaction:
 
         The newest step and the user message that opened its turn always stay.
         """
+        from agent_memory.core.window import apply, guarded, visible
+
         cut = self._strategy.cut(window)
         cut = cut and guarded(window.entries, cut)
         remaining = apply(window.entries, cut) if cut else window.entries
@@ -237,6 +245,8 @@ class Compaction:
 
     def _moved(self, head: Head, entries: list[Entry], cut: Cut, window: Window) -> Head | None:
         """Return the head after a cut of the window. None if the cut removes nothing."""
+        from agent_memory.core.window import Cut, apply, snap
+
         legal = cut.start if cut.start <= head.start else snap(entries, cut.start)
         remaining = apply(entries, Cut(legal, cut.pinned))
         start = max(legal, head.start)
@@ -329,5 +339,7 @@ class Compaction:
 
         if (tokens := count(summary.text)) <= most:
             return summary if summary.tokens == tokens else replace(summary, tokens=tokens)
+        from agent_memory.core.transcript import clip
+
         text = clip(summary.text, count, most)
         return replace(summary, text=text, tokens=count(text))

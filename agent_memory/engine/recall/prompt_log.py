@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.context import MemoryContext
+from agent_memory.core.context_copy import without_context
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Shown
 from agent_memory.core.processes import fork_safe_lock
@@ -22,7 +23,6 @@ from agent_memory.core.prompt_log import (
     pieces,
     same,
     shows,
-    without_context,
 )
 from agent_memory.core.records import Entry, Head, Lease, Recall, Record, Scope
 from agent_memory.core.system_collections import SENT, SENT_TEXTS, WORDS, Reserved

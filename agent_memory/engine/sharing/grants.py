@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.ids import Access, share_of, shared_user
@@ -13,11 +14,13 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Head, Record
 from agent_memory.core.redaction import EMPTY_SYSTEM
 from agent_memory.core.system_collections import AUTHORS, GRANTS
-from agent_memory.engine.edit.edit import Editor
-from agent_memory.engine.edit.plans import Log, LogEdit, redacted
 from agent_memory.engine.paging import all_heads, head_now
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore, SessionStore
+
+if TYPE_CHECKING:
+    from agent_memory.engine.edit.edit import Editor
+    from agent_memory.engine.edit.plans import Log, LogEdit
 
 _AUTHORS, _GRANTS, _SHARES = AUTHORS.name, GRANTS.name, "shares"
 _NONE = "none"
@@ -262,6 +265,8 @@ class Redaction:
         return False
 
     def _plan(self, agent: str, head: Head, log: Log) -> LogEdit | None:
+        from agent_memory.engine.edit.plans import redacted
+
         def theirs(message: Message | None) -> bool:
             return is_by(message, agent)
 

@@ -1,0 +1,13 @@
+"""The names of the formats of the providers' APIs, and of messages of frameworks."""
+
+CHAT = "openai.chat"
+RESPONSES = "openai.responses"
+ANTHROPIC = "anthropic.messages"
+GOOGLE = "google.contents"
+CONVERSE = "bedrock.converse"
+ADK = "google.adk"
+AGENT_FRAMEWORK = "agent_framework"
+AI_SDK = "ai_sdk"
+LANGCHAIN = "langchain"
+LLAMA_INDEX = "llama_index"
+PYDANTIC_AI = "pydantic_ai"
