@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -68,6 +67,8 @@ def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, 
     variables = {name.upper() for name in os.environ if name.upper().startswith(prefix)}
     if not variables:
         return {}
+    from difflib import get_close_matches
+
     names = [*model.model_fields, "stores"]  # `stores` belongs to a deployment
     for variable in variables:
         name = variable[len(prefix) :].partition(NESTED)[0].lower()

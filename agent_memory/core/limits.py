@@ -13,6 +13,10 @@ UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticErro
 MOST = 10**12
 """The limit for counts and seqs, which every store can hold."""
 
+MAX_DEPTH = 100
+"""The deepest nesting of a message. The limits of pydantic and JSON are a little above twice
+that."""
+
 _SHOWN = 100
 
 

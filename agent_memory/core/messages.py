@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticSerializationError, from_json
 
-from agent_memory.core.formats.chat import ROLES, role_in
-from agent_memory.core.formats.exact import require_json
-from agent_memory.core.formats.names import LANGCHAIN
+from agent_memory.core.formats.names import LANGCHAIN, ROLES, role_in
 from agent_memory.core.limits import UNREADABLE, quoted
 from agent_memory.core.recognition import check_count, dated, fields_in
 from agent_memory.core.settings_model import requirement
@@ -131,6 +129,8 @@ class Message(BaseModel):
                 value is None or (kind is str and value.isascii()) or (kind is dict and not value)
             )
             if not plain and key != "created_at":
+                from agent_memory.core.formats.exact import require_json
+
                 require_json(value, key)
         return self
 

@@ -1,4 +1,4 @@
-"""Reports to the caller of a call: notices, and sentences for wrong arguments."""
+"""Reports to callers: notices, errors as text, and sentences for wrong arguments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from difflib import get_close_matches
 from functools import wraps
 from types import FunctionType
 from typing import Any, TypeVar
@@ -35,6 +34,15 @@ def noticed(call: Callable[[], T]) -> tuple[T, list[str]]:
         return call(), notices
     finally:
         _collector.reset(before)
+
+
+def error_text(error: Exception) -> str:
+    """Return an error for a model. A file is named without its folders."""
+    from pathlib import PurePath  # imported late, because hooks must start fast
+
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{type(error).__name__}: {error.strerror}: {PurePath(str(error.filename)).name!r}"
+    return f"{type(error).__name__}: {error}"
 
 
 _MISSING = "missing a required"
@@ -84,6 +92,8 @@ def _sentence(
     else:
         unknown = [name for name in named if name not in signature.parameters]
     if unknown:
+        from difflib import get_close_matches
+
         near = get_close_matches(unknown[0], [*by_position, *by_name], n=1)
         hint = f"Did you mean `{near[0]}`?" if near else "Remove it."
         return f"{call} has no argument `{unknown[0]}`. {hint}"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -20,7 +18,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "agent_memory.strategies": {
         "trim": "agent_memory.strategies.bounded:Trim",
         "summarize": "agent_memory.strategies.summarize:Summarize",
-        "flush_to_ltm": "agent_memory.strategies.bounded:FlushToLTM",
+        "flush_to_ltm": "agent_memory.strategies.flush:FlushToLTM",
         "clear_tools": "agent_memory.strategies.bounded:ClearTools",
         "chain": "agent_memory.strategies.base:Chain",
     },
@@ -45,9 +43,13 @@ def find_kind(group: str, kind: str) -> type[BaseModel]:
         module, name = built_in[kind].split(":")
         kind_class = getattr(import_module(module), name)
     else:
+        from importlib.metadata import entry_points
+
         plugins = entry_points(group=group)
         if kind not in plugins.names:
             kinds = sorted({*built_in, *plugins.names})
+            from difflib import get_close_matches
+
             near = get_close_matches(kind, kinds, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise UnknownKind(

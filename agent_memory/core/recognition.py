@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agent_memory.core.formats.chat import ROLES, role_in
-from agent_memory.core.formats.exact import MAX_DEPTH, is_plain, written
-from agent_memory.core.formats.registry import RESPONSES, Format, is_exact, recognised
-from agent_memory.core.formats.responses import COMPACTED
+from agent_memory.core.formats.names import RESPONSES, ROLES, role_in
+from agent_memory.core.limits import MAX_DEPTH
 from agent_memory.core.timestamps import TIMES, moment_said
 from agent_memory.errors import InvalidMessage
+
+if TYPE_CHECKING:
+    from agent_memory.core.formats.registry import Format
 
 Fields = Mapping[str, Any]
 
@@ -83,6 +84,8 @@ def _fields(fields: Fields) -> Fields:
         return _of_raw(fields, raw)
     if _SHAPED & fields.keys() or isinstance(fields.get("content"), list) or "tool_calls" in fields:
         fields = {key: plain(value) if key in _NESTED else value for key, value in fields.items()}
+        from agent_memory.core.formats.registry import recognised
+
         form = recognised(fields)
         if form is not None:
             return _stored(fields, form)
@@ -95,6 +98,9 @@ def _fields(fields: Fields) -> Fields:
 
 
 def _of_raw(fields: Fields, raw: Any) -> Fields:
+    from agent_memory.core.formats.exact import is_plain, written
+    from agent_memory.core.formats.registry import is_exact, recognised
+
     name = fields.get("format")
     if name is None and isinstance(raw, Mapping) and (form := recognised(raw)) is not None:
         return {**fields, **_stored(raw, form)}
@@ -102,6 +108,8 @@ def _of_raw(fields: Fields, raw: Any) -> Fields:
 
 
 def _stored(fields: Fields, form: Format) -> Fields:
+    from agent_memory.core.formats.exact import is_plain, written
+
     is_callers = form.name in _WITH_IDS and fields.get("type") != "message"
     ours = (*_OWN, "id") if is_callers else _OWN
     callers_fields = {
@@ -115,6 +123,8 @@ def _stored(fields: Fields, form: Format) -> Fields:
 
 
 def _items(response: Fields) -> list[Fields]:
+    from agent_memory.core.formats.responses import COMPACTED
+
     output = response["output"]
     if not output or not all(isinstance(item, dict) for item in output):
         raise InvalidMessage(

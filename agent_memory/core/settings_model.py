@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -93,6 +92,8 @@ def sentence_of(error: ValidationError, model: type[BaseModel], fields: Mapping[
 
 
 def _unknown(path: list[str], model: type[BaseModel], fields: Mapping[str, Any]) -> str:
+    from difflib import get_close_matches
+
     *above, name = path
     owner = f"`{'.'.join(above)}`" if above else _shown(model)
     near = get_close_matches(name, _names_at(above, fields) if above else model.model_fields, n=1)

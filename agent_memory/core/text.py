@@ -202,12 +202,3 @@ def listed_text(text: str, turns: Sequence[int] = ()) -> str:
     ends = (*(start - 1 for start in turns), len(text))
     parts = (escape(text[start:end]) for start, end in zip(starts, ends, strict=True))
     return "- " + "\n  ".join(_LINE_BREAK.sub(r"\g<0>    ", part) for part in parts)
-
-
-def error_text(error: Exception) -> str:
-    """Return an error for a model. A file is named without its folders."""
-    from pathlib import PurePath  # imported late, because hooks must start fast
-
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{type(error).__name__}: {error.strerror}: {PurePath(str(error.filename)).name!r}"
-    return f"{type(error).__name__}: {error}"

@@ -246,14 +246,12 @@ def traced(
     """Trace each call of a method as a span, if a provider is set."""
 
     def decorate(call: Callable[P, T]) -> Callable[P, T]:
-        signature = inspect.signature(call)
-
         @wraps(call)
         def traced_call(*args: P.args, **kwargs: P.kwargs) -> T:
             if not is_on():
                 return call(*args, **kwargs)
             try:
-                arguments = signature.bind(*args, **kwargs).arguments
+                arguments = inspect.signature(call).bind(*args, **kwargs).arguments
             except TypeError:
                 return call(*args, **kwargs)  # raises the TypeError under its own name
             with operation(name, store_id(args[0]), _id(arguments.get("session_id"))) as span:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_memory.core.formats.chat import role_in
+from agent_memory.core.formats.names import role_in
 from agent_memory.core.formats.parts import (
     Json,
     answer_of,

@@ -19,18 +19,8 @@ from agent_memory.core.formats.parts import (
     tool_name,
 )
 
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-
-_ALIASES = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant"}
-_ALIASES |= {"chatbot": "assistant"}
 _NO_NAME = re.compile(r"[\s<|\\/>]+")
 _MOST_NAME = 64
-
-
-def role_in(role: str) -> str:
-    """Return the standard name of a role that has another name or capitals."""
-    lower = role.lower()
-    return _ALIASES.get(lower, lower)
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:

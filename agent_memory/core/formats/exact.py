@@ -13,11 +13,8 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from agent_memory.core.limits import MAX_DEPTH
 from agent_memory.errors import InvalidMessage
-
-MAX_DEPTH = 100
-"""The deepest nesting of a message. The limits of pydantic and JSON are a little above twice
-that."""
 
 _MARK = "\u0001exact"
 _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits

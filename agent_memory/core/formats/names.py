@@ -1,4 +1,4 @@
-"""The names of the formats of the providers' APIs, and of messages of frameworks."""
+"""The names of formats, of providers' APIs and of messages of frameworks, and of roles. Pure."""
 
 CHAT = "openai.chat"
 RESPONSES = "openai.responses"
@@ -11,3 +11,14 @@ AI_SDK = "ai_sdk"
 LANGCHAIN = "langchain"
 LLAMA_INDEX = "llama_index"
 PYDANTIC_AI = "pydantic_ai"
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+_ALIASES = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant"}
+_ALIASES |= {"chatbot": "assistant"}
+
+
+def role_in(role: str) -> str:
+    """Return the standard name of a role that has another name or capitals."""
+    lower = role.lower()
+    return _ALIASES.get(lower, lower)

@@ -14,8 +14,8 @@ from time import monotonic
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.limits import quoted
+from agent_memory.core.notices import error_text
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease, Scope
-from agent_memory.core.text import error_text
 from agent_memory.core.threads import unwanted
 from agent_memory.core.tracing import operation, tell_absorbed
 from agent_memory.engine.backoff import Backoff

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from agent_memory.core.budget import SUMMARY_FRAME, Budget
 from agent_memory.core.cache import Cache
-from agent_memory.core.text import escape
 from agent_memory.core.usage import seconds_left
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.paging import head_now, read_of
@@ -334,6 +333,8 @@ class Compaction:
         return written and self._clipped(written, most)
 
     def _clipped(self, summary: Summary, most: int) -> Summary:
+        from agent_memory.core.text import escape
+
         def count(text: str) -> int:
             return self._resources.counter.text(escape(text))
 

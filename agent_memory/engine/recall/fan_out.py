@@ -12,11 +12,10 @@ from typing import TypeVar
 
 from agent_memory.core.fusion import marked
 from agent_memory.core.messages import Message
-from agent_memory.core.notices import noticed
+from agent_memory.core.notices import error_text, noticed
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.core.query_text import asked_for
 from agent_memory.core.records import Recall, Scope, Source
-from agent_memory.core.text import error_text
 from agent_memory.core.threads import Handover, apart
 from agent_memory.core.tracing import operation, tell_search
 from agent_memory.engine.backoff import Backoff

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from agent_memory.core.notices import notice
-from agent_memory.core.text import error_text
+from agent_memory.core.notices import error_text, notice
 from agent_memory.errors import DimensionMismatch, ModelError, SpendingLimitReached
 from agent_memory.models.embedders.base import Encoder, NoEmbedder
 

