@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _SPARE = 8
 """A system message leaves 1/8 of the budget to the conversation, or is shortened."""
@@ -14,8 +14,7 @@ _LEAST_RECALL = 40
 """Nothing is recalled in fewer tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(NamedTuple):
     """The tokens of a context, by purpose.
 
     Attributes:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from random import random
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.records import Record
@@ -246,8 +246,7 @@ class Spending:
                 self._store.delete_records(_PLACE, owner=owner)
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """A call that was counted before it was made.
 
     Attributes:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from pydantic import PrivateAttr, field_validator
 
-from agent_memory.core.fusion import folded
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Hit, LeftOut, Recall, Record, Scope
 from agent_memory.core.settings_model import Positive
@@ -240,6 +239,7 @@ class VectorMemory(Block):
 
     @_in_force
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        from agent_memory.core.fusion import folded
         from agent_memory.retrieval.answers import answers
         from agent_memory.retrieval.turns import recalls
 
