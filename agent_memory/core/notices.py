@@ -55,6 +55,8 @@ def with_call_errors(cls: Class) -> Class:
     for name, method in list(vars(cls).items()):
         if isinstance(method, FunctionType) and not name.startswith("_"):
             setattr(cls, name, _explained(method))
+        elif name == "__new__":
+            setattr(cls, name, staticmethod(_explained(method.__func__)))
     return cls
 
 
@@ -83,14 +85,12 @@ def _sentence(
         reason = str(error)  # "missing a required argument: 'message'"
     else:
         return None
-    call = f"{method.__name__}()"
+    call = f"{args[0].__name__ if method.__name__ == '__new__' else method.__name__}()"
     parameters = list(signature.parameters.values())[1:]
     by_name = [it.name for it in parameters if it.kind is it.KEYWORD_ONLY]
     by_position = [it.name for it in parameters if it.kind is it.POSITIONAL_OR_KEYWORD]
-    if any(it.kind is it.VAR_KEYWORD for it in parameters):
-        unknown = []
-    else:
-        unknown = [name for name in named if name not in signature.parameters]
+    takes_any = any(it.kind is it.VAR_KEYWORD for it in parameters)
+    unknown = [] if takes_any else [name for name in named if name not in signature.parameters]
     if unknown:
         from difflib import get_close_matches
 
@@ -99,6 +99,7 @@ def _sentence(
         return f"{call} has no argument `{unknown[0]}`. {hint}"
     if len(args) - 1 > len(by_position):
         taken = " and ".join(f"`{name}`" for name in by_position) or "nothing"
-        hint = f" Pass the rest by name, such as {by_name[0]}=..." if by_name else ""
+        example = f", such as {by_name[0]}=..." if by_name else "."
+        hint = f" Pass the rest by name{example}" if by_name or takes_any else ""
         return f"{call} takes {taken} by position.{hint}"
     return f"{call} needs `{reason.split(chr(39))[1]}`." if reason.startswith(_MISSING) else None

@@ -80,6 +80,10 @@ MISTAKES: dict[str, tuple[Act, str]] = {
         lambda memory: memory.search("Hi", "ana"),  # type: ignore[misc]
         "search() takes `query` by position. Pass the rest by name, such as user_id=...",
     ),
+    "a budget by position": (
+        lambda memory: AgentMemory(None, 8000),  # type: ignore[call-arg]
+        "AgentMemory() takes `config` by position. Pass the rest by name.",
+    ),
     "a user in the settings": (
         opened(user_id="ana"),
         "AgentMemory has no setting `user_id`. Pass it to each call.",
