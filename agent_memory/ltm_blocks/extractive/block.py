@@ -189,7 +189,7 @@ class ExtractiveMemory(FactBlock):
         return with_pinned(found, kept, scope, limit)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
-        """Return the messages whose facts are all superseded; see `Block.outdated`."""
+        """Return the messages of which no fact holds any more; see `Block.outdated`."""
         since = self._known(scope.owner).outdated(datetime.now(UTC))
         return {source: since[source] for source in sources if source in since}
 

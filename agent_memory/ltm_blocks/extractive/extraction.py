@@ -1,4 +1,4 @@
-"""The model call that finds facts in a batch, and its findings as claims."""
+"""The model call that finds facts in a batch, and the conversion of findings to claims."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _LEAST_TOKENS = 200
 _MOST_TOKENS = 9_000
-"""Maximum tokens of one call; an ordinary batch fits. In long documents models overlook facts."""
+"""Maximum tokens of the messages in one call. Models overlook facts in long inputs."""
 _MOST_NAME = 80  # characters
 _MOST_KNOWN = 15  # known facts that a model is shown
 _DAY_TOKENS = 12  # maximum tokens of a line with the day
@@ -84,7 +84,7 @@ def parts(shown: Sequence[SourceMessage], count: Count, limit: int) -> Iterator[
 
 
 def bearing(facts: Sequence[Fact], shown: Sequence[SourceMessage]) -> list[Fact]:
-    """Return the known facts to show to a model: those that messages may repeat or change."""
+    """Return the known facts that messages may repeat or change, to show them to a model."""
     texts = [message.text for message in shown if message.number is not None]
     return [facts[at] for at in most_alike([fact.text for fact in facts], texts, _MOST_KNOWN)]
 
@@ -158,9 +158,8 @@ class Absorbing:
         return settle(drafted, vectors, known, weights, partial(reconcile, self.llm))
 
     def _news(self, settled: Sequence[Claim], journal: Journal) -> list[Claim]:
-        """Drop claims in which an assistant or a tool repeats known facts.
-
-        Memory may have given them the facts, and would become its own evidence.
+        """Drop claims in which an assistant or a tool repeats a fact of a role of equal weight or
+        more: it may know the fact from this memory, which would become its own evidence.
         """
         weights = self.rules.weights
         known: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Ranking of an owner's facts for a question, in one documented score."""
+"""Ranking of an owner's facts for a question; see `ImportanceScorer`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class Remembered:
         return [place for place, fact in enumerate(self.facts) if fact.is_current(now)]
 
     def outdated(self, now: datetime) -> dict[Source, datetime]:
-        """Return the messages whose facts are all superseded, with the time of the last change."""
+        """Return the messages whose facts were all updated, ended or contradicted, and do not hold
+        any more, with the time of the last change.
+        """
         since: dict[Source, datetime] = {}
         holding: set[Source] = set()
         for fact in self.facts:

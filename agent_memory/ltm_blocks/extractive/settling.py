@@ -1,4 +1,4 @@
-"""New claims and known facts: repetitions and supersessions, by rules and by a model."""
+"""Relation of new claims to known facts: repetition or supersession, by rules and by a model."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def _answers(
 ) -> dict[int, tuple[Relation, list[int]]]:
     """Return the relation of each fresh draft that has one, with the places of its targets.
 
-    Both are numbered by place: known facts first, then fresh drafts.
+    The keys are indexes of `fresh`. A target's place counts known facts first, then fresh drafts.
     """
     place_of = {fact.id: at for at, fact in enumerate(known.facts)}
     told: dict[int, tuple[Relation, list[int]]] = {}
@@ -328,5 +328,5 @@ def _again(claim: Claim, fact: str, claims: Sequence[Claim]) -> Claim:
 
 
 def _loosened(links: Sequence[Link]) -> tuple[Link, ...]:
-    """Return the links of a role with less weight, as updates: they correct and deny nothing."""
+    """Return the links as updates. Links of a role of less weight contradict and end nothing."""
     return tuple(Link("update", link.fact) for link in links)

@@ -54,7 +54,7 @@ class Keeper:
     """Reads and writes one block's journal.
 
     Args:
-        following: A cache of decoded records; None to read everything.
+        following: A cache of decoded records; None to read and decode all records.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Keeper:
         self._following = FollowedRecords(recorded) if following is None else following
 
     def read(self, owner: str, without: Span | None = None) -> Journal:
-        """Return an owner's journal, without the claims of a part of a session."""
+        """Return an owner's journal; `without` leaves out the claims of a part of a session."""
         gone = tombstones(self._store, self._block, owner)
         journal = journal_of(self._following.all(self._store, self._block, owner), gone)
         if without is None:
@@ -83,7 +83,10 @@ class Keeper:
         return {} if record is None else dict(record.metadata[RECALLED])
 
     def count(self, owner: str, ids: Sequence[str], known: Collection[str]) -> None:
-        """Count one more context for these facts; drop the counts of facts that no longer exist."""
+        """Count one more context for these facts; drop the counts of facts that no longer exist.
+
+        The count is lost if other processes change the record in each of 5 attempts.
+        """
         name = _counts_id(self._block, owner)
         for _ in range(_TRIES):
             before = self._store.record(self._block, name)
@@ -100,7 +103,7 @@ class Keeper:
     def write(
         self, owner: str, span: Span, claims: Sequence[Claim], batch: Batch, lease: Lease | None
     ) -> None:
-        """Replace a batch's claims. One writer at a time for an owner."""
+        """Replace a batch's claims. The caller holds the owner's lock."""
         name = batch_id(self._block, owner, *span)
         records = [record_of_claim(claim, owner) for claim in claims]
         records.append(record_of_batch(batch, name, owner))
@@ -117,7 +120,7 @@ class Keeper:
         self._store.put_records(self._block, records, replacing=span, lease=lease)
 
     def forget(self, owner: str, claims: Sequence[Claim], left: Sequence[Claim], why: str) -> None:
-        """Write tombstones for claims, but not for those in `left`. Call `erase` afterwards."""
+        """Write tombstones for claims that spare the claims in `left`. Call `erase` afterwards."""
         bury(self._store, self._block, owner, [_buried(one, left, why) for one in claims])
 
     def forget_source(self, owner: str, span: Span, why: str) -> None:
@@ -126,10 +129,10 @@ class Keeper:
         bury(self._store, self._block, owner, [gone])
 
     def erase(self, owner: str, claims: Sequence[Claim]) -> None:
-        """Delete claims."""
+        """Delete claims, and the prompt logs of their sessions, which may quote them."""
         for claim in claims:
             self._store.delete_records(self._block, record_id=claim.id)
-        for session_id in {claim.session_id for claim in claims}:  # also from the prompt log
+        for session_id in {claim.session_id for claim in claims}:
             self._store.delete_records(SENT_TEXTS.name, session_id=session_id)
         self._renew(owner)
 
@@ -155,7 +158,7 @@ class Keeper:
 
 
 def _derives(one: Claim | Batch, span: Span) -> bool:
-    """Return whether it may come from a part of a session."""
+    """Return whether a claim or a batch may come from a part of a session."""
     first, last = (one.seq, one.seq) if isinstance(one, Claim) else (one.first, one.last)
     return one.session_id == span.session_id and first <= span.last and span.first <= last
 
@@ -165,7 +168,7 @@ def _counts_id(block: str, owner: str) -> str:
 
 
 def _buried(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:
-    """Return the tombstone of one claim that spares other claims on the same words."""
+    """Return the tombstone of a claim, which spares other claims with an overlapping quote."""
     spared = tuple(
         one.id
         for one in left
@@ -179,7 +182,7 @@ def _buried(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:
 class Meanings:
     """Unit vectors of facts; empty while the embedder is down.
 
-    Facts are then compared by words alone: an outage does not stop absorbing or recalling them.
+    Facts are then compared by words alone, so an outage stops neither absorbing nor recall.
     """
 
     def __init__(self, embedder: BestEffort) -> None:
@@ -290,7 +293,7 @@ class _Batch(Form):
 
 
 def check_record(record: Record) -> None:
-    """Refuse a record that is neither a claim nor a batch."""
+    """Raise an error for a record that is neither a claim nor a batch."""
     if _BATCH in record.metadata:
         _Batch.model_validate(record.metadata)
         if not record.first:
@@ -304,7 +307,10 @@ def check_record(record: Record) -> None:
 
 
 def with_own_vector(record: Record, resources: Resources) -> Record:
-    """Return a record without a vector that does not fit the embedder."""
+    """Return a record, without its vector if that is invalid or the embedder cannot be opened.
+
+    A vector of another embedder stays; it is never compared.
+    """
     fields = record.metadata
     if not fields.get("vector") or "embedder" not in fields:
         return record

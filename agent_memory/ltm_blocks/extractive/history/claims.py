@@ -119,7 +119,7 @@ class Journal:
     """All stored data on one owner's facts.
 
     Attributes:
-        remains: Claims that a tombstone covers but an interrupted deletion left.
+        remains: Claims that are covered by a tombstone and not erased yet.
     """
 
     claims: Sequence[Claim] = ()
@@ -168,7 +168,7 @@ def links_again(fact: str, claims: Iterable[Claim]) -> tuple[Link, ...]:
 
 
 def _passed_on(kind: LinkKind, inherited: LinkKind) -> LinkKind:
-    """Return the relation to a fact by way of another one."""
+    """Return the relation to a fact that is reached through another fact."""
     if kind in ("contradict", "refine"):
         return inherited
     return "end" if (kind, inherited) == ("end", "contradict") else "update"

@@ -1,4 +1,4 @@
-"""A model's findings: validation against the messages, and their form and times as claims. Pure."""
+"""A model's findings: validation against the messages, and conversion to claims. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Candidate:
         corrects: Whether it says that the field's former value was never true.
         fits: Whether the profile accepts the value.
         when: The words that give its time; None if not requested.
-        known: The ids of these facts.
+        relation: Its relation to the facts in `known`; empty for none.
+        known: Ids of known facts.
     """
 
     text: str
@@ -69,10 +70,8 @@ _GENERAL = frozenset(words(
 
 
 def is_chatter(one: Candidate, shown: Sequence[SourceMessage]) -> bool:
-    """Return whether a finding only expresses a reaction: no other name, number, time or thing.
-
-    Args:
-        shown: The messages; their speakers' names do not count.
+    """Return whether a finding only expresses a reaction. It then has no number, no name but those
+    of speakers, and no word outside a general list. Plans and related findings never count.
     """
     text = one.text
     if one.kind == "plan" or one.relation or not _REACTS.search(text.casefold()):
@@ -120,9 +119,9 @@ def grounded(
 ) -> Grounded | str:
     """Return the source of a finding, or the reason for refusal: "message", "quote" or "invented".
 
-    Its role is usually that of the quoted message. If a name, a code or the whole content is only
-    in a message of a role of less weight, that role counts: a user who says "yes" to a text has not
-    said what is in it. A code that is in no message is invented.
+    Its role is usually that of the quoted message. If a name, a code or the whole content occurs
+    only in messages of a role of less weight, that role counts: a user who says "yes" to a text did
+    not state its content. A code that occurs in no message is invented.
     """
     source = next((one for one in shown if one.number == number), None)
     if source is None:
@@ -137,9 +136,9 @@ def grounded(
 
 
 def find(quote: str, text: str) -> tuple[int, int] | None:
-    """Return the place of a quote in a text; case is ignored.
+    """Return the place of a quote in a text; None without one.
 
-    Models vary quotation marks, dashes, blanks and the marks at the ends. These are ignored too.
+    If there is no literal match, case, blanks and punctuation are ignored: models vary them.
     """
     for form in dict.fromkeys((quote, html.unescape(quote))):
         wanted = " ".join(form.split())
@@ -175,7 +174,9 @@ def _origin(
 
 
 def _codes(text: str) -> Collection[str]:
-    """Return numbers, addresses and the like, which must occur literally in a message."""
+    """Return numbers, addresses and the like, which must occur in a message, apart from case and
+    separators.
+    """
     bare = _DATE.sub(" ", text)
     grouped = [one for one in _GROUPS.findall(bare) if len(_bare(one)) > _LEAST]
     return [*grouped, *(one for one in identifiers(bare) if len(_bare(one)) >= _LEAST)]
@@ -312,9 +313,9 @@ Times = tuple[datetime | None, datetime | None, str]
 def times(one: Candidate, source: SourceMessage, shown: Sequence[SourceMessage]) -> Times:
     """Return a finding's start, its exclusive end, and its words if too vague for both.
 
-    The calendar meaning of the words overrides the model's arithmetic. Without words for a time
-    there is none. An event has both start and end, or neither. An end before the start, and invalid
-    dates, are ignored.
+    The calendar meaning of the words overrides the model's arithmetic. Without such words, the
+    model's dates count only if the message names a time. An event has both start and end, or
+    neither. An end before the start, and invalid dates, are ignored.
 
     Args:
         one: The finding. If the words were not requested, its dates are used as given.
@@ -345,7 +346,9 @@ def _is_exact(words: str) -> bool:
 
 
 def _may_be_dated(source: SourceMessage, first: Period | None) -> bool:
-    """Return whether a message names a time; its own day counts only if it says so."""
+    """Return whether a message names a time. A date that is the message's own day needs a word such
+    as "today".
+    """
     text = source.text.casefold()
     if first is not None and first[0] == day_of(source.entry.said_at):
         return bool(_TODAY.search(text))

@@ -40,9 +40,8 @@ class _ClaimGroup:
     def begin(self) -> datetime:
         """The stated start; a group with only an end starts with the fact that it ends."""
         if self._begin is None:
-            self._begin = (
-                self.first.begins or BEGINNING
-            )  # stops cycles of groups that end each other
+            # set first, to stop cycles of groups that end each other
+            self._begin = self.first.begins or BEGINNING
             if self.first.begins is None:
                 begun = next((one.begin for one in self.ended if not one.is_void), BEGINNING)
                 self._begin = begun if begun < self.end else BEGINNING
@@ -253,14 +252,15 @@ class Change:
     """One change.
 
     Attributes:
-        at: The time of the message that caused it; for "forgotten", that of the request (UTC).
+        at: The time of the message that caused it. "refused": that of the batch's last message.
+            "forgotten": that of the request (UTC).
         what: "learned": a new fact. "said again": more evidence for one. "refined", "updated",
             "ended", "contradicted", "outranked": see `Fact.why`. "refused": findings of a model
             that were not stored. "forgotten": on request.
         why: The reason as a sentence.
         block: Name of the block.
         fact: The fact's id; None if there is none, or several are meant.
-        text: The fact's text; empty for refused and forgotten ones, of which none is stored.
+        text: The fact's text; empty for "refused" and "forgotten".
         evidence: The message that caused the change, if any.
         session_id: The session.
         first: Seq of the first message concerned.

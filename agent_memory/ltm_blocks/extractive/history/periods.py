@@ -20,7 +20,7 @@ _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?=$|[T ])")
 def parse(text: str | None) -> Period | None:
     """Return the period of a date: a day, a month ("2024-03") or a year; None if it is not a date.
 
-    Text after a day, such as a time, is ignored.
+    Text after the date, such as a time, is ignored.
     """
     found = _DATE.match(text.strip()) if text else None
     if found is None:
@@ -44,9 +44,8 @@ def day_of(moment: datetime) -> datetime:
 
 
 def written(begin: datetime | None, end: datetime | None) -> str:
-    """Return a period in words: a day, month or year, otherwise its first and last day.
-
-    Empty for no period.
+    """Return a period in words: a day, month or year, or "... to ..." with its first and last day,
+    month or year; "since ..." or "until ..." if one end is None; empty for no period.
     """
     if begin is None or end is None:
         return f"since {_first_day(begin)}" if begin else f"until {_last(end)}" if end else ""

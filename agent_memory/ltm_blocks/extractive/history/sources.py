@@ -11,12 +11,12 @@ from agent_memory.core.text import escape
 from agent_memory.core.transcript import full_text, speaker
 
 OWN = ("memory", "summary")
-"""Elements that contexts add to messages. An application may have stored them again."""
+"""Elements that contexts add to messages. An application may store them with its messages."""
 
 _OPEN_OR_CLOSE = re.compile(rf"<\s*(/?)\s*({'|'.join(OWN)})\b[^>]*>", re.IGNORECASE)
 _SENTENCE, _WORD = re.compile(r"[.!?。\uff01\uff1f]\s*(?=\S)"), re.compile(r"\s")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_BRIEF = 80  # characters; shorter replies, as "Yes, the second one", need more context
+_BRIEF = 80  # characters; shorter replies, such as "Yes, the second one", need more context
 _HELP, _HELP_BRIEF = 60, 300  # characters of a line that is shown as context only
 
 
