@@ -70,13 +70,15 @@ class Resources:
     is_local: bool = False
 
     def today(self, scope: Scope, message: Message) -> date:
-        """Return the day on which a user sends a message, in the user's time zone."""
+        """Return the day on which a user sends a message: that of its own UTC offset, if it has
+        one, otherwise that of the user's time zone.
+        """
         at, zone = message.created_at, self.zones.of(scope.user_id)
         return (at.astimezone(zone or UTC) if at.tzinfo is UTC else at).date()
 
     @made_once
     def pending(self) -> Pending:
-        """Return a reader of entries that a block has not absorbed yet."""
+        """The reader of entries that a block has not absorbed yet."""
         return Pending(self.store)
 
 
@@ -84,11 +86,11 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
 def by_owner(delete: _Call) -> _Call:
-    """Mark a block's `delete` that removes the session store's records and vectors of an owner or a
-    session, and nothing else.
+    """Mark a block's `delete` that removes only records and vectors in the session store, by owner
+    or session.
 
-    A deletion of a whole session or user may remove them itself, in one transaction, and calls
-    `drop_caches`.
+    A deletion of a session or a user may then remove them itself, in one transaction. It calls
+    `drop_caches` instead of `delete`.
     """
     delete.by_owner = True  # type: ignore[attr-defined]
     return delete
@@ -131,9 +133,9 @@ class Block(SettingsModel, ABC):
 
     @property
     def recalls_pending(self) -> bool:
-        """Whether it recalls messages, including those that it has not absorbed yet.
+        """Whether it recalls messages that it has not absorbed yet too.
 
-        If no block does, the engine itself searches the messages that are not absorbed.
+        If no block does, the engine itself searches those messages.
         """
         return False
 
@@ -172,9 +174,9 @@ class Block(SettingsModel, ABC):
         return False
 
     def recalled(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Receive the ids of its recalls in a context that is sent to a model.
+        """Receive the ids of its recalls in a context.
 
-        Includes only recalls that are more likely than not relevant to the question.
+        Recalls with a relevance below 0.5 are left out.
         """
 
     @property
@@ -192,7 +194,7 @@ class Block(SettingsModel, ABC):
 
     @property
     def language_models(self) -> tuple[str | None, ...]:
-        """The language models that it needs to absorb, by name; None is the configured one.
+        """The language models that it calls, by name; None is the configured one.
 
         The engine reports if none is configured, and loads litellm before the first call.
         """
@@ -211,8 +213,8 @@ class Block(SettingsModel, ABC):
     def load(self) -> None:
         """Load local resources that take long. Called before the first `get`.
 
-        The time limit of an answer begins after it, so that the first question of a process is
-        answered too. The engine waits at most ten seconds.
+        The engine waits at most ten seconds. The time limit of `get` begins afterwards, so that the
+        first question of a process is answered too.
         """
 
     def warm(self, scope: Scope) -> None:
@@ -241,7 +243,7 @@ class Block(SettingsModel, ABC):
         """Prepare a bound block for a rebuild.
 
         Returns:
-            Whether `rebuilt` is needed to activate what it absorbs now.
+            Whether `rebuilt` activates the new data. Until then, the old data stays in use.
 
         Raises:
             DimensionMismatch: It can be bound but not written to. Call `clear` first.
@@ -305,16 +307,13 @@ class Block(SettingsModel, ABC):
             The record to store.
 
         Raises:
-            InvalidInput: The block could not read it. The error states the reason. The snapshot is
-                refused with it and the line. A pydantic `ValidationError` of the record's metadata
-                has the same effect.
+            InvalidInput: The block could not read it. The snapshot is refused, with this reason and
+                the number of the line. A pydantic `ValidationError` has the same effect.
         """
         return record
 
     def validate_vectors(self, dimension: int, model: str) -> bool:
-        """Return whether it could search a snapshot's vectors.
-
-        If not, it absorbs the session again.
+        """Return whether it could search a snapshot's vectors. If not, it absorbs the log again.
 
         Args:
             dimension: Length of a vector.
@@ -332,8 +331,7 @@ class Block(SettingsModel, ABC):
     def turn_ended(
         self, scope: Scope, turn: Turn, said: Sequence[Message]
     ) -> Awaitable[None] | None:
-        """Receive a finished turn, stored by `after_turn` or `completion`; otherwise as
-        `turn_began`.
+        """Receive a finished turn, stored by `after_turn` or `completion`. See `turn_began`.
 
         `said` is the whole turn: the question, tool calls and results, and the answer.
         """

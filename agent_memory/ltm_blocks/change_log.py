@@ -17,11 +17,11 @@ from agent_memory.stores.base import RecordStore
 T = TypeVar("T")
 
 MOST_RECORDS = 20_000
-"""Maximum number of records behind the values of a cache by owner."""
+"""Maximum number of records in a cache by owner."""
 
 
 class Versioned(Cache[str, tuple[str, T]]):
-    """A cache by owner, each value with the version of the owner's records."""
+    """A cache by owner. Each value is stored with the version of the owner's records."""
 
     def __init__(self, size: Callable[[T], int]) -> None:
         super().__init__(MOST_RECORDS, lambda one: size(one[1]))
@@ -34,7 +34,7 @@ class Versioned(Cache[str, tuple[str, T]]):
 
 def version_of(store: RecordStore, block: str, owner: str) -> str | None:
     """Return the version of an owner's records; None if there are none."""
-    version_id = version_owner(owner)  # the id of a change log may be beside it
+    version_id = version_owner(owner)  # also the owner of the record with the change log's id
     records = store.records(block, version_id)
     return next((record.text for record in records if record.id == version_id), None)
 
@@ -52,14 +52,14 @@ def erase_owner(store: RecordStore, block: str, owner: str) -> None:
 
 
 def version_owner(owner: str) -> str:
-    """Return the owner and id of a version's record.
+    """Return the id of a version's record, which is also the record's owner.
 
-    No owner of other records has this prefix, and it contains no user's id.
+    No owner of other records has this prefix. The user's id is hashed.
     """
     return f"version:{record_id(owner)}"
 
 
-_MOST_TOLD = 100  # ids in the log: readers read each one, and every change rewrites all
+_MOST_TOLD = 100  # ids in a change log: readers read each record, and a change rewrites all ids
 
 Key = tuple[str, str]
 """A version: the id of the change log, and that of its last change."""
@@ -69,12 +69,13 @@ Key = tuple[str, str]
 class Trail:
     """The change log of an owner's records.
 
-    Erasures and imports do not take the writers' lock. One may fall between a writer's reading of
-    the log and its change, which would then hide the erasure. The id of the log is therefore a
-    record of its own. An erasure or import deletes or replaces it, and a writer leaves the one that
-    it found.
+    Erasures and imports do not take the writers' lock. One may happen between a writer's read of
+    the log and its write, which would then hide the erasure. The log's id is therefore a separate
+    record. An erasure or import deletes or replaces that record, and writers do not change it.
 
     Attributes:
+        began: The id of the log; empty if there is none.
+        last: The id of the last change.
         changes: The last changes, oldest first: the version before, and the ids that changed.
     """
 
@@ -132,7 +133,7 @@ def went_on(
 
 
 def begun_anew(owner: str) -> Record:
-    """Return the record of a new log, which makes all readers read everything."""
+    """Return the record of a new log's id. Readers then read all records again."""
     one = new_version(owner)
     return replace(one, id=_began(one.owner))
 
@@ -167,7 +168,7 @@ class Following(Cache[str, tuple[Key, T]]):
     Args:
         change: Returns a value after changes, by record id; None for deleted records.
         size: Returns the number of records in a value.
-        least: Number of values that stay, however large.
+        least: Number of values that are never evicted, however large.
     """
 
     def __init__(
@@ -187,7 +188,7 @@ class Following(Cache[str, tuple[Key, T]]):
         return self.at(store, block, owner, trail_of(store, block, owner))
 
     def at(self, store: RecordStore, block: str, owner: str, trail: Trail | None) -> T:
-        """Return the value at a version that was just read, or at a later one."""
+        """Return the value at the version of `trail`, which was just read, or at a later one."""
         if trail is None:
             self.drop(owner)
             return self._build(store.records(block, owner))

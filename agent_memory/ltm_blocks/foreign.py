@@ -38,7 +38,7 @@ class ForeignBlock(Block):
         return self._notify("turn_ended", scope, turn, said)
 
     def _notify(self, name: str, *arguments: object) -> Awaitable[None] | None:
-        """Call an optional method of the object, if it has it."""
+        """Call a method of the object if it has one of this name."""
         call: Callable[..., Awaitable[None] | None] | None = getattr(self.block, name, None)
         return None if call is None else call(*arguments)
 

@@ -1,4 +1,4 @@
-"""Collections: items that are written to a block directly, each in a record of the fact store."""
+"""Collections: items that are written to a block directly, each stored as a record."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class KeyedRecords:
     removes the record. Records of a session are not read once its deletion has begun.
 
     Args:
-        whose: "user": the user's, across sessions; the session's if it has no user. "session": the
-            session's, whoever its user is.
+        whose: "user": the records of the user, across sessions; of the session if there is no user.
+            "session": those of the session, with or without a user.
     """
 
     def __init__(self, resources: Resources, block: str, scope: Scope, whose: Whose) -> None:
@@ -92,6 +92,7 @@ class KeyedRecords:
             with_session: Whether a user's record is deleted with the current session.
 
         Raises:
+            SessionOfAnotherUser: The session belongs to another user.
             SessionDeleting: The session is being deleted; nothing was stored.
         """
         require_plain(text, "The text")
@@ -230,9 +231,10 @@ def put_with_session(
     session_id: str,
     undo: Callable[[], None] | None = None,
 ) -> None:
-    """Store records that are deleted with a session. Creates the session if needed.
+    """Store records that are deleted with a session. Create the session if needed.
 
     Args:
+        session_id: The session; empty for records that outlive sessions.
         undo: Removes the records again; None to delete each.
 
     Raises:
@@ -263,22 +265,20 @@ def put_with_session(
 def forget(resources: Resources, block: str, scope: Scope) -> None:
     """Delete a block's records of a session or a user; implements the block's `delete`.
 
-    For a user it waits for the lock of `changing`.
+    For a user it waits for the lock of `changing`. Records of a session stay if only messages are
+    deleted: they derive from none.
     """
     if scope.session_id is None:
-        with _locked(
-            resources, block, scope.owner
-        ):  # a concurrent change would bring its record back
+        # a concurrent change would bring its record back
+        with _locked(resources, block, scope.owner):
             resources.store.delete_records(block, owner=scope.owner)
-    elif (
-        not scope.after
-    ):  # direct writes derive from no message, so taking messages back keeps them
+    elif not scope.after:
         resources.store.delete_records(block, session_id=scope.session_id, lease=scope.lease)
 
 
 def keyed_id(block: str, owner: str, key: str) -> str:
     """Return the record id of an owner's key."""
-    # hashed keys have one length, so that owner and key cannot be split in two ways
+    # hashed keys have one length: otherwise two pairs of owner and key could have one id
     return record_id(block, owner, record_id(key))
 
 

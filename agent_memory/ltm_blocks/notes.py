@@ -32,7 +32,8 @@ class Note:
     Attributes:
         id: Its id.
         text: Its text.
-        created_at: The time given with it, else the time of its last write (UTC).
+        created_at: The `at` of `add`, otherwise the time of the last write (UTC). `update` sets it
+            to now.
         session_id: The session of its last write; empty for none.
         metadata: The writer's own.
     """
@@ -45,7 +46,7 @@ class Note:
 
     @property
     def version(self) -> str:
-        """Its version, which changes with every change; `expected` takes it."""
+        """Its version, for `expected`. Every write changes it."""
         at = self.created_at.isoformat()
         return version_of(self.id, self.text, at, self.session_id, self.metadata)
 
@@ -163,13 +164,13 @@ class Notes(Collection[NoteMemory]):
         Args:
             text: The note.
             metadata: The writer's own, as plain JSON.
-            at: When it was stated, with a time zone; None for now.
+            at: When it was stated: a datetime with a time zone, or a date (UTC). None for now.
             key: Idempotency key for retries.
 
         Raises:
-            InvalidInput: It is empty or too long, there are too many, or `at` has no time zone.
-                Nothing was stored.
-            Conflict: The key belongs to a note with another text.
+            InvalidInput: It is empty or too long, there are too many, or `at` has no time zone;
+                nothing was stored.
+            Conflict: The key belongs to a note with another text; nothing was stored.
         """
         name, most = id_of_key(key), self._limits.max_chars
         text, moment = self._text(text, most), check_moment("at", at)

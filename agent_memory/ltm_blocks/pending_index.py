@@ -50,7 +50,10 @@ class EncodeAhead:
         self._runs = self._stopped = False
 
     def add(self, owner: str, encode: Callable[[], bool]) -> None:
-        """Schedule a call that repeats while it returns True; one for each owner."""
+        """Schedule a call, one for each owner. It is repeated while it returns True.
+
+        Calls after `stop`, and of more than 10,000 owners at a time, are dropped.
+        """
         with self._lock:
             if self._stopped or len(self._waiting) >= _MOST_OWNERS:
                 return
@@ -87,14 +90,15 @@ class EncodeAhead:
 
 
 WHOLE = 500
-"""With more pending entries, only the newest and those that share a word are indexed."""
+"""With more pending entries, only the newest, and those that share words with the question, are
+indexed."""
 
 WHOLE_TOKENS = 50_000
 """The same limit in tokens: a megabyte of new words takes seconds to index."""
 
-_NEWEST = 50  # of many entries, the newest are always indexed
-_SHARING = 150  # and those that share most words
-_LONGEST = 100_000  # characters of each of the two
+_NEWEST = 50  # the newest of many entries, which are always indexed
+_SHARING = 150  # entries that share the rarest words with the question
+_LONGEST = 100_000  # characters of the newest entries, and of the others
 
 Made = tuple[list[Record], "Features"]
 """Records with their features."""
@@ -171,9 +175,9 @@ class Waiting:
 
         Args:
             make: Makes records of turns.
-            is_whole: Returns whether these had all their features; if not, they are made again next
-                time.
-            make_known: Makes records of many turns without encoding.
+            is_whole: Returns whether `make` could encode all texts. If not, the records are made
+                again for the next question.
+            make_known: Makes records of many turns, with the encodings that are cached.
         """
         if not tails.read:
             return None
@@ -240,7 +244,7 @@ def _extended(index: Index, parts: Sequence[Made]) -> Index:
         return index
     records = {record.id: record for part, _ in some for record in part}
     features = Features.joined([part for _, part in some])
-    # the former index may be empty, as after system messages alone, with an unknown dimension
+    # the former index may be empty, after system messages alone; its dimension is then unknown
     known = index.traits if index.records else SegmentIndex(features.dimension)
     return Index(
         known.extended(list(records), features, compact=True), {**index.records, **records}
@@ -252,7 +256,7 @@ def _chosen(
 ) -> tuple[list[tuple[Entry, Turn]], list[tuple[Entry, Turn]]]:
     """Return the newest of many turns, and others that share the rarest words with a question.
 
-    Their neighbours are not indexed, which would take too long.
+    Neighbours of the others are left out: indexing them would take too long.
     """
     from agent_memory.retrieval.languages import languages_of
     from agent_memory.retrieval.turns import spoken

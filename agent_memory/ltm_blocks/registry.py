@@ -1,4 +1,4 @@
-"""The blocks with data in a store, and tombstones of what must stay forgotten."""
+"""The blocks with data in a store, and the tombstones of forgotten facts and messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from agent_memory.ltm_blocks.change_log import version_owner
 from agent_memory.stores.base import RecordStore, Store
 
 Registered = Literal["blocks", "indexes", "elsewhere"]
-"""Blocks with data in a store, places of users' vectors, blocks with their own database."""
+"""Blocks with data in the store ("blocks"), places of users' vectors ("indexes"), or blocks with
+their own database ("elsewhere")."""
 
 
 def register(store: RecordStore, name: str, kind: Registered = "blocks") -> None:
@@ -27,7 +28,7 @@ def register(store: RecordStore, name: str, kind: Registered = "blocks") -> None
 
 
 def registered(store: RecordStore, kind: Registered = "blocks") -> set[str]:
-    """Return the names of all that have, or had, data."""
+    """Return the registered names. A name stays registered after its data is deleted."""
     return {record.text for record in store.records(REGISTRY.name, kind)}
 
 
@@ -38,9 +39,9 @@ def erase_indexed(store: Store, user_id: str) -> None:
 
 
 def erase(store: RecordStore, block: str, scope: Scope) -> None:
-    """Erase a block's facts of a session, of its entries after a seq, or of a user.
+    """Erase a block's records of a session, of its entries after a seq, or of a user.
 
-    The block itself is not needed.
+    The block need not be configured.
     """
     owners = {scope.owner}
     if scope.session_id is None:
@@ -55,7 +56,7 @@ def erase(store: RecordStore, block: str, scope: Scope) -> None:
 
 
 def erase_derived(store: Store, block: str, scope: Scope) -> None:
-    """Erase a block's facts and vectors of a session; see `erase`."""
+    """Erase a block's records and vectors of a session; see `erase`."""
     erase(store, block, scope)
     store.delete_vectors(block, session_id=scope.session_id, after=scope.after, lease=scope.lease)
 
@@ -66,12 +67,12 @@ FORGOTTEN = _COLLECTION.name
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A mark of what must stay forgotten. It contains no text of it.
+    """Marks a fact, or a part of a session, that must stay forgotten. It contains no text of it.
 
     Attributes:
         fact: Id of the forgotten fact; None for everything that comes from the messages.
-        span: The part of the one message; None for all of it.
-        spared: Ids of records that rest on the same part and stay.
+        span: The quoted part of the message; None for whole messages.
+        spared: Ids of records with an overlapping quote that stay.
     """
 
     fact: str | None
@@ -84,7 +85,8 @@ class Tombstone:
     spared: tuple[str, ...] = ()
 
     def covers(self, record_id: str, session_id: str, seq: int, span: tuple[int, int]) -> bool:
-        """Return whether a record must stay forgotten: its quote overlaps, and it is not spared.
+        """Return whether a record must stay forgotten: it comes from the messages, its quote
+        overlaps the part, and it is not spared.
 
         Limitations: a model may find the same fact again in other words.
 
@@ -163,7 +165,7 @@ class Tombstones:
         self._store.delete_records(FORGOTTEN, owner=Scope(user_id).owner)
 
     def after(self, head: Head, end: int, lease: Lease | None = None) -> None:
-        """Delete a session's tombstones after a seq: other messages will have these seqs."""
+        """Delete or shorten a session's tombstones after a seq, since new messages reuse seqs."""
         owner = Scope(head.user_id, head.session_id).owner
         cut = [
             replace(note, last=end)

@@ -72,7 +72,9 @@ class StaticMemory(Block):
             load_litellm()
 
     def bind(self, resources: Resources) -> Self:
-        """Bind, and replace the stored facts if they differ from the configured ones."""
+        """Bind, and replace the stored facts if others are configured. With no configured facts the
+        stored ones stay.
+        """
         wanted = {_id(fact): _text(fact) for fact in self.facts}
         stored = {r.id: r.text for r in resources.store.records(self.name, _EVERYONE)}
         if wanted and wanted != stored:
@@ -87,7 +89,7 @@ class StaticMemory(Block):
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         facts = sorted(self.resources.store.records(self.name, _EVERYONE), key=lambda f: f.first)
         scores = overlap_scores(message.text() if message else "", [fact.text for fact in facts])
-        # scores of 1 and above: configured facts come before found ones
+        # scores of 1 and above place configured facts before the recalls of other blocks
         recalls = [
             Recall(self.name, fact.id, fact.text, 1 + score)
             for fact, score in zip(facts, scores, strict=True)

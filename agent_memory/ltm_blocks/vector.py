@@ -45,8 +45,7 @@ _DEEPEST = 2_000
 def _in_force(
     call: Callable[Concatenate[VectorMemory, P], T],
 ) -> Callable[Concatenate[VectorMemory, P], T]:
-    """Wrap a call so that its error names a rebuild by another process since the vectors were
-    opened."""
+    """Wrap a call: if another process rebuilt the vectors for another model, the error says so."""
 
     @wraps(call)
     def told(block: VectorMemory, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -147,7 +146,7 @@ class VectorMemory(Block):
         return bound
 
     def clear(self, resources: Resources) -> None:
-        """Drop all vectors of any model, or begin new ones beside them."""
+        """Delete the block's vectors of any model, or begin new ones while they stay in use."""
         embedder = self._chosen(resources)  # invalid settings fail here and change nothing
         with self._opened(resources) as vectors:
             if swaps_vectors(vectors):
@@ -204,9 +203,8 @@ class VectorMemory(Block):
     def prepare(self, entries: Sequence[Entry]) -> None:
         from agent_memory.retrieval.turns import spoken
 
-        self._ready().encode(
-            [str(turn) for _, turn in spoken(entries, self.roles)]
-        )  # fills the cache
+        # fills the cache
+        self._ready().encode([str(turn) for _, turn in spoken(entries, self.roles)])
 
     def said(self, scope: Scope) -> None:
         if self._embedder is not None and self._embedder.on_this_machine:
@@ -325,7 +323,7 @@ class VectorMemory(Block):
         return query.within(event.period(found[0].record.created_at.date()))
 
     def _near_both(self, scope: Scope, query: Query, stated: Hit) -> list[tuple[Hit, float]]:
-        """Find newer statements; see `answers.Newer`."""
+        """Return the hits nearest to a question and a statement; see `answers.Newer`."""
         if not len(query.meaning) or stated.vector is None:
             return []
         both = query.meaning + stated.vector()

@@ -163,7 +163,7 @@ class Scratchpad(Collection[WorkingMemory]):
         Raises:
             InvalidInput: Key or value are not valid, or there is no room; nothing changed.
             SessionOfAnotherUser: The session now belongs to another user.
-            SessionDeleting: The session is being deleted; nothing was stored. Call it again.
+            SessionDeleting: The session is being deleted; nothing was stored.
         """
         check_key(key)
         require_plain(value, "The value")

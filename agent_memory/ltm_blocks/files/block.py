@@ -125,8 +125,9 @@ class FileMemory(CollectionBlock):
 class Files(Collection[FileMemory]):
     """The files of one user; `User.files` returns it.
 
-    Paths are /memories and below. The six commands of the memory tool return the reply for the
-    model. They raise `ToolRefused` with the reply for an error; nothing changed then.
+    Paths are those of the block's `root`, /memories by default, and below. The six commands of the
+    memory tool return a reply for the model. On an error they raise `ToolRefused` with the reply,
+    and change nothing.
     """
 
     _item = "file"
@@ -182,7 +183,7 @@ class Files(Collection[FileMemory]):
         """Create a file and its directories.
 
         Raises:
-            ToolRefused: The path exists, or there is no room.
+            ToolRefused: The path exists or is below a file, or there is no room.
         """
         path = self._path(path)
         redacted = self._limits.redacted(file_text)
@@ -202,7 +203,8 @@ class Files(Collection[FileMemory]):
             expected: The `version` that was read: the file is written only if it still has it.
 
         Raises:
-            ToolRefused: The path is a directory, or there is no room; nothing was written.
+            ToolRefused: The path is a directory or below a file, or there is no room; nothing was
+                written.
             VersionConflict: The file has another version, or is gone; nothing was written.
         """
         path = self._path(path)
@@ -275,8 +277,8 @@ class Files(Collection[FileMemory]):
         Each file has either its old or its new path at any time, also within a directory.
 
         Raises:
-            ToolRefused: The path does not exist, the new one exists, or one of them is the root or
-                within the other.
+            ToolRefused: The path does not exist, the new one exists or is below a file, or one of
+                them is the root or within the other.
         """
         old_path, new_path = self._path(old_path), self._path(new_path)
         self._keep_root(old_path, "rename")
@@ -296,7 +298,7 @@ class Files(Collection[FileMemory]):
         return self._say.renamed.format(path=self._shown(old_path), new_path=self._shown(new_path))
 
     def _shown(self, path: str) -> str:
-        """Return a stored path as users see it."""
+        """Return the path that users see for a stored path."""
         return self._limits.root + path.removeprefix(ROOT)
 
     def _path(self, path: str) -> str:

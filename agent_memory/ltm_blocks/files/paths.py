@@ -34,7 +34,8 @@ def checked_path(text: str) -> str:
     "/memories/notes/".
 
     Raises:
-        ToolRefused: It is not /memories or below, or could be taken for another path.
+        ToolRefused: It is not /memories or below, is too long or too deep, or could be taken for
+            another path.
     """
     if not isinstance(text, str):
         raise ToolRefused(f"The path is {quoted(text)}. Give a text that begins with {ROOT}.")

@@ -67,7 +67,7 @@ class SkillMemory(ManualBlock):
 
     @property
     def library(self) -> Library:
-        """The files."""
+        """The files of the folder."""
         if self._library is None:
             self._library = Library(self.folder.absolute(), self.max_bytes)
         return self._library
@@ -102,7 +102,7 @@ class SkillMemory(ManualBlock):
     ) -> list[tuple[Skill, float, bool]]:
         """Return the skills that match a question, best first.
 
-        Each has its score, and whether it is relevant on its own.
+        Each has its score, and whether that suffices to recall it.
         """
         if not skills:
             self._indexes.drop(owner or "")

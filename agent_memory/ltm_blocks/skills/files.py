@@ -89,7 +89,7 @@ class FrontMatter:
     """Keys, values and their lines.
 
     Args:
-        line: The line of the file before it.
+        line: Number of the line before the text.
     """
 
     def __init__(self, text: str, line: int) -> None:

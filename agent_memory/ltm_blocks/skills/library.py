@@ -33,7 +33,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A file as it was read; without a stamp if the same stamp could belong to other bytes."""
+    """The parsed content of a file. `stamp` is None if a change might not alter the stamp."""
 
     stamp: tuple[int, ...] | None
     said: Skill | BrokenSkill
@@ -73,7 +73,7 @@ class Library:
         return self._found(read, shared=owner is None)
 
     def seen(self, owner: str | None) -> Found:
-        """Return the skills an owner sees: shared ones, and the owner's under other names."""
+        """Return the skills that an owner sees: shared ones, and own ones with other names."""
         everybodys = self.read(None)
         if owner is None:
             return everybodys

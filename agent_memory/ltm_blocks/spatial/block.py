@@ -100,7 +100,7 @@ class SpatialMemory(CollectionBlock):
         """Return the observations relevant to the message, best first; without a message the
         newest.
 
-        A "position" in the message's metadata is where it was said: near observations count too.
+        If the message's metadata has a "position", observations near it are relevant too.
         """
         if not scope.is_somebodys:
             return []

@@ -58,14 +58,13 @@ _FIELDS = frozenset({"text", "position", "at", "confidence", "metadata"})
 class SpatialHandle(Collection[Any]):
     """The observations of one user; `User.spatial` returns it.
 
-    Searches return observations above `min_confidence`, with a score from 0 to 1. It is proximity x
-    confidence; with a query it is the mean of that and of the relevance.
+    Searches return observations of at least `min_confidence`, with a score from 0 to 1. The score
+    is proximity x confidence; with a query, it is the mean of that product and the relevance.
 
     - The proximity is 1 at distance 0, 1/2 at the median distance of those compared, 1/3 at twice
-      that, and so on.
+      that, and so on. `within` counts no distance.
     - The confidence is the original one after fading.
-    - The relevance is the text's match with the query in words and meaning, relative to the best of
-      those compared.
+    - The relevance is the probability, by words and meaning, that the text is about the query.
     """
 
     _limits: SpatialMemory
@@ -134,7 +133,7 @@ class SpatialHandle(Collection[Any]):
         query: str | None = None,
         at: datetime | None = None,
     ) -> list[SpatialMatch]:
-        """Return the best of the 200 nearest observations, best first.
+        """Return the best of the 200 nearest observations, or of the `k` nearest if `k` is larger.
 
         Args:
             position: The position.
@@ -170,13 +169,12 @@ class SpatialHandle(Collection[Any]):
         limit: int = 100,
         at: datetime | None = None,
     ) -> list[SpatialMatch]:
-        """Return the best observations in a box, best first. Its faces belong to it; distance does
-        not count.
+        """Return the best observations in a box and on its faces, best first.
 
         Args:
             low: The lowest coordinates.
             high: The highest coordinates.
-            query: The topic of the texts; of more than 200 the most confident are compared.
+            query: The topic of the texts; only the 200 of highest confidence are compared.
             limit: Maximum number of results.
             at: See `near`.
 
@@ -359,7 +357,7 @@ def _nearest_first(match: SpatialMatch) -> tuple[float, float, str]:
 
 
 def outdate(store: RecordStore, block: str, scope: Scope) -> None:
-    """Invalidate indexes from before a session was erased."""
+    """Invalidate the cached indexes of a session and its user after the session's erasure."""
     own = Scope(None, scope.session_id).owner  # the session may have had no user before
     store.delete_records(block, owner=version_owner(own), lease=scope.lease)
     if scope.user_id is not None and version_of(store, block, scope.owner) is not None:

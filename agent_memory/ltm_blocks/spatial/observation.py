@@ -74,9 +74,8 @@ class SpatialMatch:
         observation: The observation.
         distance: Distance from the position of the search; None without one.
         confidence: Its confidence at the time of the search.
-        relevance: The text's match with the query, 0 to 1, relative to the best of those compared;
-            None without a query.
-        score: The ranking score; see `scoring.scored`.
+        relevance: The probability that the text is about the query; None without a query.
+        score: The ranking score; see `SpatialHandle`.
     """
 
     observation: Observation
@@ -87,7 +86,7 @@ class SpatialMatch:
 
 
 def is_same(known: Observation, made: Observation, *, timed: bool) -> bool:
-    """Return whether a repeated write equals the stored one; `timed` if it gave a time."""
+    """Return whether a repeated write equals the stored one. Its time counts only if `timed`."""
     return replace(made, at=made.at if timed else known.at, session_id=known.session_id) == known
 
 

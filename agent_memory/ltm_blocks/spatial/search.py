@@ -39,7 +39,7 @@ class Found(NamedTuple):
         return Found(observations, apart, self.confidences[rows], self.ages[rows])
 
     def cut(self, count: int, column: np.ndarray) -> Found:
-        """Return the rows of `first`, unordered."""
+        """Return the `count` rows with the lowest values of a column, unordered."""
         return self if len(self.ages) <= count else self.rows(self.first(count, column))
 
     def first(self, count: int, *columns: np.ndarray) -> list[int]:
@@ -129,7 +129,7 @@ class PlaceIndex:
         return index
 
     def nearest(self, position: Position, count: int, moment: Moment, radius: float = inf) -> Found:
-        """Return the nearest observations above the minimum confidence, unordered.
+        """Return the nearest observations of sufficient confidence, unordered.
 
         Ties go to the newest. The radius is inclusive.
         """
@@ -141,13 +141,13 @@ class PlaceIndex:
         return self._found(rows[close], moment, position).cut(count, apart[close])
 
     def within(self, low: Position, high: Position, moment: Moment) -> Found:
-        """Return the observations in a box, with its faces, above the minimum confidence."""
+        """Return the observations of sufficient confidence in a box and on its faces."""
         places = self._table[:, :-2]
         inside = ((places >= low) & (places <= high)).all(axis=1)
         return self._found(self._sure(np.flatnonzero(inside), moment), moment)
 
     def newest(self, count: int, moment: Moment, position: Position | None = None) -> Found:
-        """Return the newest observations above the minimum confidence, unordered."""
+        """Return the newest observations of sufficient confidence, unordered."""
         rows = self._sure(np.arange(len(self)), moment)
         ages = -self._table[rows, -2]
         if len(rows) > count:
@@ -156,7 +156,9 @@ class PlaceIndex:
         return found.cut(count, found.ages)
 
     def _sure(self, rows: np.ndarray, moment: Moment) -> np.ndarray:
-        """Return the rows above the minimum confidence and not in the future."""
+        """Return the rows of at least the minimum confidence; in a search of the past, without
+        later ones.
+        """
         sure = self._confidences(rows, moment) >= self._fading.least
         if moment.past:
             sure &= self._table[rows, -2] <= moment.seconds
