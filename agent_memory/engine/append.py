@@ -55,17 +55,8 @@ _Stored: TypeAlias = tuple["Head", "KeptKey | None"]
 class Appender:
     """Appends messages.
 
-    Args:
-        store: The log.
-        counter: Counts tokens.
-        windows: The cache of windows.
-        max_message_bytes: The maximum size of a message as JSON.
-        keep_keys: How long idempotency keys are stored.
-        wait: Returns the seconds until a worker must look at a session, from the time of its newest
-            message. If the store's `append` has no argument `within`, the session is due
-            immediately.
-        redact: Removes sensitive parts from texts, if set.
-        zones: The time zones of users.
+    `wait` returns the seconds until a worker must look at a session, from the time of its newest
+    message.
     """
 
     def __init__(
@@ -122,9 +113,9 @@ class Appender:
         updates: Sequence[Update],
         check: Callable[[str, str | None], None] = lambda session_id, user_id: None,
     ) -> list[_Stored | Exception]:
-        """Append for several callers in one transaction, each as `append` does.
+        """Append for several callers, if possible in one transaction, each as `append` does.
 
-        A refused update returns its error.
+        `check` raises for a refused update. A refused or failed update returns its error.
         """
         requests: dict[int, Append] = {}
         found: dict[int, _Stored | Exception] = {}

@@ -50,7 +50,7 @@ class AppendQueue(Generic[J, T]):
 
     Args:
         make: Runs one call.
-        make_all: Runs several calls. Returns the result or the error of each.
+        make_all: Runs several calls and returns the result or the error of each.
     """
 
     def __init__(

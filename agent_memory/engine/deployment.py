@@ -150,7 +150,7 @@ def store_config(name: str, table: dict[str, Any], **fields: Any) -> AgentMemory
     """Return the settings of one store, from fields, environment and file, in this priority.
 
     Raises:
-        ConfigError: As for `Deployment.from_file`.
+        ConfigError: A setting cannot work. A note names the store.
     """
     try:
         own = from_environment(AgentMemoryConfig, store_prefix(name))

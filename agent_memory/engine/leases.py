@@ -48,7 +48,6 @@ class Leases:
         """Hold a session's lease and renew it until the work is done.
 
         Args:
-            session_id: The session. A session that does not exist has no lease.
             waiting: Wait up to a minute for another worker to release it.
 
         Yields:

@@ -72,16 +72,8 @@ class SharedNamespaces(Protocol):
 class Deletion:
     """Erases sessions and users from a store and its blocks.
 
-    Args:
-        store: The store.
-        leases: Keep other workers away meanwhile.
-        absorber: Holds the blocks that absorb logs.
-        manual_blocks: Blocks with records that do not come from a log.
-        tombstones: The tombstones of forgotten facts.
-        records: Holds a note of each user's deletion until it is finished.
-        windows: The cached windows.
-        shared: Takes a user out of shared namespaces.
-        deleted: The record of deleted sessions and users.
+    `manual_blocks` have records that do not come from a log. `tombstones` are those of forgotten
+    facts, and `deleted` those of sessions and users.
     """
 
     def __init__(
@@ -200,10 +192,6 @@ class Deletion:
         """Erase a user's data from before the deletion began. Return the outcome for each place.
 
         One caller at a time does that. A second caller returns: the user's current data is newer.
-
-        Args:
-            key: The key of the deletion's note.
-            user_id: The user.
         """
         parts = [_LOG, *map(_of_block, self._blocks), Part("notes of the engine"), Part("grants")]
         with self._locks.held(record_id("deletion", user_id)):
@@ -215,11 +203,7 @@ class Deletion:
     def _erase_user(self, key: str, user_id: str, before: float, *, cleared: bool) -> list[Part]:
         """Erase a user's data from before a time. Newer messages stay.
 
-        Args:
-            key: The key of the deletion's note.
-            user_id: The user.
-            before: The time.
-            cleared: Whether directly stored data is erased already. Its current data is newer.
+        With `cleared`, directly stored data is erased already, and the current one is newer.
         """
         if not cleared:
             self._shared.close(user_id)

@@ -54,10 +54,9 @@ def under_lease(
     """Work on a session once under its lease, if there is something to do.
 
     If the session is gone, another writer came first, or the lease is lost, `find` is called again.
+    A session that stays busy for a minute raises `StoreUnavailable`.
 
     Args:
-        leases: The store's leases.
-        session_id: The session.
         find: Returns the task for the current state. None for nothing to do.
         work: Does the task. Returns None if another writer came first.
         consequence: For the error of a session that stays busy: what was not done, what to do.
@@ -146,15 +145,8 @@ class Editor:
         A plan that only adds takes no lease and waits for nobody. Other plans take the lease. The
         plan is called again after each concurrent write.
 
-        Args:
-            session_id: The session.
-            plan: Returns the change.
-            consequence: See `under_lease`.
-            begins: The first head of a session that does not exist yet.
-            user_id: The user it must belong to. The plan sees no other user's session.
-
-        Returns:
-            The result. None if there is nothing to do, or no such session.
+        `begins` is the first head of a session that does not exist yet. The plan sees no session of
+        a user other than `user_id`. Return None if there is nothing to do, or no such session.
         """
         known: LogEdit | None = None
 
@@ -244,7 +236,7 @@ class Editor:
         return self._commit(replace(edit, after=after), lease)
 
     def _rewound(self, head: Head, cursors: Mapping[str, int], lease: Lease) -> Head | None:
-        """Return the head with its cursors put back, before blocks delete records."""
+        """Store the head with these cursors. Return it, or None if another writer came first."""
         if cursors == head.cursors:
             return head
         moved = self._store.move(replace(head, cursors=dict(cursors)), lease=lease)
@@ -253,9 +245,9 @@ class Editor:
         return moved
 
     def _forget(self, name: str, before: Head, rewound: Head, after: int, lease: Lease) -> None:
-        """Have a block delete records of entries after a seq, regardless of its cursor.
+        """Have a block delete records of entries after a seq, also those after its cursor.
 
-        A worker that died may have left records past the cursor.
+        A worker that died may have left such records.
         """
         scope = Scope(rewound.user_id, rewound.session_id, after, lease)
         block = self._absorber.blocks.get(name)

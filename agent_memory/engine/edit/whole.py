@@ -47,12 +47,8 @@ class Deleting(NamedTuple):
 class WholeDeletion:
     """Deletes sessions and users whose data is all in the session store.
 
-    Args:
-        store: The store.
-        blocks: All configured blocks.
-        records: Holds a note of the deletion until the traces in the files are erased.
-        windows: The cached windows.
-        takes_part: Whether a user takes part in shared namespaces.
+    `records` holds a note of a deletion until the traces in the files are erased. `takes_part`
+    returns whether a user takes part in shared namespaces.
     """
 
     def __init__(
@@ -71,7 +67,7 @@ class WholeDeletion:
         self._takes_part = takes_part
 
     def session(self, session_id: str, user_id: str | None) -> Deleting | None:
-        """Delete a session; None if that needs several steps.
+        """Delete a session. None if it does not exist, or if that needs several steps.
 
         Raises:
             SessionOfAnotherUser: It belongs to another user.
