@@ -68,7 +68,7 @@ class Components:
         lacking_models: The warning for each block whose language model is not configured.
 
     Raises:
-        ConfigError: A block cannot work with these settings. Nothing stays open.
+        ConfigError: A block cannot work with these settings. The store is closed again.
         StoreError: The store cannot be opened.
     """
 

@@ -93,8 +93,7 @@ class AgentMemory(OpenMemory):
         key: str | None = None,
         expected_end: int | None = None,
     ) -> Head:
-        """Append a message of any size, or a list of them atomically. Shorten the window if it
-        overflows.
+        """Append a message, or a list of messages atomically, and shorten a window that overflows.
 
         With `overflow_mode="background"` the window is shortened after this call returns.
 
@@ -122,7 +121,8 @@ class AgentMemory(OpenMemory):
                 Nothing was stored.
             Conflict: The key or an id was used for other content, or the log does not end at
                 `expected_end`. Nothing was stored.
-            StoreError: The store failed. Nothing was stored.
+            StoreError: The store failed. Nothing was stored, unless the connection to a server
+                broke during the write, or the write was interrupted. A retry with `key` is safe.
         """
         self._guard.check_session(session_id, user_id)
         check_pair(message)
@@ -169,8 +169,8 @@ class AgentMemory(OpenMemory):
                 unchanged, from its newest compaction on.
             window: Messages to show instead of the session's window, such as those a framework is
                 about to send, with its current turn. Each is a message as `update` takes it. They
-                are not stored. Only a system message among them is shown. Messages of the session's
-                window count as shown and are not recalled.
+                are not stored. A system message is shown only if it is among them. Messages of the
+                session's window count as shown and are not recalled.
 
         Raises:
             InvalidInput: An id, a message or the format is not valid.
@@ -353,7 +353,8 @@ class AgentMemory(OpenMemory):
             The removed messages, oldest first. Fewer than `count` if the log has fewer.
 
         Raises:
-            InvalidInput: `count` is not a positive number.
+            InvalidInput: `count` is not a whole number of 0 or more.
+            StoreUnavailable: A worker did not release the session. Nothing was removed.
         """
         self._guard.check_session(session_id, user_id)
         return self.components.editor.pop(session_id, how_many("count", count), user_id)
@@ -392,7 +393,7 @@ class AgentMemory(OpenMemory):
         window: beyond that, the oldest leave as usual. Idempotent.
 
         Raises:
-            InvalidInput: The log has no message with this seq.
+            InvalidInput: The log has no message with this seq, or it is a system message.
         """
         from agent_memory.engine.pins import check_seq
 
@@ -606,8 +607,8 @@ class AgentMemory(OpenMemory):
     ) -> str:
         """Run a tool call of a model and return the tool's result, as text for the model.
 
-        A failed call returns a text that tells the model what to do. An outage of the store does
-        the same and is logged.
+        A failed call returns a text that says what the model should do. A failure of the store or
+        of a model does the same and is logged.
 
         Args:
             session_id: The current session.
@@ -646,7 +647,7 @@ class AgentMemory(OpenMemory):
         Args:
             session_id: Only this session.
             user_id: Only sessions of this user.
-            progress: Called after each session, if there are several.
+            progress: Called after each session. Ignored with `session_id`.
         """
         if progress is not None:
             check_callable("progress", progress)
@@ -659,9 +660,9 @@ class AgentMemory(OpenMemory):
     def delete(self, session_id: str, *, user_id: str | None = None) -> Receipt:
         """Delete the session's log and head, and every record that blocks derived from it.
 
-        Idempotent. The next call for the session resumes an interrupted deletion. Records of blocks
-        that are no longer configured are deleted too, in this memory's own store. `import_session`
-        restores a deleted session only on request.
+        Idempotent. The next `update`, `flush` or `delete` of the session, or a worker, finishes an
+        interrupted deletion. Records of blocks that are no longer configured are deleted too, in
+        this memory's own store. `import_session` restores a deleted session only on request.
 
         Returns:
             The result of each place: see `Receipt`.
@@ -683,7 +684,8 @@ class AgentMemory(OpenMemory):
     def checkpoint(self, session_id: str, *, user_id: str | None = None) -> Receipt:
         """Return a receipt for all messages up to the newest one.
 
-        The messages are durable, so a host may remove them from its own context.
+        The messages are durable, so a host may remove them from its own context. A `memory://`
+        store is not durable, and the receipt says so.
 
         Raises:
             InvalidInput: The session does not exist.
@@ -796,7 +798,8 @@ class AgentMemory(OpenMemory):
     def replay(self, block: str) -> Iterator[Progress]:
         """Rebuild one block from the log, session by session, and yield the progress after each.
 
-        Other calls continue meanwhile. An interrupted replay resumes at its last session.
+        Other calls continue meanwhile. An interrupted replay resumes after its last finished
+        session.
 
         Raises:
             ConfigError: No absorbing block has that name.

@@ -103,8 +103,8 @@ class OpenMemory:
         """Load the tokenizer, local embedders, resources of blocks, and litellm if models are used.
 
         Services call this before they report that they are ready. Otherwise the first calls load
-        these, and a first `completion` takes seconds. Nothing is stored, and no network call is
-        made. A failure is logged, and raised again by the call that needs the part.
+        these, and a first `completion` takes seconds. Nothing is stored, and no model is called. A
+        failure is logged, and raised again by the call that needs the part.
 
         Args:
             user_id: A user whose indexes are loaded too, as by the user's first `get`.

@@ -119,10 +119,10 @@ def _group(entries: Sequence[Entry], entry: Entry) -> list[Entry]:
 
 
 def check_seq(seq: object) -> int:
-    """Return a message's seq.
+    """Return a valid seq.
 
     Raises:
-        InvalidInput: It is not one.
+        InvalidInput: The value is not an integer of 1 or more.
     """
     if type(seq) is not int or not 1 <= seq <= MOST:
         raise InvalidInput(f"seq is {quoted(seq)}. Give a message's number, from 1 on.")

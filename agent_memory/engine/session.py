@@ -278,9 +278,9 @@ class Session(BoundSession):
                 its owner only.
 
         Raises:
-            InvalidInput: The session does not exist.
-            StoreUnavailable: A worker held the session for a minute, or it was deleted meanwhile.
-                A text file is incomplete then, and `import_session` refuses it.
+            InvalidInput: The session does not exist, or nothing can be written to `to`.
+            StoreUnavailable: A worker held the session for a minute, or it was deleted or shortened
+                meanwhile. A text file is incomplete then, and `import_session` refuses it.
         """
         from agent_memory.engine.transfer.export import Exporter, written
 

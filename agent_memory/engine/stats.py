@@ -59,7 +59,8 @@ class RecallStats:
 
     Attributes:
         asked: The number of recalls.
-        empty: The number of recalls that returned only records shown for every question.
+        empty: The number of recalls that returned nothing, or only records that are shown for
+            every question.
     """
 
     asked: int = 0

@@ -221,8 +221,8 @@ class User:
 
         Raises:
             InvalidInput: An item is neither a recall nor a report's item.
-            SessionOfAnotherUser: A message is in another user's session. The items before it are
-                deleted.
+            SessionOfAnotherUser: A message is in another user's session. Records, and messages of
+                earlier sessions, are deleted by then.
         """
         scope, recalls = self._scope(), recalls_in(found)
         text_of("why", why)

@@ -28,7 +28,7 @@ class _CachedWindow(NamedTuple):
         """Return whether the window of a head begins with these entries.
 
         Cuts, pops and deletions change the version of a head. A new session has another creation
-        time. A restored snapshot may have the same of both, but not the same total.
+        time. A restored snapshot may have the same version and creation time, but another total.
         """
         if self.head.version != head.version or self.head.created_at != head.created_at:
             return False
@@ -49,7 +49,8 @@ class Windows:
     def of(self, head: Head) -> list[Entry]:
         """Return the entries of a session's window: the pinned ones, then those after its start.
 
-        They are shared: their messages must not be changed.
+        Entries appended since the head was read may follow. All are shared: do not change their
+        messages.
         """
         window = self._cached.get(head.session_id)
         if window is None or not window.serves(head):

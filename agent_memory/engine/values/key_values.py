@@ -100,12 +100,15 @@ class KeyValues:
             InvalidInput: JSON would not reproduce the value exactly, or a label, the key or the
                 time is not valid. Nothing was stored.
             ModelError: The embedder failed. Nothing was stored.
-            StoreError: The store failed. Nothing was stored.
+            StoreError: The store failed.
         """
         return self.put_many([Put(namespace, key, value, ttl, texts)])[0]
 
     def put_many(self, puts: Iterable[Put]) -> list[KeyValue]:
-        """Store several values atomically, as `put`. For a repeated key, the last one counts."""
+        """Store several values atomically, as `put`, and return one value for each key.
+
+        For a repeated key, the last one counts.
+        """
         if not isinstance(puts, Iterable):
             raise InvalidInput(f"puts is {quoted(puts)}. Give a list of Put.")
         now, wanted = now_utc(), [checked_put(put) for put in puts]
@@ -164,8 +167,8 @@ class KeyValues:
     ) -> list[KeyValue]:
         """Return the values whose namespaces begin with a prefix.
 
-        With a query, the nearest in meaning come first, then values without texts, except if
-        `least` is set. Without a query, the latest come first.
+        With a query, the nearest in meaning come first. Values without texts, or with vectors of
+        another embedder, follow unless `least` is set. Without a query, the latest come first.
 
         Args:
             prefix: Complete labels with which the namespaces begin. () for all.
