@@ -96,9 +96,9 @@ class Absorber:
     """Brings blocks up to date with sessions. Each block has its own cursor.
 
     A batch may take `timeout` seconds. With `prepares`, blocks receive the pending messages of
-    several users at once. Nobody is charged for that, so it is off with spending limits per user.
-    `absorbed` is called with the name of a block that absorbed a batch. `moved` is called with the
-    heads before and after a cursor moved.
+    several users in one call. No user is charged for it, so it is off with spending limits per
+    user. `absorbed` is called with the name of a block that absorbed a batch. `moved` is called
+    with the heads before and after a cursor moved.
     """
 
     def __init__(
@@ -253,8 +253,7 @@ class Absorber:
         """Have a block delete the records of a scope, within the time limit of a batch.
 
         Raises:
-            LeaseLost: The session was taken over meanwhile. The block derives again the records
-                that it deleted since.
+            LeaseLost: Another worker took the session over. The block absorbs it again.
         """
         failed: Exception | None = None
         try:

@@ -196,7 +196,8 @@ class Compaction:
         return stored or head
 
     def refresh_wait(self, head: Head) -> float | None:
-        """Return the seconds until a summary may be tried again. None if none is pending."""
+        """Return the seconds until a summary may be tried again. None if none is pending, or if
+        neither a failure nor a spending limit delays it."""
         waits = head.summary is not None and head.summary.redo_after is not None
         if waits and self._unaffordable(head.user_id):
             return seconds_left(now_utc())

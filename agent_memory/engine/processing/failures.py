@@ -152,7 +152,8 @@ _MOST_NOTED = 10_000
 class Failures:
     """The failures of blocks in this process, and those in the store.
 
-    The store itself may fail: no call waits more than `patience` seconds for it.
+    The store itself may fail. No call waits more than `patience` seconds for it, except
+    `of_blocks(now=True)`.
     """
 
     def __init__(self, dead_letters: DeadLetters, blocks: Collection[str], patience: float) -> None:
@@ -196,7 +197,7 @@ class Failures:
         self._met[block] = message
 
     def note(self, block: str, first: int, last: int, message: str, lease: Lease) -> bool:
-        """Store a temporary failure of a batch. Return whether it is new.
+        """Store a temporary failure of a batch, if possible. Return whether it is new.
 
         Raises:
             LeaseLost: The session was taken over.

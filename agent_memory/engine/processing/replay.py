@@ -31,7 +31,7 @@ class Replay:
         self._records = records
 
     def run(self, block: str) -> Iterator[Progress]:
-        """Rebuild a block, starting at the end of an interrupted replay."""
+        """Rebuild a block. An interrupted replay continues after its last finished session."""
         begun = self._records.read(Kind.REPLAYS).get(block, {"after": None, "done": 0})
         after, done = begun["after"], begun["done"]
         self._records.write(Kind.REPLAYS, block, after=after, done=done)

@@ -106,7 +106,8 @@ class SessionWork:
 
     All pending messages are absorbed after `idle_minutes` of silence (None for never), or while the
     session is in the `backlog`. The blocks in `_quiet` call a model for each batch. They wait for a
-    batch of `_full_tokens`, and at every update for a pause of `quiet_seconds` (0: no wait).
+    full batch (`_full_tokens` or `BATCH_ENTRIES`), or with "every_update" for a pause of
+    `_quiet_seconds`. They do not wait if that is 0.
     """
 
     _store: SessionStore
@@ -216,6 +217,7 @@ class SessionWork:
 
         Raises:
             SessionOfAnotherUser: The session belongs to another user.
+            StoreUnavailable: With `down_to`, a worker did not release the session.
         """
         waiting = everything or down_to is not None
         with self._leases.hold(session_id, waiting=waiting) as lease:

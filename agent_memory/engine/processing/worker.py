@@ -29,9 +29,8 @@ POLL_SECONDS = 2.0
 _PAGE = 256
 _PUT_OFF_SECONDS = 0.1
 _SHARE = 20
-"""After a full page in which every session can wait, the next poll follows after
-`_PUT_OFF_SECONDS`, or after `_SHARE` times the search's duration if that is longer. Each of these
-sessions is due again with its next message: searching immediately would waste time under load."""
+"""The pause after a full page in which every session can wait: this many times the duration of
+the search, and at least `_PUT_OFF_SECONDS`. Under load, an immediate search would waste time."""
 _EXIT_SECONDS = 2.0
 _HOUSEKEEPING_SECONDS = 60.0
 _REPLACED_SECONDS = 600.0
@@ -63,7 +62,7 @@ class FairQueue:
             self._pending.setdefault(owner, OrderedDict())[session_id] = None
 
     def take(self) -> tuple[str, str] | None:
-        """Return the next session and its owner, who moves to the end. None if it is empty."""
+        """Return the next session and its owner, who moves to the end. None for an empty queue."""
         if not self._pending:
             return None
         owner, sessions = self._pending.popitem(last=False)

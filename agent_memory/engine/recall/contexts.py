@@ -228,7 +228,11 @@ class Contexts:
         self._sent.keep(session_id, kept, seen.scope.user_id, seen.head)
 
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
-        """Return the messages without those of the session's last context, if its log has them."""
+        """Return the messages without those of the session's last context, if its log has them.
+
+        Raises:
+            InvalidMessage: They contain recalls or the summary of another context.
+        """
         return self.prompts.without_context(session_id, messages, self._is_stored)
 
     def _is_stored(self, head: Head) -> bool:

@@ -140,9 +140,7 @@ class SentContexts:
     def keep(
         self, session_id: str, kept: StoredContext, user_id: str | None, head: Head | None
     ) -> None:
-        """Store a context. A failure is only logged.
-
-        It replaces an earlier context of the same turn and step.
+        """Store a context, in place of one of the same turn and step. A failure is only logged.
 
         While the session does not exist or belongs to no user, the context stays pending: another
         user may get the session.

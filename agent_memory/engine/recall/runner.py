@@ -80,6 +80,8 @@ class TimeLimited:
     ) -> T:
         """Return the call's result, if it arrives within the limit.
 
+        `abandoned` is called when an abandoned call ends.
+
         Raises:
             TimeoutError: It took longer, or too many abandoned calls to the block still run.
         """

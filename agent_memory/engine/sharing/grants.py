@@ -160,7 +160,10 @@ def signed(message: Message, agent: str) -> Message:
 
 
 def is_by(message: Message | None, agent: str) -> bool:
-    """Return whether an agent wrote a message of a shared namespace, even if partly redacted."""
+    """Return whether an agent wrote a message of a shared namespace.
+
+    An erased system message has lost its author and counts as every agent's.
+    """
     if message is None:
         return False
     unsigned = message.is_system and message.to_dict() == EMPTY_SYSTEM.to_dict()
@@ -175,7 +178,7 @@ class Authors:
         self._known: Cache[tuple[str, str], datetime] = Cache(_MOST_CACHED)
 
     def knows(self, agent: str, session_id: str) -> bool:
-        """Return whether this process has stored it already."""
+        """Return whether this process has stored that seq already."""
         return (agent, session_id) in self._known
 
     def wrote(self, agent: str, before: Head | None, after: Head) -> None:
@@ -190,7 +193,7 @@ class Authors:
         self._known.put(key, after.created_at)
 
     def first(self, agent: str, session_id: str) -> int | None:
-        """Return a seq before which the agent wrote nothing in the session. None if never."""
+        """Return a seq before which the agent wrote nothing in the session. None if not stored."""
         found = self._store.records(_AUTHORS, _author(agent, session_id))
         return min((record.first for record in found), default=None)
 
@@ -219,7 +222,7 @@ class Redaction:
     _authors: Authors
 
     def takes_part(self, user_id: str) -> bool:
-        """Return whether it is a namespace, or a user with past or current grants."""
+        """Return whether the id names a namespace, or a user with past or current grants."""
         return share_of(user_id) is not None or bool(self._grants.shares_of(user_id))
 
     def close(self, user_id: str) -> None:
