@@ -58,7 +58,10 @@ def run_tool(
     arguments: Mapping[str, Any] | str | None,
     scope: Callable[[], Scope],
 ) -> str:
-    """Run a tool call of a model. Every outcome is a text for the model."""
+    """Run a tool call of a model, and return a text for the model.
+
+    Invalid input, and failures of the store or of a model, become texts too.
+    """
     try:
         found_scope = scope()
         tool = tools.get(name) if isinstance(name, str) else None

@@ -161,7 +161,6 @@ class _Function:
 
 
 def _asked(call: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the name and the arguments of a call."""
     function = call.get("function") or {}
     return str(function.get("name", "")), function.get("arguments") or ""
 
@@ -202,6 +201,8 @@ class Conversation:
 
     def rounds(self, *, stream: bool) -> Chunks:
         """Call the model and its tools in turn, and store the turn with the answer.
+
+        Return the model's last response. If the caller must run a tool, nothing is stored.
 
         Raises:
             ModelError: The model failed, or calls tools after the last round.

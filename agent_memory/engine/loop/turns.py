@@ -258,6 +258,6 @@ def _check_options(options: Mapping[str, Any]) -> None:
     for name in _SET_HERE:
         if name in options:
             raise InvalidInput(
-                f"{name} cannot be an option of completion(): it is set by the memory. Configure "
-                "it, where it is a setting."
+                f"{name} cannot be an option of completion(): the memory sets it. If the "
+                "configuration has this setting, change it there."
             )

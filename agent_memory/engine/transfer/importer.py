@@ -72,7 +72,11 @@ class Importer:
         return shown
 
     def _make_way(self, session_id: str) -> None:
-        """Finish an interrupted deletion of the session, which must not exist."""
+        """Finish an interrupted deletion of the session.
+
+        Raises:
+            SessionExists: The session exists.
+        """
         head = self._resources.store.head(session_id)
         if head is not None and head.deleting:
             self._deletion.finish(session_id)
@@ -120,7 +124,7 @@ def _exists(session_id: str) -> SessionExists:
 def lines_of(source: str | Path | TextIO | Iterable[str], most: int = 0) -> Iterator[bytes]:
     """Yield the lines of a path, a text file, or a list in one pass.
 
-    `most` is the maximum number of characters in a line of a file, if above the default.
+    `most` is the maximum length of a line of a file, if above the default.
     """
     if isinstance(source, str | Path):
         with open(source, "rb") as file:

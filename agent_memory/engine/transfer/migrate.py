@@ -199,7 +199,7 @@ def _check(source: Store, held: Sequence[str], origin: str, noted: Collection[st
 
 
 def _held(store: Store) -> list[str]:
-    """List the contents of a store, without the engine's own records and the names of blocks."""
+    """List the contents of a store, without the engine's notes and blocks without vectors."""
     counts = store.counts()
     found = [f"{counts.sessions} sessions"] if counts.sessions else []
     kept = next((block for block, _ in store.all_records() if block != NOTES.name), None)

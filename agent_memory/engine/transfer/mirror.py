@@ -173,8 +173,8 @@ def mirror(
 ) -> Iterator[StoredRecord]:
     """Remove records that only the target has, write those that it lacks, and yield the source's.
 
-    Existing records are not written again, so that an interrupted run resumes. Each other record
-    takes eight bytes of memory.
+    Existing records are not written again, so that an interrupted run resumes. Each record takes
+    eight bytes of memory.
     """
     there = _Marks(target.read(), lambda stored: stored.digest)
     if len(there) and _cleared(source, target, removing):  # others may have been removed too

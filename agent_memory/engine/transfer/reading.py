@@ -198,7 +198,7 @@ class Reading:
 
     def _vector(self, form: VectorForm) -> Stored:
         if form.block not in self._announced:
-            raise self._refused(f"no line says what the vectors of block {form.block!r} are of")
+            raise self._refused(f"no line before announces the vectors of block {form.block!r}")
         return Stored("vector", form.block, self._record(form), form.traits)
 
     def _record(self, form: FactForm) -> Record:
