@@ -1,9 +1,9 @@
 """Hits ordered as an answer, without repetitions and with corrections. Pure.
 
-The best match of a question is often its own repetition, or a reply that repeats the user's words.
-Both would rank above the statement that answers it, and above a correction of the statement. "Which
-city do I live in?" is close to "I moved to Lisbon.", not to "I moved on to Porto today." A newer
-statement that is close to both, question and old statement, is taken as its correction.
+The best match of a question is often the same question, asked before, or a reply that repeats the
+user's words. Both would rank above the statement that answers it, and above a correction of that
+statement. "Which city do I live in?" is close to "I moved to Lisbon.", not to "I moved on to Porto
+today." A newer statement that is close to the question and to the old one counts as a correction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.score import PARTS
 
 Newer = Callable[[Hit], Sequence[tuple[Hit, float]]]
-"""Finds the hits nearest to the question and to a statement, each with the sum of both cosines."""
+"""Returns the hits nearest to the question and to a statement, each with the sum of both cosines,
+nearest first. They may be older than the statement."""
 
 _REPEATED = 0.6  # share of an answer's words that the user said before it
 _SAME_QUESTION = 0.6  # cosine
@@ -102,9 +103,9 @@ def answers(
         hits: The hits, best first, relevant or not.
         least: The minimum relevance, except for corrections.
         newer: See `Newer`.
-        corrects: Whether the current state is asked for, rather than the state at some time.
-        in_context: Whether the hits are for a context. There, corrections stand before the
-            statements that they correct; in a search, the nearest hit stands first.
+        corrects: Whether the question is about the current state, rather than the state at a time.
+        in_context: Whether the hits are for a context. There, corrections precede the statements
+            that they correct. In a search, the nearest hit comes first.
     """
     told = telling(question, [hit for hit in hits if hit.relevance >= least])
     if corrects:
@@ -159,7 +160,10 @@ def answers(
 
 
 def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that carry information beyond the question."""
+    """Return the hits that carry information beyond the question, best first.
+
+    User messages that ask the question again get a lower score and relevance.
+    """
     languages, asked = _asked(question)
     told = [
         hit
@@ -267,7 +271,7 @@ def _asked(question: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _newest_of_a_form(told: list[Hit], question: str) -> list[Hit]:
-    """Move each statement before the one among the first hits that it contradicts."""
+    """Move statements among the first hits before the older one that they contradict."""
     languages, asked = _asked(question)
     first = [hit for hit in told[:_FIRST] if _states(hit)]
     words = {hit.record.id: said_in(_text(hit.record), languages) for hit in first}

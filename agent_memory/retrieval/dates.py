@@ -66,7 +66,7 @@ ENGLISH_OF: dict[str, str] = {
     for english, others in [line.split(": ")]
     for other in others.split()
 }
-"""The English word for each foreign word."""
+"""The English word for each foreign word or synonym."""
 
 
 MONTHS = (
@@ -148,7 +148,7 @@ def period_of(text: str, today: date) -> Period | None:
     """Return the days that a question asks about: "last weekend", "two weeks ago", "in March 2024".
 
     Supports English, and the words of other languages in `ENGLISH_OF`. Relative future periods
-    ("next week") return None. A month without a year means the latest that has begun.
+    ("next week") return None. A date without a year means the latest one that has begun.
 
     Args:
         text: The question.

@@ -25,8 +25,8 @@ PLACE = np.dtype(
     ]
 )
 """The place and size of a record: the session's number, the seq (0 for a record without
-neighbours), the day as `date.toordinal`, the passage's number, the words of its message, and the
-percentage of words in questions."""
+neighbours), the day as `date.toordinal`, the passage's number, the number of words of its message,
+and the percentage of words in questions."""
 
 SPEAKER = "\0speaker "
 """Prefix of speaker terms. No word of a text contains a zero byte."""

@@ -40,7 +40,7 @@ _NO_VECTOR = np.empty(0, np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Records that are not stored yet but are searched with the stored ones.
+    """Records of messages that a block has not absorbed yet, searched with the stored ones.
 
     Attributes:
         index: Their features.

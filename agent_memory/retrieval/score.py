@@ -189,7 +189,7 @@ class Ranked(NamedTuple):
     Attributes:
         names: Their ids.
         vectors: Functions that return their vectors.
-        scores: (n,) the scores that define the order.
+        scores: (n,) the scores, non-increasing. They leave out "nearest", which affects the order.
         relevance: (n,) the probability that each is relevant, from 0 to 1.
         parts: (n, PARTS) the value of each term before its weight.
         cosines: (n,) as the encoder gives them; 0 for records without a vector.
@@ -238,8 +238,8 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     weights = fitted()["rank"]
     scores = np.round(parts @ np.array([weights[name] for name in PARTS], np.float32), _DIGITS)
     best = np.argsort(-scores, kind="stable")
-    # "nearest" decides the order only: the reported scores leave it out, made non-increasing, so
-    # that thresholds relative to the best score keep their meaning
+    # "nearest" affects only the order. The reported scores leave it out, so that thresholds
+    # relative to the best score keep their meaning, and are made non-increasing.
     alone = scores[best] - weights["nearest"] * parts[best, PARTS.index("nearest")]
     counted = np.maximum.accumulate(alone[::-1])[::-1]
     best = best[:limit]

@@ -92,7 +92,7 @@ MOST_ROWS = 2_048
 """Maximum number of records in a segment. A deletion rewrites the rest of the segment."""
 
 MOST_BYTES = 2 * 2**20
-"""Maximum size of a segment, in bytes; it applies to long vectors."""
+"""Maximum size of a segment, in bytes. It holds fewer than `MOST_ROWS` records of long vectors."""
 
 _A_NUMBER = 4
 _A_RECORD = 400  # bytes of words and place

@@ -141,7 +141,7 @@ class Vectors(NamedTuple):
 
 
 def rounded_rows(matrix: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Return a copy in which the selected rows are rounded, where they can be."""
+    """Return a matrix in which the selected rows are rounded, where they can be."""
     if matrix.shape[1] < LEAST_LENGTH:
         return matrix
     some = which & _scales(matrix)[1]
