@@ -164,7 +164,7 @@ class LLM(Provider):
             ) from error
 
     def context_window(self) -> int:
-        """Size of the context window in tokens; 8192 where litellm does not know the model."""
+        """Return the tokens of the context window; 8192 if litellm does not know the model."""
         if self._window is None:
             try:
                 info = load_litellm().get_model_info(self.model, api_base=self.api_base)
@@ -190,7 +190,7 @@ class LLM(Provider):
 class Reading(Iterator[Any]):
     """The chunks of a litellm stream.
 
-    litellm and the HTTP client hold locks. An exception of a signal handler in the middle of a step
+    litellm and the HTTP client hold locks. A signal handler that raises in the middle of a step
     would leave them locked forever. The main thread therefore runs each step on another thread.
     """
 

@@ -37,9 +37,8 @@ def load_litellm() -> Any:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         if threading.current_thread() is not threading.main_thread():
             if _ImportsUntilExit not in sys.meta_path:
-                sys.meta_path.insert(
-                    0, _ImportsUntilExit
-                )  # never removed: other threads may be iterating over it
+                # never removed: other threads may be iterating over the list
+                sys.meta_path.insert(0, _ImportsUntilExit)
             _importing = threading.get_ident()
         try:
             litellm: Any = import_module("litellm")
@@ -71,7 +70,7 @@ def load_in_background() -> None:
 
 
 def break_off_loading() -> None:
-    """At exit, stop threads that import litellm, and wait for them."""
+    """At exit, stop a thread that imports litellm, and wait for it up to 5 seconds."""
     _ending.set()
     if _loading.acquire(timeout=_END_SECONDS):
         _loading.release()

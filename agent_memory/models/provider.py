@@ -55,12 +55,11 @@ class _NoRetries(int):
 
 
 def _forget_clients() -> None:
-    """Drop a forked child's inherited connections, which it would share."""
+    """Drop the connections that a forked child inherits: parent and child cannot share them."""
     litellm: Any = sys.modules.get("litellm")
     if litellm is not None:
-        _parents.append(
-            litellm.in_memory_llm_clients_cache
-        )  # a reference, so that they are not closed
+        # a reference, so that they are not closed
+        _parents.append(litellm.in_memory_llm_clients_cache)
         litellm.in_memory_llm_clients_cache = type(_parents[-1])()
 
 
@@ -121,6 +120,7 @@ class Provider:
 
         Args:
             sent: OpenAI-style messages, or texts to embed.
+            answer: Maximum tokens of the answer; None for no limit.
         """
         account = self._account or current_account() or Account("other")
         return Call(kind, self.model, account, sent, answer)
@@ -179,7 +179,7 @@ class Provider:
         """Call `work`, and again while its failures look temporary.
 
         Raises:
-            SpendingLimitReached: A limit allows no further attempt today.
+            SpendingLimitReached: A spending limit allows no further attempt.
             ModelUnavailable: All attempts failed.
             ModelRefused: The provider refused; no further attempt was made.
         """

@@ -189,7 +189,7 @@ class Meter(Protocol):
 
     @property
     def measures(self) -> bool:
-        """Return whether it needs token counts at all."""
+        """Whether it needs token counts."""
         ...
 
 
@@ -206,6 +206,7 @@ class Call:
 
     Attributes:
         sent: OpenAI-style messages, or texts to embed.
+        answer: Maximum tokens of the answer; None for no limit.
         hold: The reservation for the current attempt.
     """
 

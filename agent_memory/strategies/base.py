@@ -167,7 +167,7 @@ class Strategy(SettingsModel):
 
     @property
     def language_models(self) -> tuple[str | None, ...]:
-        """Return its own language models, without those of its blocks. See `Block`."""
+        """Return the language models that it calls, without those of its blocks; see `Block`."""
         return ()
 
     @property

@@ -35,9 +35,10 @@ def open_embedder(
     Loads no model and sends no request yet.
 
     Args:
-        value: "local" for the embedder on this machine. None for the same if it is installed, else
-            for none. "fastembed/<model>" for an ONNX model. Any other string names a litellm model,
-            such as "openai/text-embedding-3-small". For objects see `check_embedding`.
+        value: "local" for the embedder on this machine. None for the same if it is installed,
+            otherwise for `NoEmbedder`. "fastembed/<model>" for an ONNX model. Any other string
+            names a litellm model, such as "openai/text-embedding-3-small". For functions and
+            objects see `embedder_of`.
     """
     from agent_memory.models.embedders.cache import CachedEmbedder
     from agent_memory.models.embedders.local import MiniLMEmbedder, is_installed

@@ -112,7 +112,7 @@ class BestEffort:
 
 
 class SoonEncoded:
-    """Encodes texts within a time limit, the last ones first.
+    """Encodes texts within a time limit, the last ones first. Cached encodings always count.
 
     Texts beyond the limit get a vector of zeros. While the embedder is down, all vectors are empty.
     """
@@ -127,7 +127,7 @@ class SoonEncoded:
         return self._whole
 
     def known(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encodings that exist already, and zeros for other texts."""
+        """Return the cached encodings, and zeros for other texts."""
         return self._encoded(texts, until=0.0)
 
     def __call__(self, texts: Sequence[str]) -> list[Encoding]:

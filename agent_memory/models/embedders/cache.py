@@ -72,9 +72,9 @@ class CachedEmbedder:
 
     @property
     def baseline(self) -> float:
-        """The mean cosine of twelve unrelated sentences, from 0 to 0.95.
+        """The inner embedder's baseline, or the mean cosine of twelve unrelated sentences.
 
-        Measured once, in the call that embeds the first texts.
+        From 0 to 0.95. Measured once, in the call that embeds the first texts; 0 if that fails.
         """
         if self._baseline is None:
             try:

@@ -18,7 +18,7 @@ _QUERIES = ("embed_query", "get_query_embedding")
 
 
 class GivenEmbedder:
-    """An embedder made of a function or of methods. Vectors are scaled to unit length.
+    """An embedder made of a function or of methods. `CachedEmbedder` scales its vectors.
 
     Args:
         query: Returns the vector of a question, if the model encodes questions differently.
@@ -96,7 +96,11 @@ EmbeddingField = Annotated[Any, AfterValidator(check_embedding)]
 
 
 def embedder_of(value: Any) -> Any:
-    """Return the embedder of a function or an object; see `check_embedding`."""
+    """Return the embedder of a function or an object.
+
+    An object may be an `Embedder`, have `embed`, or have the methods of LangChain's or LlamaIndex's
+    embeddings. A function takes a list of texts and returns a vector for each.
+    """
     check_embedding(value)
     if hasattr(value, "embed"):
         if all(hasattr(value, name) for name in ("name", "dimension", "load")):
