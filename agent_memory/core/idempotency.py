@@ -31,8 +31,8 @@ def check_version(expected: str | None, version: str | None) -> None:
     """Refuse a write that is based on another version than the stored one."""
     if expected is not None and expected != version:
         raise VersionConflict(
-            "It was changed, or deleted, since it was read. Nothing was changed; read it again, "
-            "and decide anew."
+            "The stored text was changed or deleted since you read it. Nothing was written. Read "
+            "it again, and decide."
         )
 
 

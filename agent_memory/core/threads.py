@@ -125,7 +125,7 @@ class Handover(Generic[T]):
         try:
             self._abandoned()
         except Exception:  # the caller no longer waits for it
-            logger.exception("what followed the abandoned call %r failed", self._name)
+            logger.exception("the callback of the abandoned call %r failed", self._name)
         return lambda: None
 
     def _deliver(self, outcome: Future[T]) -> None:
@@ -203,7 +203,6 @@ def repeated(name: str, seconds: float, call: Callable[[], bool]) -> Iterator[No
     wait for the lock, and the handler for the call.
 
     Args:
-        name: The name of the call's thread.
         seconds: The seconds from the beginning, or from the end of a call, to the next call.
         call: The function to call. An error is logged, and the call is repeated.
     """
