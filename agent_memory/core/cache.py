@@ -17,8 +17,8 @@ U = TypeVar("U")
 class Cache(OrderedDict[K, V]):
     """A mapping that evicts the least recently used values.
 
-    `find` and `put` count as uses; reading as from a dict does not. Each call is thread-safe: hold
-    `lock` for several. Change it with `put`, `drop` and `clear` only.
+    `find` and `put` count as uses. Reads of a dict (`get`, `[]`) do not. Each call is thread-safe:
+    hold `lock` for several. Change it only with `put`, `drop` and `clear`.
 
     Args:
         size: Returns the size of a value; 1 each by default.

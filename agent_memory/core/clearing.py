@@ -24,7 +24,7 @@ from agent_memory.core.transcript import full_text
 from agent_memory.core.window import units
 
 _KEEP, _AT_LEAST = 5, 10
-"""Default share of the limit: one part in so many."""
+"""Default shares of the limit: 1/5 for `keep_tokens`, 1/10 for `at_least`."""
 _CHARS = 80
 _CLEARED = "cleared"
 _IS_ERROR = re.compile(
@@ -61,9 +61,7 @@ class Clearing:
         as half, because contexts shorten it.
 
         Args:
-            entries: The window.
             limit: Tokens that the window may take.
-            counter: Counts tokens.
             pinned: The seqs that stay whole.
             before: The window as it was last shown. Clearing continues from it.
         """

@@ -49,8 +49,8 @@ class MemoryContext:
         asked: The current turn, which `to_messages()` adds at the end. It holds the message passed
             to `get`, unless that is already the newest of `messages`.
         kept_tokens: Tokens of the leading messages that equal those of the session's previous
-            context. A provider's prompt cache can serve them. None for the first context of this
-            process.
+            context. A provider's prompt cache can serve them. None for the session's first context
+            in this process.
         usage: Model calls for this context, such as embedding the query with a paid embedder.
     """
 

@@ -56,9 +56,9 @@ class _Frame:
     """The parts of an excerpt that are the same for every question.
 
     Attributes:
-        begin: The end of the beginning, if a passage is relevant.
-        last: The start of the end.
-        passages: Tokens that passages may take.
+        begin: The end of the first part, in an excerpt with passages.
+        last: The start of the last part.
+        passages: Tokens that passages may take. 0 for none.
     """
 
     plain: str
@@ -153,14 +153,14 @@ def _joined(spans: Sequence[Span]) -> list[Span]:
 
 
 def _beginning(text: str, count: Count, limit: int) -> int:
-    """Return the end of a beginning that fits, at a sentence or a word if one is near."""
+    """Return the end of a first part that fits, after a sentence or a word if one is near."""
     end = _fitting(lambda size: text[:size], len(text), count, limit)
     near = max(0, end - _NEAR)
     return near + last_break(text[near : end + 1], end - near) if end < len(text) else end
 
 
 def _first_break(text: str, start: int) -> int:
-    """Return the start of the end, at a sentence or a word if one is near."""
+    """Return the start of a last part, at a sentence or a word if one begins near."""
     near = text[start : start + _NEAR]
     for pattern in (SENTENCE, _BLANK):
         match = pattern.search(near)
@@ -279,7 +279,7 @@ def _with_value(holder: Any, path: tuple[Any, ...], value: Any) -> Any:
 def frame_of(view: View, keys: Collection[str]) -> View:
     """Return a view without the parts that may be shortened, but with other fields of its calls.
 
-    Fields in `keys` that are not texts are copied too.
+    Fields in `keys` are copied too, if they are not texts. The name is, although it is a text.
     """
     frame = least_view(view)
     for key in filter(keys.__contains__, view):

@@ -62,7 +62,7 @@ class Fitting:
     def fit(self, entries: Sequence[Entry]) -> Fitted | None:
         """Return the entries that fit; None if the newest step does not fit even when shortened.
 
-        If the newest group alone has more than `max_messages`, it stays, with the user message of
+        If the newest step alone has more than `max_messages`, it stays, with the user message of
         its turn.
         """
         if not entries:
@@ -250,8 +250,8 @@ class Placed:
     ) -> tuple[list[Recall], int]:
         """Return the recalls that are worth most for their tokens, and their cost.
 
-        A recall above 1/12 of the room, or 1/4 of a small room, is cut to its most relevant part.
-        Neighbouring messages become one passage.
+        A recall is cut to its most relevant part if it takes more than 1/12 of the room, or 150
+        tokens if that is more, but at most 1/4. Neighbouring messages become one passage.
         """
         most = min(room // _LEAST_RECALLS, max(room // _USUAL_RECALLS, _USUAL_TOKENS))
         priced = [self._cut(self._priced(recall), question, most) for recall in recalls]

@@ -69,7 +69,7 @@ def marker(value: object) -> str | None:
 
 
 def check_share(name: object) -> None:
-    """Refuse a name of a shared namespace that is not 1 to 64 such characters, without U+001E."""
+    """Refuse an invalid name of a shared namespace: an id of 1 to 64 characters, without U+001E."""
     check_id("The name of a shared namespace", name)
     assert isinstance(name, str)
     if len(name) > MAX_SHARE:

@@ -45,7 +45,7 @@ class Message(BaseModel):
             in the setting `timezone`, or in UTC. The default is the field `create_time` or
             `timestamp`, in epoch seconds or ISO 8601, or the current time.
         metadata: The caller's own data; never sent to a model.
-        raw: Provider-native JSON of another format, stored unchanged.
+        raw: An item of another format as JSON, stored unchanged.
         format: Name of that format, for example "openai.responses".
 
     Raises:

@@ -37,7 +37,7 @@ def noticed(call: Callable[[], T]) -> tuple[T, list[str]]:
 
 
 def error_text(error: Exception) -> str:
-    """Return an error for a model. A file is named without its folders."""
+    """Return an error as text that a model may read. A file is named without its folders."""
     from pathlib import PurePath  # imported late, because hooks must start fast
 
     if isinstance(error, OSError) and error.filename is not None:

@@ -51,9 +51,9 @@ class Shown:
         leading: The system message and the summary, if there are any.
         drafts: The current turn, at the end.
         cut: Seqs of the shortened entries.
-        unpaired: Calls without results, and results without calls, which are not shown.
+        unpaired: Warnings of calls without results, and results without calls. None is shown.
         unpaired_seqs: The seqs of the messages with these calls.
-        held: Sources that another part of the context shows.
+        held: Sources that count as shown: the session's window, if another one is shown instead.
     """
 
     leading: list[Message]

@@ -60,8 +60,8 @@ def fork_safe_lock(*, own: bool = False) -> threading.RLock:
 
     Args:
         own: Whether the lock is used by the caller alone: for work that takes long, or takes
-            another lock. By default, locks are shared in rotation, because each fork and each call
-            of the main thread looks at all of them.
+            another lock. By default, locks are shared in rotation, because each fork takes all of
+            them, and a call in a signal handler checks all of them.
     """
     if not own:
         return _SHARED[next(_turns) % len(_SHARED)]

@@ -243,7 +243,7 @@ class Scope:
     def wants(self, sources: Sequence[Source]) -> bool:
         """Return whether a record with these sources may be recalled.
 
-        A block may check it, so that unwanted records take no room. Its caller checks it as well.
+        A block may check it, so that unwanted records take no room. The engine checks it as well.
         """
         if not sources:
             return True

@@ -32,7 +32,7 @@ def speaker(message: Message) -> str:
 def full_text(message: Message) -> str:
     """Return the whole content of a message as one text, with calls and results.
 
-    Pictures, sound and files are named, and so are a provider's additions to a call.
+    Pictures, sound and files are named. A call without a function is shown as JSON.
     """
     views = message.views()
     if not views:

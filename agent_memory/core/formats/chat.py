@@ -52,10 +52,7 @@ def with_refusal(view: Json) -> Json:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    """Return the message as the API accepts it.
-
-    Empty parts, and parts that its role cannot have, are left out.
-    """
+    """Return the message as the API accepts it: without empty parts, and with a valid name."""
     role, content, name = view.get("role"), view.get("content"), view.get("name")
     fixed: Json = {}
     if isinstance(content, list):

@@ -97,7 +97,10 @@ def as_json(value: Any) -> Any:
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """Return whether `written` would return a value unchanged. Deeper nesting counts as plain."""
+    """Return whether a value needs no encoding by `written`.
+
+    Nesting below `MAX_DEPTH` is not checked, nor are lone surrogates and large integers.
+    """
     if depth > MAX_DEPTH:
         return True
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The names of formats, of providers' APIs and of messages of frameworks, and of roles. Pure."""
+"""The names of formats (of providers' APIs and of frameworks), and of roles. Pure."""
 
 CHAT = "openai.chat"
 RESPONSES = "openai.responses"
