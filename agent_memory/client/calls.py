@@ -44,9 +44,8 @@ HANDLES = frozenset({"notes", "files", "skills", "spatial", "values"})
 MOST = 500
 """The largest page of a list."""
 
-# name, method, path, call, right. After these: the check of the session that is named
-# (`Call.whose`), the form of the answer, and "no-retry" for a call that must not be retried when
-# its outcome is unknown.
+# name, method, path, call, right; then optionally `Call.whose`, the form of the answer, and
+# optionally "no-retry" for a call that must not be retried when its outcome is unknown
 _TABLE = """
 list_sessions    GET    /sessions                           memory.sessions    read   sessions
 read_session     GET    /sessions/{session_id}              memory.head        read   own session

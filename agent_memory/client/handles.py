@@ -49,7 +49,7 @@ class Remote:
         return replace(self, user_id=user_id, fields={**self.fields, **fields})
 
     def ask(self, call: Call, given: Mapping[str, Any]) -> Any:
-        """Make a call.
+        """Make a call. For missing things the result is that of the library, such as None.
 
         Raises:
             AgentMemoryError: The error that the library raises for the call.
@@ -184,7 +184,7 @@ def _nothing(call: Call, kind: Any, given: Mapping[str, Any]) -> Any:
 
 
 class NotTheirs(SessionOfAnotherUser):
-    """The session belongs to another user or does not exist. Only admins are told which."""
+    """The session belongs to another user or does not exist. Only admins learn which."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -193,7 +193,7 @@ class Service:
 
 
 def is_missing(error: BaseException) -> bool:
-    """Whether the service answered that there is no such thing for this credential."""
+    """Return whether the service answered that there is no such thing for this credential."""
     return type(error) is errors.AccessDenied and getattr(error, "is_missing", False)
 
 

@@ -130,13 +130,13 @@ def _of_union(args: Sequence[Any], value: Any) -> Any:
 
 
 def takes(kind: Any, value: Any) -> bool:
-    """Return whether a JSON value fits a type. What is inside the value is not checked."""
+    """Return whether a JSON value fits a type. Items of lists and mappings are not checked."""
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return any(takes(one, value) for one in args)
     if origin is Literal:
         return value in args
-    if value is None:  # a field that was left out: it has its default
+    if value is None:  # an omitted field, which has its default
         return origin is None and kind not in (Message, *_SCALARS)
     if isinstance(origin, type) and issubclass(origin, Iterable):
         if isinstance(value, str):  # a text is a sequence of texts

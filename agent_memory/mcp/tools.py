@@ -259,7 +259,7 @@ class _Own:
         return f"Forgotten: {id}."
 
     def _knows(self, scope: Scope, name: str) -> bool:
-        """Whether there is a fact with this id."""
+        """Return whether a current fact has this id."""
         has_facts = bool(self._memory.components.fact_blocks)
         return has_facts and any(fact.id == name for fact in self._user(scope).facts())
 

@@ -9,8 +9,10 @@ From the outside in:
     application   handles a request, logs it and counts it; routes and responses are Starlette's
     credentials   authenticates a key (`keys`) or a JWT; returns a `Principal`
     wire          parses requests and encodes responses
-    rights, limits, problems, openapi, paging     pure functions
+    operation    the entries of the table of calls, and the context of a request
     calls, library     the operations; each runs on a thread, for one user
-    forms, shapes      the answers, and which fields of a value they show
+    inputs, forms, shapes     the input of a call, its answer, and the fields of a value
+    rights, limits, problems, openapi     pure functions
+    logs, metrics, figures     the log, and the metrics of requests and of the memory
     static, page/      the web page, a client of the service
 """

@@ -1,7 +1,7 @@
 """The service as an ASGI application, on Starlette.
 
-A request is authenticated before its body is read. The user is resolved before anything is looked
-up. Every failure is answered as a problem.
+A request is authenticated before its body is read. Its user is determined before any data is read.
+Every failure is answered as a problem; a stream that fails ends with one.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class Application:
                 await router(given, receive, sending)
             except ClientDisconnect:
                 seen.status = seen.status or _GONE
-            except Exception as error:  # noqa: BLE001 - the response has its kind, the log its place
+            except Exception as error:  # noqa: BLE001 - answered as a problem, and logged
                 problem = problem_of(_refusal_of(error))
                 self._log_failure(seen, error, problem.kind)
                 if not seen.status:
@@ -465,7 +465,10 @@ def _router(routes: Sequence[BaseRoute]) -> Router:
 
 
 def _shape(path: str) -> tuple[str, int]:
-    """Return a path's first part after the version and its length: routers try few routes then."""
+    """Return the version and first part of a path, and its number of parts.
+
+    Each shape has its own router, which tries few routes.
+    """
     parts = path.split("/")
     return "/".join(parts[:3]), len(parts)
 

@@ -25,7 +25,8 @@ logger = logging.getLogger(__name__)
 
 _KEPT_SECONDS = 10.0
 _SHARE = 20
-"""A result is cached for this many times the duration of the lookup, which reads all sessions."""
+"""A result is cached for this many times the duration of the lookup, which reads all sessions, but
+at least for `_KEPT_SECONDS`."""
 _WAIT_SECONDS = 5.0
 
 

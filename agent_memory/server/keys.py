@@ -63,7 +63,7 @@ class Key:
     used_at: datetime | None = None
 
     def is_valid(self, now: datetime) -> bool:
-        """Whether it is valid at a time."""
+        """Return whether it is valid at a time."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     @property

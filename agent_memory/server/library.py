@@ -313,7 +313,8 @@ def _update(at: At, asked: Any) -> Update:
 def _answer(at: At, asked: Any, head: Head | Exception) -> Any:
     if isinstance(head, Head):
         return shown(_APPEND, at, asked, head)
-    # nothing was stored: alone, the call finishes a deletion, or fails as its user may see
+    # nothing was stored: run alone, the call may finish a deletion, or fails with an error that
+    # its user may see
     by_itself = isinstance(head, AccessDenied | Damaged | SessionDeleting)
     return _appended(at, asked) if by_itself else head
 

@@ -17,6 +17,7 @@ class Limits:
     Attributes:
         per_second: Requests per second that a credential may make on average, in each process; 0
             for no limit.
+        burst: Requests that a credential may make at a time.
         call_seconds: The time limit of a call.
     """
 
@@ -58,7 +59,7 @@ class Buckets:
         self._kept: Cache[str, Bucket] = Cache(_MOST_KEPT)
 
     def wait(self, name: str, now: float) -> int:
-        """Count a request. Return the seconds it has to wait; 0 for none."""
+        """Count a request, and return 0. Over the limit, return the seconds to wait."""
         if not self._limits.per_second:
             return 0
         known = self._kept.get(name) or Bucket(self._limits.burst, now)

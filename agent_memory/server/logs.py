@@ -21,9 +21,9 @@ _FRAMES = 12
 class JsonLines(logging.Formatter):
     """Formats a record as a JSON line.
 
-    For records of other modules, the line has the message template without its arguments. For
-    errors it has the class and the stack, without the message. A driver's message may repeat what
-    a user wrote.
+    For records of other loggers than the service's, the line has the message template without its
+    arguments. For errors it has the class and the stack, without the message. A driver's message
+    may repeat user data.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -97,7 +97,7 @@ class At:
     def length(self, session_id: str) -> tuple[int, int]:
         """Return the seq after which a session's log begins, and the seq of its end.
 
-        Both are 0 if the session was deleted meanwhile or belongs to another user.
+        Both are 0 if the session was deleted meanwhile or does not belong to `user_id`.
         """
         head = self.memory.components.store.head(session_id)
         if head is None or head.user_id != self.user_id:
@@ -120,7 +120,7 @@ class Operation:
         needs: The right it requires; None if any valid credential may call it. Calls that need
             "admin" or None act for no user.
         answer: The form of its answer; None for a stream.
-        once: Whether an Idempotency-Key makes it safe to repeat. Other calls are idempotent.
+        once: Whether it takes an Idempotency-Key, which makes it safe to repeat.
         versioned: Whether it takes If-Match.
         streams: The media type of a streamed response; empty for one JSON response.
         together: Runs a batch of calls; returns an answer or an error for each. For calls so short

@@ -207,7 +207,7 @@ def problem_of(error: BaseException) -> Problem:
         return error.problem
     kinds = (_KINDS[one] for one in type(error).__mro__ if one in _KINDS)
     kind = next(kinds, BROKEN)
-    # only this library's errors are named to the client, and none for "not found", to hide why
+    # the client learns the class of this library's errors, but not why something was not found
     own = type(error).__module__ == errors.__name__ and kind is not NOT_FOUND
     told = str(error) if kind.detail is None else kind.detail
     return Problem(kind, told, error=type(error) if own else None)

@@ -1,4 +1,4 @@
-"""The rights and users of a credential. Pure: nothing in a request can extend them."""
+"""The rights and users of a credential. No field of a request can extend them. Pure."""
 
 from __future__ import annotations
 

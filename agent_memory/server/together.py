@@ -37,6 +37,7 @@ class Together(Generic[J]):
     compete for the interpreter lock.
 
     Args:
+        turns: Maximum number of batches that run at the same time.
         seconds: The time limit of a call.
     """
 
