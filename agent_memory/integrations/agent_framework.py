@@ -35,7 +35,7 @@ _EXCLUDED = "_excluded"
 
 
 class AgentMemoryHistoryProvider(HistoryProvider):
-    """The durable messages of sessions; each is a session of the memory and absorbed by its blocks.
+    """Durable sessions of the framework. Each is a session of the memory, which blocks absorb.
 
     Args:
         memory: The memory.

@@ -1,7 +1,7 @@
-"""Estimate the cost of a chat log under each strategy. Calls no model: the engine itself processes
-the log, with a spending limit of no calls.
+"""Estimate the cost of a chat log under each strategy. The engine itself processes the log. A
+spending limit of no calls keeps it from calling a model.
 
-for bill in costs("chat.jsonl", "jsonl", model="openai/gpt-4o-mini", max_tokens=4_000):
+for bill in costs(read_chat("chat.jsonl", "jsonl"), model="openai/gpt-4o-mini"):
     print(bill.strategy, bill.calls, bill.cost)
 """
 
@@ -37,7 +37,7 @@ STRATEGIES = ("full history", "trim", "summarize", "flush to vector", "facts")
 _USER = "user"
 _NO_CALL = SpendingLimits(total=SpendingLimit(calls=0))
 _FACTS_EACH = 0.5
-"""Assumed number of facts in a user's message; an estimate, as are all figures based on it."""
+"""Assumed number of facts in a user's message."""
 _FACT_TOKENS = 60  # of a fact in a model's answer
 _LISTED_TOKENS = 25  # of a fact shown to a model for comparison
 

@@ -79,12 +79,11 @@ class AgentMemoryStorage:
                 puts.append(Put(_ABOUT, _LENGTH, length))
             # records first, so that every indexed embedding has one
             self._values.put_many(puts)
+            # a zero vector has no direction: records with one are only listed
             items = [
                 Item(one.id, None, one.embedding, _told(one))
                 for one in records
-                if any(
-                    one.embedding or ()
-                )  # a zero vector has no direction: such records are only listed
+                if any(one.embedding or ())
             ]
             if items:
                 self._index(length).store(items, user_id=self._user_id)
@@ -148,7 +147,10 @@ class AgentMemoryStorage:
         older_than: datetime | None = None,
         metadata_filter: dict[str, Any] | None = None,
     ) -> int:
-        """Delete the records that meet all conditions; all without any. Return their number."""
+        """Delete the records that meet all conditions, and return their number.
+
+        Without conditions all records are deleted.
+        """
         wanted = None if record_ids is None else set(record_ids)
         gone = [
             one["id"]

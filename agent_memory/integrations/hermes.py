@@ -117,7 +117,7 @@ class AgentMemoryProvider(MemoryProvider):
         self._memory.update(self._at(session_id), pair, user_id=self._user_id)
 
     def get_tool_schemas(self) -> list[Json]:
-        """Return the memory's tools: `memory_read`, `memory_write`, and those of the blocks."""
+        """Return the schemas of the memory's tools, those of blocks included."""
         tools = self._memory.tools(self._log or "hermes", user_id=self._user_id)
         return [tool["function"] for tool in tools]
 

@@ -1,6 +1,6 @@
 """LlamaIndex's memory, chat store and memory block over a memory.
 
-    kept = AgentMemoryMemory.from_defaults(memory=memory, session_id="chat-1", user_id="ana")
+kept = AgentMemoryMemory.from_defaults(memory=memory, session_id="chat-1", user_id="ana")
 await agent.run("Where do I live?", memory=kept)
 """
 

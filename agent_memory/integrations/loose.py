@@ -18,7 +18,9 @@ def text_in(value: object) -> str | None:
 
 
 def moment(*said: object) -> datetime | None:
-    """Return the first of these that is a time: epoch seconds, or a text in ISO 8601."""
+    """Return the first of these that is a time: a datetime, epoch seconds or milliseconds, or a
+    text in ISO 8601. Times without a zone are UTC.
+    """
     for value in said:
         if isinstance(value, float) and not math.isfinite(value):
             continue

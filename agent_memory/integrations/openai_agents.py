@@ -91,7 +91,7 @@ class AgentMemorySession:
             await _finished(lambda: self._session.update([_kept(item) for item in items]))
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Remove and return the newest item with everything absorbed from it; None if empty."""
+        """Remove the newest item, with everything absorbed from it. Return it; None if empty."""
         popped = await _finished(lambda: self._session.pop(1))
         found = [item for message in popped for item in _of(message)]
         return found[-1] if found else None
@@ -149,7 +149,7 @@ def _of(message: Message) -> Sequence[TResponseInputItem]:
 
 
 async def _finished(call: Callable[[], T]) -> T:
-    """Make a call on a thread; a cancelled caller is notified when it has ended."""
+    """Make a call on a thread. A cancelled caller waits until it has ended."""
     made = asyncio.ensure_future(asyncio.to_thread(call))
     cancelled: asyncio.CancelledError | None = None
     while not made.done():

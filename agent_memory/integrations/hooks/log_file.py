@@ -22,7 +22,7 @@ from agent_memory.errors import StoreUnavailable
 from agent_memory.retrieval.words import RUN, pairs
 
 MOST = 256
-"""Maximum number of messages in one text: a place is one byte."""
+"""Maximum number of messages in one index: a place is one byte."""
 
 _MARK = "words 3"
 _WIDTH = 9
@@ -42,7 +42,7 @@ class WordPlaces:
         self.count = int(count)
 
     def holding(self, root: str) -> set[int]:
-        """Return the places of messages with a word of this prefix, and perhaps of some others."""
+        """Return the places of messages with a word of this prefix, and possibly of others."""
         prefix, places = root[:_WIDTH], ""
         at = bisect_left(range(len(self._entries)), prefix, key=self._word_at)
         while self._entries.startswith(prefix, at + 1):
@@ -135,7 +135,8 @@ class Part(NamedTuple):
     """Some messages of one session.
 
     Attributes:
-        holding: Returns the places of messages with a text, and perhaps of some others.
+        size: Number of messages.
+        holding: Returns the places in `seqs` of messages with a root, and possibly of others.
     """
 
     session: str
@@ -172,7 +173,10 @@ class LogFile:
             )
 
     def parts(self, user_id: str, most: int, without: str) -> Iterator[Part]:
-        """Yield messages of a user and the assistant, newest session first."""
+        """Yield messages of a user and the assistant, newest session first, until there are `most`.
+
+        Leaves out the session `without`.
+        """
         rows = self._file.execute(_SESSIONS, (self._namespace, f"user:{user_id}")).fetchall()
         for session_id, about, start, end in rows:
             if session_id == without or start is None or about.startswith(_DELETING):

@@ -1,7 +1,7 @@
 """Recall for a prompt in a short-lived process: messages relevant to it by words alone.
 
-Words are compared and weighted as in recall, but without the arrays of `retrieval.terms`: loading
-numpy takes longer than the whole search.
+Words are compared and weighted as in recall, but without the arrays of `retrieval.postings`:
+loading numpy takes longer than the whole search.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _first_look(holding: dict[str, list[int]], rarity: dict[str, float]) -> list
 
 
 def _spoken(stored: StoredMessage) -> tuple[str, str]:
-    """Return role and text of a message; of one read in part, the part."""
+    """Return the role and the text of a stored message."""
     if not stored.body:
         return stored.role, stored.text
     message = json.loads(stored.body)
@@ -176,7 +176,10 @@ _LONGEST = 600  # characters of a quote
 
 
 def recalled(path: str, user_id: str, prompt: str, session_id: str) -> str:
-    """Return messages of a user's other sessions relevant to a prompt, as context; else empty."""
+    """Return messages of a user's other sessions that are relevant to a prompt, as context.
+
+    Empty if there are none.
+    """
     try:
         file = LogFile(path, _NAMESPACE)
         try:

@@ -40,8 +40,8 @@ def store(memory: AgentMemory, event: Event, user_id: str, until: float | None =
     """Store a session's transcript from where the last call ended; of Gemini CLI, the turn.
 
     Message ids derive from the transcript, so concurrent or interrupted hooks store nothing twice.
-    The position is a value of the user, so it outlasts a deleted session: only
-    later messages are new.
+    The position is a value of the user, which outlasts the session: after its deletion, only later
+    messages are stored.
 
     Args:
         until: The end on the clock of `time.monotonic`; the next call stores the rest. None for no

@@ -122,7 +122,7 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def _part(part: Mapping[str, Any]) -> str:
-    """Return a part that is not text as text. Files are named: an export has them beside it."""
+    """Return a part that is not text as text. A file is named; the export stores it separately."""
     if text := text_in(part.get("text")):
         return text
     kind = str(part.get("content_type") or "part").removesuffix("_asset_pointer").replace("_", " ")

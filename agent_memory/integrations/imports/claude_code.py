@@ -84,8 +84,9 @@ def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterato
 class _Tree:
     """Assigns lines to branches.
 
-    Parallel tool results also fork a transcript, but belong together. Only a question that was
-    asked again starts a branch: the newest one is the main line, the others are branches.
+    Parallel tool results also fork a transcript, but belong together. If a question was asked
+    again, the newest version is the main line, and the others begin branches. A subagent's lines
+    are a branch too.
     """
 
     def __init__(self) -> None:

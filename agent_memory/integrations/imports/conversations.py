@@ -25,7 +25,9 @@ class SessionBegin:
     """A session whose messages follow. It may be repeated: the first one counts.
 
     Attributes:
+        about: Its metadata.
         branch: The session that it branches from; None for a main session.
+        first: The id of a branch's first message.
         is_tree: Whether a later export may continue another branch.
     """
 
@@ -82,7 +84,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A part that does not belong to a conversation, such as a setting."""
+    """A part that is left out, such as a setting or an empty message."""
 
     kind: str
 
@@ -297,7 +299,7 @@ class Imported:
             None: without a user.
         unread: The first 10,000 parts that could not be read or stored, with the reason.
         failed: Number of such parts.
-        left_out: Number of parts that do not belong to a conversation, by kind.
+        left_out: Number of parts that were left out, such as empty messages, by kind.
     """
 
     sessions: int = 0

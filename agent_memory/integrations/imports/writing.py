@@ -1,4 +1,4 @@
-"""Write a reader's events, each once however often it is imported, and without a model."""
+"""Write a reader's events. A repeated import stores nothing twice, and calls no model."""
 
 from __future__ import annotations
 
@@ -136,9 +136,8 @@ class SessionWriting:
         known: dict[str, str] = {}
         after, is_whole = 0, True
         while page := self._memory.history(self.begun.session_id, after=after, limit=_PAGE):
-            is_whole &= (
-                page[0].seq == after + 1
-            )  # otherwise a retention has removed earlier entries
+            # otherwise a retention has removed earlier entries
+            is_whole &= page[0].seq == after + 1
             self.is_new, after = False, page[-1].seq
             for entry in page:
                 notes = entry.message.metadata
@@ -149,7 +148,9 @@ class SessionWriting:
         return known
 
     def parts_at(self, own: str) -> bool:
-        """Return whether a message is new, although the source is not at the log's end yet."""
+        """Return whether the source leaves the log: a message is new, and the last message of the
+        log has not been read yet.
+        """
         if own == self._newest:
             self._newest = None
         has_ended = self._newest is None or self.parted is not None
@@ -159,8 +160,8 @@ class SessionWriting:
     def state(self) -> tuple[str | None, str | None]:
         """The state to restore when it is opened again.
 
-        It has the last id in the log before the import, if not seen yet, and the session that
-        continues.
+        The id of the log's last message before the import, None once it was read, and the session
+        in which the conversation continues.
         """
         return self._newest, self.parted
 
@@ -252,7 +253,7 @@ class SessionWriting:
             if len(waiting) == 1:
                 self._done.fail(waiting[0][0].where, str(error))
                 return
-            for one in waiting:  # all or none were stored: find out which
+            for one in waiting:  # none was stored: find the invalid one
                 self._write([one])
             return
         self._done.new_messages += new

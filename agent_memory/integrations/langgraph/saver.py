@@ -166,7 +166,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
             self._drop(place, every, gone)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all of a thread to another one."""
+        """Copy a thread with all its checkpoints to another one."""
         found = self._values.search((_ROOT, str(source_thread_id)), limit=MOST)
         to = (_ROOT, str(target_thread_id))
         self._values.put_many(
@@ -286,9 +286,8 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
 
     def _writes(self, place: Place, checkpoint_id: str) -> _Writes:
         found = self._values.search((*place, "writes", checkpoint_id), limit=MOST)
-        rows = sorted(
-            (one.value for one in found), key=lambda row: row[:3]
-        )  # in order of execution
+        # in order of execution
+        rows = sorted((one.value for one in found), key=lambda row: row[:3])
         return [(task, channel, self._loaded(value)) for _, task, _, channel, value in rows]
 
     def _metadata(self, found: KeyValue) -> CheckpointMetadata:

@@ -71,7 +71,7 @@ class AgentMemoryStore(BaseStore):
         self.ttl_config = ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Return the result of each operation. All see the store as it was before the batch."""
+        """Return the result of each operation. Reads see the store as it was before the batch."""
         given = list(ops)
         results: list[Result] = [None if isinstance(op, PutOp) else self._read(op) for op in given]
         puts = {(op.namespace, op.key): op for op in given if isinstance(op, PutOp)}

@@ -44,7 +44,7 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
     """Yield the lines of a file.
 
     Args:
-        start: The offset of that line, in bytes.
+        start: The offset of the first line, in bytes.
     """
     while raw := file.readline(LONGEST + 1):
         length, is_ended, is_long = len(raw), raw.endswith(b"\n"), len(raw) > LONGEST
