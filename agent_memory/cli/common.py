@@ -242,7 +242,7 @@ def existing(config: AgentMemoryConfig) -> AgentMemoryConfig:
 
 
 def has_failed(one: Absorbed) -> bool:
-    """Whether a block failed. Waiting for a model or for a spending limit is no failure."""
+    """Return whether a block failed. Waiting for a model or for a spending limit is no failure."""
     waits = ("ModelRequired", "SpendingLimitReached")
     return one.error is not None and not one.error.startswith(waits)
 
@@ -296,14 +296,14 @@ def plain(text: str) -> str:
 
 
 def local_embedder() -> bool:
-    """Whether the extra `local` is installed."""
+    """Return whether the extra `local` is installed."""
     from agent_memory.models.embedders.local import is_installed
 
     return is_installed()
 
 
 def by_words(embedding: str | None) -> bool:
-    """Whether there is no embedder: none is configured, and the local one is not installed."""
+    """Return whether there is no embedder: none is configured, and the local one is not installed."""
     return embedding is None and not local_embedder()
 
 

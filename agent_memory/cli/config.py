@@ -93,7 +93,7 @@ def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
 
 
 def described(one: Block | Strategy, model: str | None) -> str:
-    """Describe a block or strategy: the first sentence of its class, and its settings."""
+    """Describe a block or strategy: the first paragraph of its class, and its settings."""
     if members := getattr(one, "members", ()):
         return "\n".join(described(member, model) for member in members)
     sentence = " ".join((type(one).__doc__ or "a class of your own").split("\n\n")[0].split())

@@ -70,7 +70,7 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file atomically, with its previous permissions."""
+    """Write a file atomically, with its previous permissions; a new one is private."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -151,7 +151,11 @@ def _settings(store: str | None, config: ConfigOption) -> AgentMemoryConfig:
 
 
 def _check_credentials(ring: KeyRing, trusted: Issuer | None, address: str) -> None:
-    """Warn if there is no valid credential."""
+    """Warn if there is no valid credential, or the address is open to the network.
+
+    Raises:
+        ConfigError: Both.
+    """
     is_local = ip_address(address.partition("%")[0]).is_loopback
     now = datetime.now(UTC)
     can_come_in = trusted is not None or any(key.is_valid(now) for key in ring.all())

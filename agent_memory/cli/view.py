@@ -26,7 +26,7 @@ NOTHING = "\u2013"
 
 
 def cell(text: str, style: str = "") -> Text:
-    """Return plain text: without markup or control characters."""
+    """Return a text without markup. Control characters are replaced."""
     from rich.text import Text
 
     return Text(plain(text), style=style)

@@ -82,7 +82,7 @@ class NoEmbedder:
         """Do nothing."""
 
     def cached(self, texts: Sequence[str]) -> bool:
-        """True: there is nothing to encode."""
+        """Return True: there is nothing to encode."""
         return True
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:

@@ -123,7 +123,7 @@ class SoonEncoded:
         self._whole = True
 
     def is_whole(self) -> bool:
-        """Whether all texts so far were encoded."""
+        """Return whether all texts so far were encoded."""
         return self._whole
 
     def known(self, texts: Sequence[str]) -> list[Encoding]:
