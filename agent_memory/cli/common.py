@@ -303,7 +303,7 @@ def local_embedder() -> bool:
 
 
 def by_words(embedding: str | None) -> bool:
-    """Return whether there is no embedder: none is configured, and the local one is not installed."""
+    """Return whether no embedder is configured, and the local one is not installed."""
     return embedding is None and not local_embedder()
 
 
