@@ -393,7 +393,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Absorbed:
-    """The result of one `flush` for one block and session.
+    """The result of the absorption of one session by one block.
 
     Attributes:
         session_id: The session.

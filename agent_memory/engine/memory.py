@@ -197,8 +197,8 @@ class AgentMemory(OpenMemory):
     ) -> list[Recall]:
         """Return the records and notes that match a query, best first, without a window.
 
-        The newest messages of all sessions are included. If no block recalls messages, the words of
-        the log are searched: pending messages, or the newest 5,000 if no block absorbs.
+        The newest messages of all sessions are included. If no block recalls pending messages, the
+        words of the newest 5,000 are searched. Without an absorbing block, all are pending.
 
         Args:
             query: The text to search for.
@@ -270,7 +270,7 @@ class AgentMemory(OpenMemory):
             session_id: The session of the note, if any. It is deleted with the session. Required
                 for a session without a user, which has its own memory.
             at: The time from which it holds, as a date (UTC) or with a time zone. None for now.
-            key: An idempotency key, for a retry that may use other words.
+            key: An idempotency key, for retries with the same text.
 
         Raises:
             InvalidInput: The text is empty or too long, there are too many notes, neither a user
@@ -623,7 +623,7 @@ class AgentMemory(OpenMemory):
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
         """Close a conversation for now: absorb its pending messages and clear `WorkingMemory`.
 
-        The log stays, and the conversation may continue.
+        A `WorkingMemory(persist=True)` stays. The log stays, and the conversation may continue.
         """
         self._guard.check_session(session_id, user_id)
         scope = self._guard.scope(user_id, session_id)

@@ -55,7 +55,7 @@ class PromptStats:
 
 @dataclass(frozen=True, slots=True)
 class RecallStats:
-    """The number of recalls for contexts and searches, without small talk.
+    """The number of recalls: for searches, and for contexts with more than small talk.
 
     Attributes:
         asked: The number of recalls.

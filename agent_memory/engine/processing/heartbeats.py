@@ -76,7 +76,7 @@ class Backlog:
         self._sessions: OrderedDict[str, None] = OrderedDict()
 
     def note(self, block: str, lags: Sequence[Lag]) -> None:
-        """Add sessions with many pending messages for a block, the newest of them first."""
+        """Add sessions with many pending messages for a block, the oldest of them first."""
         if block not in self._blocks:
             return
         with self._lock:

@@ -172,11 +172,11 @@ _NOBODY = "_"  # not a valid block name: the whole log is pending for it
 class LogBlock(ManualBlock):
     """The engine's search in the words of the log, used if no block recalls messages.
 
-    It covers the user and assistant messages that are not absorbed yet. If no block absorbs, it
-    covers the newest 5,000.
+    It covers the user and assistant messages among the newest 5,000 pending ones of each absorbing
+    block. If no block absorbs, all messages are pending.
 
     Attributes:
-        behind: The blocks that absorb. Messages that one of them has not absorbed are searched.
+        behind: The blocks that absorb.
     """
 
     kind: Literal["log"] = "log"
