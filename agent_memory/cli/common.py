@@ -69,7 +69,6 @@ def store_files(file: Path | None) -> dict[str, Path | None]:
 
 
 def _parted(file: Path) -> tuple[Path, str | None]:
-    """Split FILE#NAME."""
     path, mark, name = str(file).rpartition("#")
     return (Path(path), name) if mark and not file.exists() else (file, None)
 

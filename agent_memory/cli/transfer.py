@@ -142,8 +142,6 @@ def restore(
 
 
 class _Counted:
-    """Counts the lines that it writes."""
-
     def __init__(self, file: TextIO, progress: Progress, total: int) -> None:
         self._file = file
         self._progress = progress

@@ -143,7 +143,6 @@ def request_of(
 
 
 def _sent(call: Call, name: str, value: Any) -> Any:
-    """Return an argument as JSON."""
     kind = call.fields[name].type
     if call.types.get(name) in _EXACT:
         require_plain(value, f"The {name}")
@@ -162,7 +161,6 @@ def _sent(call: Call, name: str, value: Any) -> Any:
 
 
 def _source(value: Any) -> dict[str, Any]:
-    """Return the fields of the source of facts."""
     if value is None or isinstance(value, str):
         return {"session_id": value}
     session_id, first, last = span_of(value)

@@ -350,7 +350,6 @@ def _of_another() -> Iterator[None]:
 
 
 def _handle(remote: Remote, kind: str) -> Any:
-    """Return the handle of a kind of block."""
     if kind not in _OPENED:
         raise UnsupportedOperation(
             f"A memory behind a service can only open {', '.join(sorted(_OPENED))}. For other "

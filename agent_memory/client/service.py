@@ -238,7 +238,6 @@ def _unreachable(url: str) -> Iterator[None]:
 
 
 def _problem_in(response: httpx.Response, url: str) -> AgentMemoryError:
-    """Return the error of a response."""
     status = response.status_code
     if response.is_redirect:
         return ConfigError(

@@ -184,10 +184,7 @@ def _run(
     tell: Callable[[int], object],
     summaries: list[tuple[int, int]],
 ) -> Bill:
-    """Process the log with a strategy.
-
-    Appends the source tokens and the length of each summary to `summaries`.
-    """
+    """Process the log with a strategy. Append source tokens and length of each summary to a list."""
     bill = Bill(name)
     heads: dict[str, Head] = {}
     with AgentMemory(

@@ -172,10 +172,7 @@ class AgentMemoryStorage:
     def list_records(
         self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0
     ) -> list[MemoryRecord]:
-        """Return records of a scope without their embeddings, newest first.
-
-        A negative offset returns none.
-        """
+        """Return records of a scope, newest first, without embeddings. A negative offset returns []."""
         if offset < 0:
             return []
         found = sorted(self._in(scope_prefix), key=_made, reverse=True)

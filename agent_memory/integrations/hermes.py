@@ -213,7 +213,6 @@ def _opened() -> AgentMemory:
 
 
 def _mark(message: Mapping[str, Any]) -> str:
-    """Return a key that is equal for equal messages."""
     return compact_json([message.get(name) or None for name in _FIELDS])
 
 

@@ -129,7 +129,6 @@ def _asked(item: Any) -> str | None:
 
 
 def _kept(item: Any) -> Message:
-    """Convert an item for the log."""
     raw = dict(item) if isinstance(item, dict) else item
     try:
         return Message(raw=raw, format=RESPONSES)

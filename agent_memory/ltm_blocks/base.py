@@ -174,10 +174,7 @@ class Block(SettingsModel, ABC):
         return False
 
     def recalled(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Receive the ids of its recalls in a context.
-
-        Recalls with a relevance below 0.5 are left out.
-        """
+        """Receive the ids of its recalls in a context, without those of a relevance below 0.5."""
 
     @property
     def versioned(self) -> bool:
@@ -224,10 +221,7 @@ class Block(SettingsModel, ABC):
         """
 
     def said(self, scope: Scope) -> None:
-        """Receive a notification that a session has new messages.
-
-        Return quickly: the caller waits.
-        """
+        """Receive a notification of new messages in a session. Return quickly: the caller waits."""
 
     def prepare(self, entries: Sequence[Entry]) -> None:
         """Receive the entries of the next calls of `update`, from several sessions.

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 
 class BlockLike(Protocol):
-    """The three methods of a block; each may be async.
-
-    `name`, `turn_began` and `turn_ended` are optional.
-    """
+    """The methods of a block, sync or async. `name`, `turn_began` and `turn_ended` are optional."""
 
     def get(
         self, scope: Scope, message: Message | None, limit: int

@@ -171,7 +171,6 @@ class Collection(Generic[B]):
         return text
 
     def _metadata(self, value: dict[str, Any] | None, most: int) -> dict[str, Any]:
-        """Return a copy of an item's metadata."""
         name = f"The {self._item}'s metadata"
         text = plain_json(value or {}, name)
         if len(text) > most:

@@ -334,7 +334,6 @@ class VectorMemory(Block):
     def _made(
         self, scope: Scope, encode: Encode, said: Sequence[tuple[Entry, Turn]]
     ) -> tuple[list[Record], Features]:
-        """Return the records of turns with their features."""
         from agent_memory.retrieval.features import Features
         from agent_memory.retrieval.turns import record_of_turn
 

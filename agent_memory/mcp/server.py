@@ -70,8 +70,6 @@ def build(
 
 
 class _Answers:
-    """The handlers of the server's requests."""
-
     def __init__(
         self,
         memory: AsyncAgentMemory,
@@ -155,7 +153,6 @@ class _Answers:
         return _sendable(await self._memory.run(call, scope))
 
     def _offered(self, asked: Asked) -> Mapping[str, Offer]:
-        """Return the tools that the request's rights allow."""
         may = self._may(asked)
         return {name: one for name, one in self._offers.items() if may >= set(one.tool.effects)}
 

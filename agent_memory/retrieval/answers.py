@@ -292,7 +292,7 @@ def _newest_of_a_form(told: list[Hit], question: str) -> list[Hit]:
 
 
 def _replaces(hit: Hit, stated: Hit, question: str) -> bool:
-    """Return whether a newer statement has the same form as another."""
+    """Return whether a newer statement of the same speaker has the form of another."""
     languages, asked = _asked(question)
     new, old = (said_in(_text(one.record), languages) for one in (hit, stated))
     return _has_form(new, old, asked) and _follows(hit.record, stated.record)
@@ -318,7 +318,6 @@ def _differs_in_value(hit: Hit, other: Hit) -> bool:
 
 
 def _equal_words(one: Sequence[str], two: Sequence[str]) -> int:
-    """Return the number of equal words at the beginning."""
     return len([*takewhile(bool, map(eq, one, two))])
 
 
@@ -373,7 +372,6 @@ def _alone(hit: Hit) -> float:
 
 
 def _changes(hit: Hit) -> bool:
-    """Return whether a statement reports a change."""
     return _CHANGES.search(_text(hit.record)) is not None
 
 

@@ -32,8 +32,6 @@ _MAKING = ("create_file", "write_file")
 
 
 class _Found(list[Recall]):
-    """The results of a search, with its warnings."""
-
     warnings: list[str]
 
 
@@ -144,7 +142,6 @@ def _check_there(call: Call, at: At, asked: Any, target: Any) -> None:
 
 
 def _arguments(call: Call, at: At, asked: Any) -> tuple[dict[str, Any], Sequence[Any]]:
-    """Return the arguments of the Python method, by name and by position."""
     form, sent, places = FORMS[call.form], asked.model_fields_set, ()
     given: dict[str, Any] = {}
     for name, one in call.fields.items():
@@ -203,7 +200,6 @@ def _said(value: Any) -> Any:
 
 
 def _target(call: Call, at: At, asked: Any) -> Any:
-    """Return the object to call the method on."""
     memory, user_id = at.memory, at.user_id or None
     if call.subject == "memory":
         return memory

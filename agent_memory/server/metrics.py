@@ -107,8 +107,6 @@ class Metrics:
 
 
 class _Collector:
-    """Yields the memory's metrics."""
-
     def __init__(self, told: Told) -> None:
         self._told = told
 

@@ -44,16 +44,13 @@ _ALWAYS = {
 
 
 class _Files(StaticFiles):
-    """Files with the security headers."""
-
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """Return the response for a file; `index.html` is at / only."""
+        """Return a file; `index.html` is at / only."""
         if path == _FIRST:
             raise HTTPException(404)
         return await super().get_response(path, scope)
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        """Return the response for a file."""
         response = super().file_response(*args, **kwargs)
         response.headers.update(_ALWAYS)
         return response

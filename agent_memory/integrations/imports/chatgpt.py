@@ -108,7 +108,6 @@ def _message(where: str, own: str, message: Mapping[str, Any], at: datetime | No
 
 
 def _text(content: Mapping[str, Any]) -> str:
-    """Return the visible text of a message."""
     found: list[str] = []
     for part in listed(content.get("parts")):
         if isinstance(part, str):

@@ -187,7 +187,7 @@ class SessionWriting:
         return _MESSAGE + _weight(said.message)
 
     def _check_owner(self) -> None:
-        """Count a session that was imported before and belongs to another user."""
+        """Assign or count a session that was imported before and is not the user's."""
         if self._user_id is None or self._is_checked:
             return
         self._is_checked = True

@@ -130,7 +130,6 @@ class AgentMemoryStore(BaseStore):
         )
 
     def _texts(self, op: PutOp) -> list[str]:
-        """Return the texts of a value to index."""
         if self.index_config is None or op.index is False:
             return []
         return list(_told(op.value, self._fields if op.index is None else op.index))

@@ -26,10 +26,7 @@ def told(parts: Mapping[str, Sequence[str]]) -> str:
 
 
 def without_ours(text: str) -> str:
-    """Return a text without hook output.
-
-    Quotes in it are escaped, so the first end tag is the element's own.
-    """
+    """Return a text without hook output. Quotes in it are escaped: its first end tag ends it."""
     kept: list[str] = []
     at = 0
     while (end := text.find(_ENDS, at)) >= 0:  # a regex for both ends may take hours

@@ -191,8 +191,6 @@ def settle_fields(
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """A value of a field."""
-
     fact: str
     field: str | None
     value: Any

@@ -86,9 +86,7 @@ class SkillMemory(ManualBlock):
         return bound
 
     def open(self, scope: Scope) -> Skills:
-        """Return the skills that a user sees, or a session without a user; with neither, the shared
-        ones.
-        """
+        """Return the shared skills and those of a user, or of a session without a user."""
         return Skills(self, scope)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:

@@ -129,7 +129,6 @@ class Library:
         return self._folder if owner is None else self._folder / _OWN / owner
 
     def _path(self, owner: str | None, name: str) -> Path:
-        """Return the path to write a skill to."""
         home = self._home(owner)
         if not self._holds(home):
             raise InvalidInput(str(self._outside(home)))

@@ -33,7 +33,6 @@ _QUERY = Field(default=None, max_length=2_000, description="What it should be ab
 
 
 def _rendered(found: Sequence[SpatialMatch]) -> str:
-    """Return matches as JSON for a model."""
     return json.dumps([_fields(one) for one in found], ensure_ascii=False)
 
 

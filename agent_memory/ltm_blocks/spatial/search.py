@@ -156,9 +156,7 @@ class PlaceIndex:
         return found.cut(count, found.ages)
 
     def _sure(self, rows: np.ndarray, moment: Moment) -> np.ndarray:
-        """Return the rows of at least the minimum confidence; in a search of the past, without
-        later ones.
-        """
+        """Return the rows of sufficient confidence; in a search of the past, without later ones."""
         sure = self._confidences(rows, moment) >= self._fading.least
         if moment.past:
             sure &= self._table[rows, -2] <= moment.seconds

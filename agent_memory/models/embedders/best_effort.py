@@ -99,10 +99,7 @@ class BestEffort:
         return time.monotonic() < self._down_until
 
     def rest(self, error: Exception) -> None:
-        """Begin a pause after a failure.
-
-        A spending limit begins none: it may affect one user only.
-        """
+        """Begin a pause after a failure; none after a spending limit, which may be one user's."""
         self._why = error_text(error)
         if isinstance(error, SpendingLimitReached):
             return

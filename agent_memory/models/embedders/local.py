@@ -100,8 +100,6 @@ _Read = tuple["np.ndarray", "np.ndarray", "np.ndarray"]
 
 
 class _Model:
-    """The loaded model."""
-
     def __init__(self, threads: int) -> None:
         from importlib.resources import files
 

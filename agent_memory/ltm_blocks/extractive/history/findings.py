@@ -174,9 +174,7 @@ def _origin(
 
 
 def _codes(text: str) -> Collection[str]:
-    """Return numbers, addresses and the like, which must occur in a message, apart from case and
-    separators.
-    """
+    """Return numbers, addresses and the like, which must occur in a message in some spelling."""
     bare = _DATE.sub(" ", text)
     grouped = [one for one in _GROUPS.findall(bare) if len(_bare(one)) > _LEAST]
     return [*grouped, *(one for one in identifiers(bare) if len(_bare(one)) >= _LEAST)]
@@ -346,9 +344,7 @@ def _is_exact(words: str) -> bool:
 
 
 def _may_be_dated(source: SourceMessage, first: Period | None) -> bool:
-    """Return whether a message names a time. A date that is the message's own day needs a word such
-    as "today".
-    """
+    """Return whether a message names a time; for its own day, with a word such as "today"."""
     text = source.text.casefold()
     if first is not None and first[0] == day_of(source.entry.said_at):
         return bool(_TODAY.search(text))
