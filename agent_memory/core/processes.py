@@ -94,8 +94,8 @@ def holds_a_lock() -> bool:
 def interrupts_a_holder() -> bool:
     """Return whether a signal handler makes this call, and interrupted the holder of a lock.
 
-    Handlers run on the main thread, and locks are held by code of this package. Without such code
-    below that of others on the stack, no lock is held, and none is looked at.
+    Handlers run on the main thread, and only code of this package holds the locks. If none of it is
+    on the stack below other code, no lock is held, and no lock is checked.
     """
     if threading.get_ident() != threading.main_thread().ident:
         return False

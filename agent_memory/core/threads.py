@@ -51,8 +51,8 @@ _Work: TypeAlias = Callable[[], _Deliver]
 class Handover(Generic[T]):
     """A call on a daemon thread. Its caller may wait for the outcome, or abandon it.
 
-    An abandoned call continues. Each step of the caller is a single one in C, so that an exception
-    of a signal handler leaves nothing half done.
+    An abandoned call continues. Each step of the caller is a single C call, so that an exception of
+    a signal handler leaves nothing half done.
 
     Args:
         name: The name of the thread until the call ends.
@@ -136,8 +136,8 @@ class Handover(Generic[T]):
 def start(thread: threading.Thread) -> None:
     """Start a thread.
 
-    A signal's exception may interrupt the wait for the thread, and is then hidden by the
-    RuntimeError of a lock that is not held. It is raised as itself.
+    A signal's exception may interrupt the wait for the thread. Python then raises a RuntimeError,
+    because a lock is not held. This function raises the signal's exception instead.
 
     Raises:
         RuntimeError: The system has no thread left, or the interpreter stops.
@@ -199,7 +199,7 @@ def repeated(name: str, seconds: float, call: Callable[[], bool]) -> Iterator[No
     `seconds` makes no call. It starts no thread if one already watches other repeated calls. The
     end of the body waits for a call under way.
 
-    Nothing is repeated in a signal handler that interrupted the holder of a lock: the call might
+    Nothing is repeated in a signal handler that interrupted the holder of a lock. The call might
     wait for the lock, and the handler for the call.
 
     Args:

@@ -71,7 +71,7 @@ def newest_of(store: SessionStore, head: Head, last: int, after: int = 0) -> lis
 
 
 class LogChanged(Exception):
-    """A log differs from its head because of a concurrent change. No caller receives it."""
+    """A log differs from its head because of a concurrent change. Never raised to users."""
 
 
 def log_pages(store: SessionStore, head: Head, size: int) -> Iterator[list[Entry]]:

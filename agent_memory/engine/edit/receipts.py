@@ -27,7 +27,7 @@ BACKUPS = Part("backups", "not supported", "Copies made before are for whoever k
 
 
 class Outcome(NamedTuple):
-    """The outcome of a deletion: the result for each place, and the damage found, if looked for."""
+    """The result of a deletion for each place, and the damaged data. None if not looked for."""
 
     parts: Sequence[Part]
     unread: Sequence[Damaged] | None = None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 GivenTool = Any
-"""An OpenAI schema, or a function. For type checkers, a list of both is a list of objects."""
+"""An OpenAI schema, or a function. `Any`, since type checkers see a mixed list as objects."""
 
 
 class Offer:

@@ -34,7 +34,7 @@ the search, and at least `_PUT_OFF_SECONDS`. Under load, an immediate search wou
 _EXIT_SECONDS = 2.0
 _HOUSEKEEPING_SECONDS = 60.0
 _REPLACED_SECONDS = 600.0
-"""Time after which processes with the previous settings have been replaced."""
+"""Time within which processes with the previous settings are expected to be replaced."""
 
 OnDone = Callable[[str, Processed], None]
 """Called on a worker thread with a session and the work done for it."""

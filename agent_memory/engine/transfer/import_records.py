@@ -118,7 +118,7 @@ class RecordImport:
         self._vectors: list[tuple[int, Stored]] = []
 
     def take(self, number: int, item: Item) -> None:
-        """Take the item of a line, which its block must be able to read."""
+        """Store or collect the item of a line. Its block must be able to read it."""
         if isinstance(item, KeptKey):
             self._keys.append(item)
         elif isinstance(item, DeadLetter):
