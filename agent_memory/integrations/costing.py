@@ -184,7 +184,7 @@ def _run(
     tell: Callable[[int], object],
     summaries: list[tuple[int, int]],
 ) -> Bill:
-    """Process the log with a strategy. Append source tokens and length of each summary to a list."""
+    """Process the log with a strategy. Append each summary's source tokens and length to a list."""
     bill = Bill(name)
     heads: dict[str, Head] = {}
     with AgentMemory(

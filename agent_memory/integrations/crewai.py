@@ -172,7 +172,7 @@ class AgentMemoryStorage:
     def list_records(
         self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0
     ) -> list[MemoryRecord]:
-        """Return records of a scope, newest first, without embeddings. A negative offset returns []."""
+        """Return records of a scope without embeddings, newest first; [] for a negative offset."""
         if offset < 0:
             return []
         found = sorted(self._in(scope_prefix), key=_made, reverse=True)
