@@ -80,7 +80,7 @@ def splice(
 
 
 def window_before(head: Head, end: int, log: Log) -> Head:
-    """Return the head for a log that is cut at a seq. A window that began later is reset."""
+    """Return the head for a log that is cut at a seq. A window without entries is reset."""
     if head.start < end:
         return head
     first = log(head.expired, head.expired + 1)
@@ -124,8 +124,8 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
     """Return a plan that replaces a session's messages with a list.
 
     Messages at the beginning that equal the log stay. A block that has absorbed more than these
-    absorbs the session from the beginning. Otherwise it would not delete all records of the rest.
-    A session without a user gets `user_id`.
+    absorbs the session from the beginning, so that no record of a replaced message stays. A session
+    without a user gets `user_id`.
     """
 
     def plan(head: Head, log: Log) -> LogEdit | None:
