@@ -36,9 +36,9 @@ Whose = str | Callable[[Runtime[Any]], str | None] | None
 class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """Long-term memory of users and chats within a token budget, for an agent.
 
-    Before each model call it stores the run's new messages and replaces the graph's messages by the
-    session's context: the newest part within the budget, the summary of earlier messages, and
-    recalls for the question. A retry stores nothing twice. The graph's own state stays unchanged.
+    Before each model call it stores the run's new messages. The model gets the session's context
+    instead of the graph's messages: the newest ones within the budget, the summary of earlier ones,
+    and recalls for the question. A retry stores nothing twice. The graph's own state is unchanged.
 
     Args:
         memory: The memory. Its settings control overflow and recall.

@@ -70,9 +70,7 @@ class Resources:
     is_local: bool = False
 
     def today(self, scope: Scope, message: Message) -> date:
-        """Return the day on which a user sends a message: that of its own UTC offset, if it has
-        one, otherwise that of the user's time zone.
-        """
+        """Return the day of a message: by its own UTC offset, otherwise in the user's time zone."""
         at, zone = message.created_at, self.zones.of(scope.user_id)
         return (at.astimezone(zone or UTC) if at.tzinfo is UTC else at).date()
 
@@ -267,8 +265,8 @@ class Block(SettingsModel, ABC):
         return tools_of(self)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
-        """Return those of the given messages that are outdated as far as the block knows, with the
-        time at which it learned that.
+        """Return those of the given messages that the block knows to be outdated, with the time of
+        the newer statement.
         """
         return {}
 
@@ -287,7 +285,7 @@ class Block(SettingsModel, ABC):
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[Any]:
         """Forget an item by its id, or everything that comes from a part of a session, permanently.
 
-        The tool `memory_forget` calls every block with an id that `memory_read` returned.
+        The tool `memory_forget` calls the blocks in turn until one has the id.
 
         Returns:
             The forgotten items; empty if the block has none, or cannot forget single items.

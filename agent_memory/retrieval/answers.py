@@ -201,7 +201,7 @@ def _without_echoes(
     """Drop assistant turns that repeat an earlier user message among the hits.
 
     A reply to an earlier asking of the question is dropped too if a relevant statement of the user
-    precedes it: the reply came from that statement, and may be outdated. A reply in the first
+    precedes it. The reply came from that statement, and may be outdated. A reply in the first
     person is kept, because a person gave it.
 
     Args:

@@ -238,8 +238,10 @@ class Tokens(NamedTuple):
 
 
 def _products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return the product, computed in steps: OpenBLAS runs larger ones on threads that wait for
-    each other, which is a hundred times slower while other work is running.
+    """Return the product, computed in steps.
+
+    OpenBLAS computes larger products on threads that wait for each other. This is a hundred times
+    slower while other work is running.
     """
     found = np.empty((len(rows), columns.shape[1]), np.float32)
     step = max(1, _MOST_PRODUCTS // columns.size)

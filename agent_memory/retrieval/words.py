@@ -69,8 +69,8 @@ RUN = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f]+"
 )
-"""A run of characters that is indexed by pairs: of a script without blanks (Thai, Lao, Burmese,
-Khmer, kana, Han), or of Hangul, which attaches particles to words."""
+"""A run of characters that is indexed by pairs. Its script has no blanks (Thai, Lao, Burmese,
+Khmer, kana, Han) or attaches particles to words (Hangul)."""
 
 _HANGUL = "\uac00\ud7a3"
 _COMMON_PAIRS = frozenset().union(

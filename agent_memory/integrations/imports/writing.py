@@ -283,7 +283,7 @@ class ImportWriting:
     Args:
         memory: The memory; None only counts.
         user_id: The user of all data; None uses the source's users.
-        deleted: Whether to restore sessions that were deleted here.
+        deleted: Whether to restore sessions and notes that were deleted here.
         assign: Whether to give sessions without a user to the user.
     """
 

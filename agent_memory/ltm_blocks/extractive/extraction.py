@@ -158,8 +158,9 @@ class Absorbing:
         return settle(drafted, vectors, known, weights, partial(reconcile, self.llm))
 
     def _news(self, settled: Sequence[Claim], journal: Journal) -> list[Claim]:
-        """Drop claims in which an assistant or a tool repeats a fact of a role of equal weight or
-        more: it may know the fact from this memory, which would become its own evidence.
+        """Drop claims in which an assistant or a tool repeats a fact of no less weighty a role.
+
+        It may know the fact from this memory, which would become its own evidence.
         """
         weights = self.rules.weights
         known: dict[str, int] = {}

@@ -120,7 +120,7 @@ def grounded(
     """Return the source of a finding, or the reason for refusal: "message", "quote" or "invented".
 
     Its role is usually that of the quoted message. If a name, a code or the whole content occurs
-    only in messages of a role of less weight, that role counts: a user who says "yes" to a text did
+    only in messages of a less weighty role, that role counts. A user who says "yes" to a text did
     not state its content. A code that occurs in no message is invented.
     """
     source = next((one for one in shown if one.number == number), None)

@@ -44,8 +44,9 @@ def day_of(moment: datetime) -> datetime:
 
 
 def written(begin: datetime | None, end: datetime | None) -> str:
-    """Return a period in words: a day, month or year, or "... to ..." with its first and last day,
-    month or year; "since ..." or "until ..." if one end is None; empty for no period.
+    """Return a period in words, such as "2024-03", "2019 to 2024-03", "since 2019" or "until 2020".
+
+    Empty for no period.
     """
     if begin is None or end is None:
         return f"since {_first_day(begin)}" if begin else f"until {_last(end)}" if end else ""
