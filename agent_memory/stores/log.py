@@ -11,12 +11,7 @@ from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
 LOST = "Another worker took session {!r} over. What this one was about to write was refused."
 
 
-def extend(
-    head: Head,
-    drafts: Sequence[Draft],
-    user_id: str | None,
-    tail: tuple[int, int] | None = None,
-) -> tuple[Head, list[Entry]]:
+def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[Head, list[Entry]]:
     """Return the head after an append, as a copy, and the entries to write.
 
     A repeated system message does not change the version. A caller may send it with every update
@@ -24,7 +19,6 @@ def extend(
 
     Args:
         user_id: The user, if one is named.
-        tail: The log's end and total, if they are newer than the head's.
 
     Raises:
         SessionOfAnotherUser: The session has another user.
@@ -35,13 +29,9 @@ def extend(
             f"Session {head.session_id!r} is being deleted. Delete it again to finish that."
         )
     check_owner(head, user_id)
-    end, total = tail or (head.end, head.total)
-    entries = entries_after(head.session_id, end, total, drafts)
-    system: Draft | None = None
-    for draft in drafts:
-        if draft.message.is_system:
-            system = draft
-    after = with_tail(head, end + len(entries), entries[-1].total if entries else total)
+    entries = entries_after(head.session_id, head.end, head.total, drafts)
+    system = next((draft for draft in reversed(drafts) if draft.message.is_system), None)
+    after = with_tail(head, head.end + len(entries), entries[-1].total if entries else head.total)
     claimed = user_id is not None and head.user_id is None
     if claimed:
         after = replace(after, user_id=user_id, cursors={})

@@ -78,22 +78,8 @@ class RoutedKernel(KernelWrapper):
     """Routes the documents of blocks to other kernels. See `RoutedStore`."""
 
     def __init__(self, inner: Kernel, routes: Mapping[str, Kernel]) -> None:
-        super().__init__(inner)
+        super().__init__(inner, routes.values())
         self._routes = routes
-        self._all = [*{id(one): one for one in (inner, *routes.values())}.values()]
-
-    @property
-    def spans(self) -> bool:
-        return False
-
-    @property
-    def remote(self) -> bool:
-        return any(kernel.remote for kernel in self._all)
-
-    @property
-    def most_bytes(self) -> int | None:
-        limits = [one.most_bytes for one in self._all if one.most_bytes is not None]
-        return min(limits, default=None)
 
     def _of(self, at: DocId) -> Kernel:
         block = at.id if at.collection == BLOCKS else at.collection.partition(":")[2]
@@ -165,11 +151,3 @@ class RoutedKernel(KernelWrapper):
 
     def collections(self, beginning: str) -> list[str]:
         return sorted({name for one in self._all for name in one.collections(beginning)})
-
-    def erase(self) -> None:
-        for kernel in self._all:
-            kernel.erase()
-
-    def sync(self) -> None:
-        for kernel in self._all:
-            kernel.sync()

@@ -95,17 +95,9 @@ class SplitKernel(KernelWrapper):
     """Replaces system messages by references. See `SplitStore`."""
 
     def __init__(self, inner: Kernel, system: Kernel) -> None:
-        super().__init__(inner)
+        super().__init__(inner, [system])
         self._system = system
         self._cache: Cache[str, _Messages] = Cache(_MOST_CACHED)
-
-    @property
-    def spans(self) -> bool:
-        return False
-
-    @property
-    def remote(self) -> bool:
-        return self.inner.remote or self._system.remote
 
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         return one_by_one(self._commit, batches)
@@ -213,14 +205,6 @@ class SplitKernel(KernelWrapper):
                 self.inner.commit([Batch([VersionIs(one.key, one.version)], [later])])
                 found = [it for it in found if it is not one]
         return found
-
-    def erase(self) -> None:
-        self.inner.erase()
-        self._system.erase()
-
-    def sync(self) -> None:
-        self.inner.sync()
-        self._system.sync()
 
     def close(self) -> None:
         self.inner.close()

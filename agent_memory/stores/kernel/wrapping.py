@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from agent_memory.errors import StoreError
 from agent_memory.stores.kernel.contract import (
@@ -48,22 +48,25 @@ class KernelWrapper:
 
     A hook that cannot decode a body puts an `Unreadable` in its place, so that it affects nothing
     but this document or line.
+
+    Args:
+        inner: The other kernel.
+        more: Kernels that store a part of the data. No batch spans several.
     """
 
-    def __init__(self, inner: Kernel) -> None:
+    def __init__(self, inner: Kernel, more: Collection[Kernel] = ()) -> None:
         self.inner = inner
+        self._all = [*{id(one): one for one in (inner, *more)}.values()]
+        self.spans: bool = inner.spans and not more
 
     @property
     def remote(self) -> bool:
-        return self.inner.remote
+        return any(one.remote for one in self._all)
 
     @property
     def most_bytes(self) -> int | None:
-        return self.inner.most_bytes
-
-    @property
-    def spans(self) -> bool:
-        return self.inner.spans
+        limits = [one.most_bytes for one in self._all if one.most_bytes is not None]
+        return min(limits, default=None)
 
     def encoded(self, document: Document) -> Document:
         """Return a document as it is stored."""
@@ -131,10 +134,12 @@ class KernelWrapper:
         return self.inner.counts(collection)
 
     def erase(self) -> None:
-        self.inner.erase()
+        for kernel in self._all:
+            kernel.erase()
 
     def sync(self) -> None:
-        self.inner.sync()
+        for kernel in self._all:
+            kernel.sync()
 
     def close(self) -> None:
         self.inner.close()
