@@ -21,6 +21,7 @@ from agent_memory.stores.kernel.contract import (
     VersionIs,
     Write,
 )
+from agent_memory.stores.kernel.rules import selects
 from agent_memory.stores.kernel.sessions import TRIES, SessionStore, held
 
 
@@ -129,12 +130,7 @@ class RecordStore(SessionStore):
             return
         for _ in range(TRIES):
             (one,) = self._kernel.documents([at])
-            if (
-                one is None
-                or (owner is not None and one.owner != owner)
-                or (session_id is not None and one.session != session_id)
-                or (after and one.last <= after)
-            ):
+            if one is None or not selects(scan, one):
                 self._write(lease, Batch(held(lease), []))
                 return
             batch = Batch([*held(lease), VersionIs(at, one.version)], [Delete([at])])

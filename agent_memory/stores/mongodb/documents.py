@@ -265,7 +265,6 @@ class HeadChange:
                     self._mins["due"] = now + micros
                 case Due() | Hold() if write.id == head:
                     self.set |= timing_of(write, now)
-        self.is_small = not (self.rows or self.begins or self._begin or self.cut_at is not None)
         self.is_heavy = sum(map(weight, self.rows)) > HEAVY
         if self.rows:
             self.set |= {"end": self.rows[-1]["seq"], "total": self.rows[-1]["total"]}

@@ -100,7 +100,7 @@ class MongoDBKernel(MongoDBReader):
             "$min": {"due": now_micros() + micros},
             **marked(op),
         }
-        after = self._swap(which, change, op)
+        after = self._swap([which], change, op)
         if after is not None:
             self._tidy(after)
         return after is not None
@@ -251,10 +251,6 @@ class MongoDBKernel(MongoDBReader):
                 log, generation = now_there.get("log", ""), now_there.get("g", 0)
                 which |= {"log": log, "g": generation}
             change.rows = self._logs.stage(log, head.id, generation, change.rows)
-        if change.is_small and not batch.tail:
-            if self._updated([{**which, **one} for one in change.which], change.update(), op):
-                return DONE
-            return self._refusal(batch)
         after = self._written(place, which, change, upsert=not lists)
         if after is None:
             if change.is_heavy:
@@ -267,7 +263,8 @@ class MongoDBKernel(MongoDBReader):
     def _written(self, place: str, which: Doc, change: HeadChange, *, upsert: bool) -> Doc | None:
         """Write a head. Return its new state, or None if it does not match."""
         if not change.begins:
-            return self._swap({**which, **change.which[0]}, change.update(), change.op)
+            some = [{**which, **one} for one in change.which]
+            return self._swap(some, change.update(), change.op)
         which |= {"live": 0, "gone": {"$exists": False}}
         fields = {"ns": self._namespace, "c": change.head.collection, "id": change.head.id}
         new = {"$set": change.first_state(), "$setOnInsert": fields}
@@ -285,11 +282,13 @@ class MongoDBKernel(MongoDBReader):
         # it may have succeeded already, if the first answer was lost
         return self.table.one({"_id": which[0]["_id"], "marks": op}, {"_id": 1}) is not None
 
-    def _swap(self, which: Doc, change: Doc, op: str) -> Doc | None:
-        """Change a head if it matches. Return its new state, or None."""
-        after = self.table.swap(which, change, _AFTER)
+    def _swap(self, which: Sequence[Doc], change: Doc, op: str) -> Doc | None:
+        """Change a head if it matches one of these filters. Return its new state, or None."""
+        for one in which:
+            if (after := self.table.swap(one, change, _AFTER)) is not None:
+                return after
         # it may have succeeded already, if the first answer was lost
-        return after or self.table.one({"_id": which["_id"], "live": 1, "marks": op}, _AFTER)
+        return self.table.one({"_id": which[0]["_id"], "live": 1, "marks": op}, _AFTER)
 
     def _tidy(self, head: Doc, since: int | None = None) -> None:
         """Clean up after a change of a head. It may fail without harm."""

@@ -86,8 +86,8 @@ class SQLReader:
         rows = self._database.read(lambda it: it.rows(text, values))
         if scan.names:
             return [Document(scan.collection, row[0]) for row in rows]
-        make = _document if scan.bodies else _short
-        return [make(scan.collection, row, tails=scan.tails) for row in rows]
+        shown = {"tails": scan.tails, "bodies": scan.bodies}
+        return [_document(scan.collection, row, **shown) for row in rows]
 
     def owners(self, collection: str, beginning: str) -> list[str]:
         where = "namespace = ? AND collection = ? AND owner IS NOT NULL"
@@ -164,9 +164,9 @@ class SQLReader:
         bodies: bool = True,
     ) -> dict[DocId, Document | None]:
         documents: dict[DocId, Document | None] = dict.fromkeys(ids)
-        names, make = (_WHOLE, _document) if bodies else (_SHORT, _short)
+        names = _WHOLE if bodies else _SHORT
         for at, row in self._rows(it, f"{names}, {_TAILS}" if tails else names, sorted(documents)):
-            documents[at] = make(at.collection, row, tails=tails)
+            documents[at] = _document(at.collection, row, tails=tails, bodies=bodies)
         return documents
 
     def _rows(
@@ -216,24 +216,15 @@ class SQLReader:
         return f"{find}(replace({cursors}, '}}', ','), {marked.format(f'coalesce({_END}, 0)')}) = 0"
 
 
-def _document(collection: str, row: Sequence[Any], *, tails: bool = False) -> Document:
-    name, owner, session, first, last, version, about, body, data = row[:9]
-    tail = _tail_of(row[9:]) if tails else EMPTY
+def _document(
+    collection: str, row: Sequence[Any], *, tails: bool = False, bodies: bool = True
+) -> Document:
+    name, owner, session, first, last, version, about, *rest = row
+    body, data = rest[:2] if bodies else ("", b"")
+    tail = Tail(*rest[-2:]) if tails and rest[-2] is not None else EMPTY
     return Document(
         collection, name, owner or "", session or "", first, last, version, about, body, data, tail
     )
-
-
-def _short(collection: str, row: Sequence[Any], *, tails: bool = False) -> Document:
-    name, owner, session, first, last, version, about = row[:7]
-    tail = _tail_of(row[7:]) if tails else EMPTY
-    return Document(
-        collection, name, owner or "", session or "", first, last, version, about, tail=tail
-    )
-
-
-def _tail_of(row: Sequence[Any]) -> Tail:
-    return EMPTY if row[0] is None else Tail(*row)
 
 
 def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
