@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, NamedTuple
 
 from agent_memory.core.damage import Damage
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import SYSTEM_ROLES, Message, compact_json
-from agent_memory.core.plugins import offers
 from agent_memory.errors import Undecryptable
 from agent_memory.stores.encrypted.keys import MARK, Keys, Place
 from agent_memory.stores.kernel.coding import FACT, HEAD, KEY, SEGMENT, VECTOR, from_micros
@@ -23,21 +22,6 @@ from agent_memory.stores.kernel.wrapping import KernelWrapper
 _BEFORE, _AFTER = '"raw":{"sealed":"', '"},"format":"agent-memory.sealed"}'
 _SYSTEM = '"role":"system",'
 _BYTES_MARK = MARK.encode()
-
-
-class FeatureKernel(Protocol):
-    """A kernel that stores the features of each record in place of segments.
-
-    It gets segments unencrypted, and encrypts the features with the cipher.
-    """
-
-    def encrypt_features(self, cipher: Cipher) -> None:
-        """Encrypt the features that are written from now on, and decrypt those that are read."""
-        ...
-
-
-def _stores_features(kernel: object) -> TypeGuard[FeatureKernel]:
-    return offers(kernel, FeatureKernel)
 
 
 class _Failure(NamedTuple):
@@ -264,8 +248,9 @@ class EncryptedKernel(KernelWrapper):
         self._cipher = cipher
         self._features_only = features_only
         self.reads_segments: bool = isinstance(inner, EncryptedKernel) and inner.reads_segments
-        if _stores_features(inner):
-            inner.encrypt_features(cipher)
+        # a kernel that stores each record's features in place of segments, and encrypts them itself
+        if (encrypt := getattr(inner, "encrypt_features", None)) is not None:
+            encrypt(cipher)
             self.reads_segments = True
 
     def _passes(self, collection: str) -> bool:

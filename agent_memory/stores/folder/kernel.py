@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from agent_memory.core.damage import Damage
 from agent_memory.core.limits import UNREADABLE
@@ -19,7 +19,6 @@ from agent_memory.stores.base import Durability
 from agent_memory.stores.damage import leave_out
 from agent_memory.stores.folder.files import STATE, Files, Mark
 from agent_memory.stores.folder.lines import (
-    FeatureCipher,
     Fields,
     bytes_of,
     check_place,
@@ -36,7 +35,6 @@ from agent_memory.stores.folder.lines import (
     name_of,
     owners_in,
     record_of,
-    refuse_encrypted,
     state_of,
 )
 from agent_memory.stores.folder.tables import Tables, Vectors, in_order
@@ -60,6 +58,9 @@ from agent_memory.stores.kernel.contract import (
     Wake,
     Write,
 )
+
+if TYPE_CHECKING:
+    from agent_memory.stores.encrypted.kernel import Cipher
 
 _SESSIONS, _RECORDS, _VECTORS = "sessions", "records", "vectors"
 _FACT = "fact:"
@@ -87,7 +88,7 @@ class FolderKernel:
 
     def __init__(self, folder: Path, durability: Durability | None) -> None:
         self.files = Files(folder, durability)
-        self._cipher: FeatureCipher | None = None
+        self._cipher: Cipher | None = None
         self._begin()
         with self._fresh():
             pass
@@ -103,7 +104,7 @@ class FolderKernel:
         self._known: dict[str, Known] = {}
         self._written: dict[str, bytes] = {}
 
-    def encrypt_features(self, cipher: FeatureCipher) -> None:
+    def encrypt_features(self, cipher: Cipher) -> None:
         """Encrypt the features that are written from now on, and decrypt those that are read."""
         with self._fresh():
             self._cipher = cipher
@@ -174,12 +175,6 @@ class FolderKernel:
     def counts(self, collection: str) -> tuple[int, int]:
         with self._fresh():
             return self._tables.counts(collection)
-
-    def refuse_encrypted(self, block: str) -> None:
-        """Raise `Undecryptable` if a block's features are encrypted and no key is given."""
-        if self._cipher is None:
-            with self._fresh():
-                refuse_encrypted(block, self._vectors.features(block))
 
     def erase(self) -> None:
         """Sync the files, so that deleted data does not return after a power loss."""

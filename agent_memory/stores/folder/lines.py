@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 from operator import index
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from agent_memory.core.idempotency import KeptKey
@@ -17,7 +17,6 @@ from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Record
 from agent_memory.errors import Damaged, Undecryptable
-from agent_memory.stores.kernel.catalogs import ENCRYPTED
 from agent_memory.stores.kernel.coding import (
     entry_of,
     from_micros,
@@ -30,6 +29,9 @@ from agent_memory.stores.kernel.coding import (
     to_micros,
 )
 from agent_memory.stores.kernel.contract import Document, Line
+
+if TYPE_CHECKING:
+    from agent_memory.stores.encrypted.kernel import Cipher
 
 _LONGEST = 80
 _MOST = 2**63
@@ -226,20 +228,13 @@ def line_of_record(record: Record, features: str | None = None) -> str:
     )
 
 
-class FeatureCipher(Protocol):
-    """Encrypts the features of records."""
-
-    def encrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes: ...
-    def decrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes: ...
-
-
-def text_of(blob: bytes, block: str, record: Record, cipher: FeatureCipher | None) -> str:
+def text_of(blob: bytes, block: str, record: Record, cipher: Cipher | None) -> str:
     if cipher is not None:
         blob = cipher.encrypted_features(block, record.owner, record.id, blob)
     return base64.b64encode(blob).decode("ascii")
 
 
-def blob_of(text: object, block: str, record: Record, cipher: FeatureCipher | None) -> bytes:
+def blob_of(text: object, block: str, record: Record, cipher: Cipher | None) -> bytes:
     """Invert `text_of`. Return b"" for damaged features, or without their key."""
     try:
         blob = _decoded(text)
@@ -248,17 +243,6 @@ def blob_of(text: object, block: str, record: Record, cipher: FeatureCipher | No
         return blob
     except (ValueError, Undecryptable):
         return b""
-
-
-def refuse_encrypted(block: str, texts: Iterable[object]) -> None:
-    """Raise `Undecryptable` if features are encrypted."""
-    for text in texts:
-        with suppress(ValueError):
-            if _decoded(text).startswith(ENCRYPTED):
-                raise Undecryptable(
-                    f"The search features of block {block!r} are encrypted. Give the keys: "
-                    "`encryption`, or `keys`."
-                )
 
 
 def _decoded(text: object) -> bytes:

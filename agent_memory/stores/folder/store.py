@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from agent_memory.core.records import Record
 from agent_memory.stores.base import Durability
 from agent_memory.stores.folder.kernel import FolderKernel
 from agent_memory.stores.folder.lines import file_name
 from agent_memory.stores.kernel.vectors import KernelStore
-
-if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features
 
 _URL = "folder:///"
 
@@ -51,9 +45,3 @@ class FolderStore(KernelStore):
             folder /= f"namespace-{file_name(namespace)[:-6]}"
         self._folder = FolderKernel(folder, durability)
         super().__init__(self._folder)
-
-    def all_vectors(
-        self, block: str, *, session_id: str | None = None
-    ) -> Iterator[tuple[list[Record], Features]]:
-        self._folder.refuse_encrypted(block)
-        return super().all_vectors(block, session_id=session_id)

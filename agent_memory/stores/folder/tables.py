@@ -5,13 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_memory.core.records import Record
 from agent_memory.stores.damage import noted
 from agent_memory.stores.feature_bytes import blobs_of, features_of, undamaged_places
 from agent_memory.stores.folder.lines import (
-    FeatureCipher,
     Fields,
     State,
     blob_of,
@@ -21,11 +20,14 @@ from agent_memory.stores.folder.lines import (
     record_of,
     text_of,
 )
-from agent_memory.stores.kernel.catalogs import Catalog, Part, grouped
+from agent_memory.stores.kernel.catalogs import ENCRYPTED, Catalog, Part, grouped
 from agent_memory.stores.kernel.coding import HEAD, LOCK, record_document, record_from
 from agent_memory.stores.kernel.contract import Batch, DeleteWhere, Document, Put, Scan
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.memory import MemoryKernel
+
+if TYPE_CHECKING:
+    from agent_memory.stores.encrypted.kernel import Cipher
 
 
 class Tables(MemoryKernel):
@@ -66,15 +68,11 @@ class _Line(NamedTuple):
 class Vectors(KernelStore):
     """Converts between files, where each record has its features, and tables of segments."""
 
-    def __init__(self, tables: Tables, cipher: FeatureCipher | None) -> None:
+    def __init__(self, tables: Tables, cipher: Cipher | None) -> None:
         super().__init__(tables)
         self._tables = tables
         self._cipher = cipher
         self._lines: dict[str, dict[str, _Line]] = {}
-
-    def features(self, block: str) -> list[object]:
-        """Return the features of a block's records, encoded as in its file."""
-        return [one.features for one in self._lines.get(block, {}).values()]
 
     def forget(self, block: str) -> None:
         self._lines.pop(block, None)
@@ -109,15 +107,16 @@ class Vectors(KernelStore):
         groups = grouped(records, features_of([blobs[name] for name in sound])) if sound else {}
         self._change(block, gone, groups, [], None)
         for name in set(names) - set(sound):
-            self._put_lacking(block, new[name][0])
+            self._put_lacking(block, new[name][0], blobs[name].startswith(ENCRYPTED))
         for one in self._tables.scan(Scan(f"vector:{block}")):
             if one.id in new:
                 _, features, text = new[one.id]
                 remaining[one.id] = _Line(one, text, features)
         self._lines[block] = remaining
 
-    def _put_lacking(self, block: str, record: Record) -> None:
-        """Put a record with damaged features. A search finds it by its words."""
+    def _put_lacking(self, block: str, record: Record, is_encrypted: bool) -> None:
+        """Put a record with unreadable features. A search finds it by its words, if they are
+        damaged, and fails if they are encrypted."""
         at = Document(f"catalog:{block}", record.owner, record.owner)
         (stored,) = self._tables.documents([at.key])
         catalog = Catalog() if stored is None else Catalog.of(stored.body)
@@ -128,6 +127,9 @@ class Vectors(KernelStore):
             Put(record_document(f"vector:{block}", record, number)),
             Put(at._replace(version=secrets.randbits(62), body=after.text)),
         ]
+        if is_encrypted:
+            segment = f"segment:{block}", f"{part.name:x}:{record.owner}", record.owner
+            puts.append(Put(Document(*segment, data=ENCRYPTED)))
         self._tables.commit([Batch([], puts)])
 
     def lines(self, block: str) -> Iterator[str]:

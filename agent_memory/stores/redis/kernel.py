@@ -182,10 +182,8 @@ class RedisKernel:
         return lines
 
     def counts(self, collection: str) -> tuple[int, int]:
-        ids = self.keys(collection)[_IDS]
-        commands = [("ZCARD", ids), ("HGET", self._ends, "")]
-        documents, lines = self._server.ask_many(commands)
-        return documents, int(lines or 0)
+        documents: int = self._server.ask("ZCARD", self.keys(collection)[_IDS])
+        return documents, int(self._server.ask("HGET", self._ends, "") or 0)
 
     def erase(self) -> None:
 

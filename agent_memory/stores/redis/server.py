@@ -81,11 +81,7 @@ class RedisServer:
 
     def ask(self, *command: Argument) -> Any:
         """Return the answer to a command. It is sent again if the connection breaks."""
-        return self.ask_many([command])[0]
-
-    def ask_many(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """Return the answers to commands that are sent together; see `ask`."""
-        return self._again(lambda: self._call(commands)) if commands else []
+        return self._again(lambda: self.answer(command))
 
     def run(
         self, script: Script, keys: Sequence[str], *values: Argument, repeat: bool = False
@@ -105,9 +101,9 @@ class RedisServer:
         rest = (len(keys), *keys, *values)
         try:
             try:
-                return self._call([("EVALSHA", script.digest, *rest)])[0]
+                return self.answer(("EVALSHA", script.digest, *rest))
             except exceptions.NoScriptError:  # the server is new, or was restarted
-                return self._call([("EVAL", script.source, *rest)])[0]
+                return self.answer(("EVAL", script.source, *rest))
         except _DRIVER as error:
             raise failure(error, self.place) from error
 
@@ -133,19 +129,12 @@ class RedisServer:
         except _DRIVER as error:
             raise failure(error, self.place) from error
 
-    def _call(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        answers = self.answers(commands)
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
-        return answers
-
-    def answers(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """Return the answers to commands sent together, or an error in place of an answer.
+    def answer(self, command: Sequence[Argument], *, asking: bool = False) -> Any:
+        """Return the answer to a command. With `asking`, a node answers for a slot that it imports.
 
         Raises:
-            Lost: The connection broke; the commands may have run or not.
-            RedisError: The server cannot be reached.
+            Lost: The connection broke; the command may have run or not.
+            RedisError: The server refuses the command, or cannot be reached.
         """
         self._check_open()
         if not self._free.acquire(timeout=CALL_SECONDS):
@@ -156,7 +145,9 @@ class RedisServer:
         try:
             connection = self._connected()
             try:
-                answers = _converse(connection, commands)
+                if asking:
+                    _answer(connection, ("ASKING",))
+                answer = _answer(connection, command)
             except BaseException:
                 connection.disconnect()  # a late answer must not be read as the next call's
                 raise
@@ -165,7 +156,9 @@ class RedisServer:
                 self.close()
         finally:
             free.release()
-        return answers
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def _check_open(self) -> None:
         if self._closed:
@@ -187,20 +180,17 @@ class RedisServer:
         return connection
 
 
-def _converse(connection: Any, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-    answers: list[Any] = []
+def _answer(connection: Any, command: Sequence[Argument]) -> Any:
+    """Return the answer to a command, or the error in its place."""
     try:
-        connection.send_packed_command([_packed(command) for command in commands])
-        for _ in commands:
-            try:
-                answers.append(connection.read_response())
-            except exceptions.ResponseError as error:
-                answers.append(error)
+        connection.send_packed_command([_packed(command)])
+        return connection.read_response()
+    except exceptions.ResponseError as error:
+        return error
+    except exceptions.BusyLoadingError:
+        raise
     except (exceptions.ConnectionError, OSError) as error:
-        if isinstance(error, exceptions.BusyLoadingError):
-            raise
         raise Lost(error) from error
-    return answers
 
 
 def _packed(command: Sequence[Argument]) -> bytes:
@@ -278,35 +268,23 @@ class RedisCluster(RedisServer):
         for node in (self._seed, *self._known.values()):
             node.close()
 
-    def answers(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
+    def answer(self, command: Sequence[Argument], *, asking: bool = False) -> Any:
         self._check_open()
         address = self._address or self._learnt()
-        answers = self._at(address, commands, asking=False)
-        for _ in range(_HOPS):
-            moved = [n for n, one in enumerate(answers) if isinstance(one, exceptions.AskError)]
-            if not moved:
-                break
-            to = answers[moved[0]]
-            if isinstance(to, exceptions.MovedError):
-                self._address = None
-            address = f"{to.host or self._host}:{to.port}"
-            some = self._at(address, [commands[n] for n in moved], asking=True)
-            for n, one in zip(moved, some, strict=True):
-                answers[n] = one
-        return answers
-
-    def _at(
-        self, address: str, commands: Sequence[Sequence[Argument]], *, asking: bool
-    ) -> list[Any]:
-        try:
-            if not asking:
-                return self._node(address).answers(commands)
-            # a node that is importing a slot answers for it only after ASKING
-            asked = [part for command in commands for part in (("ASKING",), command)]
-            return self._node(address).answers(asked)[1::2]
-        except (exceptions.ConnectionError, OSError, Lost):
-            self._address = None  # another node may have replaced it by the next call
-            raise
+        hops = 0
+        while True:
+            try:
+                return self._node(address).answer(command, asking=hops > 0)
+            except exceptions.AskError as to:  # also if the slot has moved
+                hops += 1
+                if hops > _HOPS:
+                    raise
+                if isinstance(to, exceptions.MovedError):
+                    self._address = None
+                address = f"{to.host or self._host}:{to.port}"
+            except (exceptions.ConnectionError, OSError, Lost):
+                self._address = None  # another node may have replaced it by the next call
+                raise
 
     def _node(self, address: str) -> RedisServer:
         node = self._known.get(address)
@@ -325,7 +303,7 @@ class RedisCluster(RedisServer):
         answer: Any = None
         for node in (self._seed, *self._known.values()):
             try:
-                answer = node.answers([("CLUSTER", "SLOTS")])[0]
+                answer = node.answer(("CLUSTER", "SLOTS"))
                 break
             except (exceptions.ConnectionError, OSError, Lost) as error:
                 answer = error

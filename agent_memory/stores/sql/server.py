@@ -11,6 +11,7 @@ import select
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from agent_memory.core.processes import begin_anew_in_child
@@ -178,26 +179,13 @@ class ServerConnection:
         try:
             result = work(self)
         except BaseException:
-            self._roll_back()
+            with suppress(ConnectionLost, StoreError):  # the server rolls back by itself
+                self._fetch("ROLLBACK", ())
             raise
         finally:
             self._in_transaction = False
-        self._commit()
+        _committed(lambda: self._fetch("COMMIT", ()))
         return result
-
-    def _commit(self) -> None:
-        try:
-            self._fetch("COMMIT", ())
-            return
-        except ConnectionLost as lost:
-            text = _UNSURE.format(lost)
-        raise StoreUnavailable(text)
-
-    def _roll_back(self) -> None:
-        try:
-            self._fetch("ROLLBACK", ())
-        except (ConnectionLost, StoreError):  # the server rolls back by itself
-            return
 
     def _fetch(self, text: str, values: Sequence[Any]) -> Sequence[Any]:
         return self._translated(lambda: self._driver.fetch(self._raw, text, values))
@@ -205,11 +193,7 @@ class ServerConnection:
     def _write(self, call: Callable[[], T]) -> T:
         if self._in_transaction:
             return self._translated(call)
-        try:
-            return _retried(lambda: self._translated(call))
-        except ConnectionLost as lost:
-            text = _UNSURE.format(lost)
-        raise StoreUnavailable(text)
+        return _committed(lambda: _retried(lambda: self._translated(call)))
 
     def _translated(self, call: Callable[[], T]) -> T:
         try:
@@ -278,9 +262,6 @@ class ServerDatabase:
         self._places.clear()
 
     def _with_connection(self, work: Callable[[SQLConnection], T]) -> T:
-        return self._with_raw(lambda raw: work(ServerConnection(raw, self._driver)))
-
-    def _with_raw(self, work: Callable[[Any], T]) -> T:
         places = self._places
         place = places.awaited(_WAIT_SECONDS)
         if place is None:
@@ -292,7 +273,7 @@ class ServerDatabase:
             with place.lock:
                 raw = self._ready(place)
                 try:
-                    return work(raw)
+                    return work(ServerConnection(raw, self._driver))
                 finally:
                     if not place.keeps or not self._driver.usable(raw):
                         place.clear()
@@ -323,6 +304,15 @@ class ServerDatabase:
 def _marked(text: str) -> str:
     """Replace `?` by the drivers' placeholder."""
     return text.replace("?", "%s")
+
+
+def _committed(call: Callable[[], T]) -> T:
+    """Run a call that commits. If the connection breaks, the commit may have succeeded."""
+    try:
+        return call()
+    except ConnectionLost as lost:
+        text = _UNSURE.format(lost)
+    raise StoreUnavailable(text)
 
 
 def _retried(unit: Callable[[], T]) -> T:
