@@ -13,7 +13,6 @@ from agent_memory.stores.base import (
     RecordStore,
     SessionStore,
     Store,
-    SwappingVectorStore,
     VectorStore,
 )
 
@@ -39,7 +38,6 @@ __all__ = [
     "SessionStore",
     "SplitStore",
     "Store",
-    "SwappingVectorStore",
     "VectorStore",
     "check_url",
     "open_store",
@@ -68,9 +66,9 @@ def check_url(url: str) -> None:
     if mark and scheme in ("sqlite", "folder"):
         _check_path(scheme, rest)
     elif mark and scheme in _REDIS:
-        from agent_memory.stores.redis.url import check_redis_url
+        from agent_memory.stores.redis.url import redis_options
 
-        check_redis_url(url)
+        redis_options(url)
     elif mark and scheme in (*_SQL_SERVERS, *_MONGODB):
         if not rest:
             raise UnknownStore(f"{scheme}:// needs a host: {scheme}://user:password@host/database.")

@@ -24,6 +24,7 @@ from agent_memory.stores.kernel.vectors import KernelStore, StoredBlocks
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.query import Query
+    from agent_memory.stores.qdrant.store import QdrantStore
 
 __all__ = [
     "LONGEST_LEASE_SECONDS",
@@ -33,7 +34,6 @@ __all__ = [
     "SessionStore",
     "Store",
     "StoredBlocks",
-    "SwappingVectorStore",
     "VectorStore",
 ]
 
@@ -137,45 +137,14 @@ class VectorStore(Protocol):
         ...
 
 
-class SwappingVectorStore(VectorStore, Protocol):
-    """A store that can fill vectors of another embedding beside the active ones.
-
-    Other stores delete a block's vectors before a rebuild (`clear_vectors`).
-    """
-
-    def begin_vectors(self, block: str, dimension: int, model: str) -> None:
-        """Begin new vectors of the block, of this embedding, for all further writes. Idempotent.
-
-        Handles that opened the active embedding can still search it; their writes raise
-        DimensionMismatch.
-        """
-        ...
-
-    def fill_vectors(self, block: str) -> bool:
-        """Return whether this handle fills vectors for a later swap.
-
-        If it does, its `delete_vectors` spares the active ones: the rebuild deletes a
-        session only to write it again. All other handles delete from both.
-
-        Raises:
-            DimensionMismatch: Vectors of another embedding are being filled.
-        """
-        ...
-
-    def swap_vectors(self, block: str) -> None:
-        """Activate the filled vectors in one step, and delete the block's others. Idempotent.
-
-        Raises:
-            DimensionMismatch: Vectors of another embedding are being filled; nothing changed.
-        """
-        ...
-
-
 def keeps_records(store: object) -> TypeGuard[RecordStore]:
     """Return whether the store is also a `RecordStore`, or a proxy of one."""
     return offers(store, RecordStore)
 
 
-def swaps_vectors(store: object) -> TypeGuard[SwappingVectorStore]:
-    """Return whether the store is a `SwappingVectorStore`, or a proxy of one."""
-    return offers(store, SwappingVectorStore)
+def swaps_vectors(store: object) -> TypeGuard[QdrantStore]:
+    """Return whether the store can fill vectors of another embedding beside the active ones.
+
+    Other stores delete a block's vectors before a rebuild (`clear_vectors`).
+    """
+    return hasattr(store, "swap_vectors")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from agent_memory.core.cache import Cache
@@ -23,12 +24,6 @@ UNREADABLE_SECONDS = 600.0
 
 _MOST_REPORTED = 10_000
 
-
-class _End:
-    """Marks the end of a walk."""
-
-
-_END = _End()
 
 Row = TypeVar("Row")
 Value = TypeVar("Value")
@@ -69,12 +64,12 @@ def whole(values: Iterable[Value]) -> Iterator[Value]:
     walk = iter(values)
     while True:
         with noted() as damaged:
-            value = next(walk, _END)
+            following = [*islice(walk, 1)]
         if damaged:
             raise damaged[0]
-        if isinstance(value, _End):
+        if not following:
             return
-        yield value
+        yield from following
 
 
 def undamaged(rows: Iterable[Row], decode: Callable[[Row], Value]) -> list[Value]:

@@ -36,14 +36,10 @@ from agent_memory.stores.kernel.contract import (
     Wake,
     Write,
 )
-from agent_memory.stores.kernel.rules import State, holds, in_turns, named, selects
+from agent_memory.stores.kernel.rules import WITHIN_HANDLER, State, holds, in_turns, named, selects
 from agent_memory.stores.kernel.vectors import KernelStore
 
 _ALL = 2**62
-_WITHIN = (
-    "The handler of a signal cannot write to the store while the code that it interrupts does. "
-    "Have it note what is to be done, and do that afterwards."
-)
 
 
 class _Row(NamedTuple):
@@ -263,7 +259,7 @@ class MemoryKernel:
         finds all changes or none."""
         with self._lock:
             if self._writing:
-                raise StoreUnavailable(_WITHIN)
+                raise StoreUnavailable(WITHIN_HANDLER)
             self._writing = True
             try:
                 yield self._view()

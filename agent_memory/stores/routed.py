@@ -11,7 +11,6 @@ from agent_memory.stores.kernel.coding import BLOCKS, FACT
 from agent_memory.stores.kernel.contract import (
     DONE,
     Batch,
-    Condition,
     Delete,
     DeleteWhere,
     DocId,
@@ -92,7 +91,11 @@ class RoutedKernel(KernelWrapper):
         """Commit the parts of a batch: the common kernel's first, because it has the leases."""
         done = DONE
         for kernel in self._all:
-            conditions = [one for one in batch.conditions if self._of_condition(one) is kernel]
+            conditions = [
+                one
+                for one in batch.conditions
+                if kernel is (self.inner if isinstance(one, LogEndsAt) else self._of(one.id))
+            ]
             writes = [part for write in batch.writes for part in self._part(write, kernel)]
             if conditions or writes:
                 tail = batch.tail if kernel is self.inner else ""
@@ -101,9 +104,6 @@ class RoutedKernel(KernelWrapper):
                     return outcome
                 done = outcome if tail else done
         return done
-
-    def _of_condition(self, condition: Condition) -> Kernel:
-        return self.inner if isinstance(condition, LogEndsAt) else self._of(condition.id)
 
     def _part(self, write: Write, kernel: Kernel) -> Iterator[Write]:
         """Yield the part of a write that concerns a kernel. Facts are deleted in both."""

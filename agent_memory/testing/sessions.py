@@ -11,7 +11,7 @@ import pytest
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Summary
 from agent_memory.errors import SessionDeleting
-from agent_memory.stores.base import Counts, Store, keeps_records
+from agent_memory.stores.base import Counts, Store
 from agent_memory.testing.appends import AppendContract, ExpiryContract, LaggingContract
 from agent_memory.testing.contract import DAY, draft, record, stored, together
 from agent_memory.testing.once import OnceContract
@@ -204,16 +204,13 @@ class SessionStoreContract(
         store.append("s", [draft("a"), draft("b")], "u")
         store.append("t", [draft("c")], "u")
         store.lease("s", "w", 60)
-        beside: object = store
-        if keeps_records(beside):
-            beside.put_records("facts", [record("r", session_id="s")])
+        store.put_records("facts", [record("r", session_id="s")])
         store.delete("s")
         store.delete("s")
         assert store.head("s") is None
         assert store.read("s") == []
         assert store.counts() == Counts(sessions=1, entries=1)
-        if keeps_records(beside):
-            assert len(beside.records("facts", "user:a")) == 1
+        assert len(store.records("facts", "user:a")) == 1
         anew = store.append("s", [draft("d", 2)], "v")
         assert (anew.end, anew.total, anew.user_id) == (1, 2, "v")
         assert store.lease("s", "x", 60) is True

@@ -17,7 +17,7 @@ from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.query import Query
 from agent_memory.stores.redis import server as redis_server
 from agent_memory.stores.redis.store import RedisStore
-from agent_memory.stores.redis.url import check_redis_url, redis_options, redis_place
+from agent_memory.stores.redis.url import redis_options, redis_place
 from agent_memory.testing.contract import draft, ranked, record, stored, together
 from agent_memory.testing.rewriting import entries
 from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
@@ -219,7 +219,7 @@ def test_the_permissions_that_are_asked_for_are_enough(
 def test_urls_that_name_no_server(url: str) -> None:
     """Else: a slip in a URL leads to another database, or its password is printed."""
     with pytest.raises(UnknownStore, match="`store`") as caught:
-        check_redis_url(url)
+        redis_options(url)
     assert told_nothing(caught.value, "hun", "ter2")
 
 

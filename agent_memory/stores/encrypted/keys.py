@@ -72,7 +72,7 @@ class Key:
         self._refusals = (ValueError, InvalidTag)
         self._fingerprint = hmac.digest(secret, _FINGERPRINT, "sha256")
         self._terms = hmac.digest(secret, _BLIND_TERMS, "sha256")
-        self._blind = lru_cache(_MOST_TERMS)(self._blinded)
+        self.blind = lru_cache(_MOST_TERMS)(self._blinded)
 
     def is_same(self, other: Key) -> bool:
         """Return whether both have the same secret."""
@@ -81,11 +81,8 @@ class Key:
     def __repr__(self) -> str:
         return f"Key({self.id!r})"
 
-    def blind(self, term: int) -> int:
-        """Return the 32-bit number that replaces a word's number; deterministic."""
-        return self._blind(term)
-
     def _blinded(self, term: int) -> int:
+        """Return the 32-bit number that replaces a word's number; deterministic."""
         digest = hmac.digest(self._terms, term.to_bytes(4, "big"), "sha256")
         return int.from_bytes(digest[:4], "big")
 

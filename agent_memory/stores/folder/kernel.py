@@ -58,6 +58,7 @@ from agent_memory.stores.kernel.contract import (
     Wake,
     Write,
 )
+from agent_memory.stores.kernel.rules import WITHIN_HANDLER
 
 if TYPE_CHECKING:
     from agent_memory.stores.encrypted.kernel import Cipher
@@ -65,10 +66,6 @@ if TYPE_CHECKING:
 _SESSIONS, _RECORDS, _VECTORS = "sessions", "records", "vectors"
 _FACT = "fact:"
 _LOCK = "lock"
-_WITHIN = (
-    "The handler of a signal cannot write to the store while the code that it interrupts uses it. "
-    "Have it note what is to be done, and do that afterwards."
-)
 
 Place = tuple[str, str]
 """The folder of a file, and its session or block."""
@@ -126,7 +123,7 @@ class FolderKernel:
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         with self._fresh() as is_taken:
             if not is_taken:
-                raise StoreUnavailable(_WITHIN)
+                raise StoreUnavailable(WITHIN_HANDLER)
             for place in (it for batch in batches for it in places_of(batch.writes)):
                 self._refuse(*place)
             try:

@@ -24,6 +24,11 @@ from agent_memory.stores.kernel.contract import (
 
 T = TypeVar("T")
 
+WITHIN_HANDLER = (
+    "A signal handler cannot write to the store while the interrupted code uses it. Set a flag in "
+    "the handler, and write after it has returned."
+)
+
 
 class State(NamedTuple):
     """The part of a stored document that conditions and `due` read.

@@ -90,6 +90,9 @@ class Counts:
 class SessionStore:
     """A store of logs and heads of sessions, built on a database's kernel."""
 
+    reads_first = True
+    """Whether a server reads an unknown session before it appends."""
+
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._known = KnownHeads()
@@ -207,7 +210,9 @@ class SessionStore:
         return done
 
     def _append(self, one: Request) -> Appended:
-        known = self._known.get(one.session_id) or self._unseen(one.session_id)
+        known = self._known.get(one.session_id)
+        if known is None and not (self.reads_first and self._kernel.remote):
+            known = known_session(one.session_id, None, EMPTY)  # as if it were new
         plan = None if known is None else planned_blindly(known, one)
         head = head_id(one.session_id)
         ids = [
@@ -232,12 +237,6 @@ class SessionStore:
         raise StoreUnavailable(
             f"Others kept changing session {one.session_id!r} while this call tried to append."
         )
-
-    def _unseen(self, session_id: str) -> KnownSession | None:
-        """Return the assumed state of an unknown session; None to read it first."""
-        if self._kernel.remote:
-            return None
-        return known_session(session_id, None, EMPTY)  # a refused commit costs no more than a read
 
     def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
         """Return a session's keys in order of their seqs, all or those with these names."""
@@ -479,7 +478,9 @@ class SessionStore:
         """Erase traces of deleted data from the database's files.
 
         On PostgreSQL, MySQL and MariaDB it does nothing: these erase deleted rows by their own
-        settings.
+        settings. Redis rewrites its append-only file if it has one, and the snapshot if `save` is
+        set. A large database takes long, and the server continues after this call. Files of
+        replicas, backups and memory that the server has freed are not erased.
         """
         self._kernel.erase()
 
@@ -508,13 +509,10 @@ class SessionStore:
                 return self._kernel.scan(page._replace(names=True))
 
         def decode(one: Document) -> Head:
-            return head_of(one if one.about else self._by_itself(one))
+            (found,) = [one] if one.about else self._kernel.documents([one.key], tails=True)
+            return head_of(found or one)
 
         return page_of(read, decode, lambda one: one.id, after or "", limit)
-
-    def _by_itself(self, one: Document) -> Document:
-        (found,) = self._kernel.documents([one.key], tails=True)
-        return one if found is None else found
 
     def counts(self) -> Counts:
         """Return the number of sessions and entries."""

@@ -36,7 +36,7 @@ _TRIES = 5
 
 
 class QdrantStore:
-    """One point per record, searched among those of its owner. A `SwappingVectorStore`.
+    """One point per record, searched among those of its owner.
 
     A block that is rebuilt for another embedding has two collections. Processes with the former
     settings still search the active one, while the other is filled. Each process writes only to
@@ -215,6 +215,11 @@ class QdrantStore:
                 return
 
     def begin_vectors(self, block: str, dimension: int, model: str) -> None:
+        """Begin new vectors of the block, of this embedding, for all further writes. Idempotent.
+
+        Handles that opened the active embedding can still search it; their writes raise
+        DimensionMismatch.
+        """
         name = self._names.vectors(block, dimension, model)
         roles = self._collections.roles(block)
         if roles.recalled is None and roles.written != name:
@@ -228,6 +233,14 @@ class QdrantStore:
             self._collections.drop(roles.written)  # its rebuild is replaced by this one
 
     def fill_vectors(self, block: str) -> bool:
+        """Return whether this handle fills vectors for a later swap.
+
+        If it does, its `delete_vectors` spares the active ones: the rebuild deletes a
+        session only to write it again. All other handles delete from both.
+
+        Raises:
+            DimensionMismatch: Vectors of another embedding are being filled.
+        """
         name = self._own(block)
         roles = self._collections.roles(block)
         if roles.written != name:
@@ -238,6 +251,11 @@ class QdrantStore:
         return True
 
     def swap_vectors(self, block: str) -> None:
+        """Activate the filled vectors in one step, and delete the block's others. Idempotent.
+
+        Raises:
+            DimensionMismatch: Vectors of another embedding are being filled; nothing changed.
+        """
         name = self._own(block)
         others = self._collections.of(block)  # listed first: a later one is in use
         roles = self._collections.roles(block)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from agent_memory.errors import DISTRIBUTION, SchemaTooNew
 from agent_memory.stores.base import Durability
-from agent_memory.stores.kernel.appending import KnownSession, known_session
-from agent_memory.stores.kernel.contract import EMPTY
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.redis.durability import durability_note, require_power
 from agent_memory.stores.redis.kernel import RedisKernel, prefix_of
@@ -32,6 +30,8 @@ class RedisStore(KernelStore):
         SchemaTooNew: A newer release wrote the database.
     """
 
+    reads_first = False  # a refused commit reads the session
+
     def __init__(
         self, url: str, namespace: str = "default", durability: Durability | None = None
     ) -> None:
@@ -51,17 +51,6 @@ class RedisStore(KernelStore):
         except BaseException:
             server.close()
             raise
-
-    def _unseen(self, session_id: str) -> KnownSession | None:
-        return known_session(session_id, None, EMPTY)  # a refused commit reads the session
-
-    def secure_erase(self) -> None:
-        """Make the server rewrite the append-only file if it has one, and the snapshot if `save`
-        is set. A large database takes long, and the server continues after this call. Files of
-        replicas, backups and memory that the server has freed are not erased. A failure is logged
-        as a warning.
-        """
-        super().secure_erase()
 
     def durability_note(self) -> str:
         """Describe what an acknowledged write survives, by the server's settings."""

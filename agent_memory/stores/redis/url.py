@@ -18,11 +18,6 @@ _FORM = (
 _FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 
 
-def check_redis_url(url: str) -> None:
-    """Refuse a URL that names no Redis server, without loading a driver."""
-    redis_options(url)
-
-
 def redis_place(url: str) -> str:
     """Return the server and the database of a URL, without user and password."""
     options = redis_options(url)

@@ -75,7 +75,9 @@ class SQLKernel(SQLReader):
             statement = self._taking(batch) or self._statement(batch)
             if statement is not None:
                 run = methodcaller("run", *statement)
-                changed = self._database.alone(run, synced=_must_last(batch))
+                # The holders of leases end with the machine, and sessions may be due twice.
+                may_be_undone = all(isinstance(write, Hold | Due) for write in batch.writes)
+                changed = self._database.alone(run, synced=not may_be_undone)
                 if changed > 0 or not batch.conditions:
                     return [DONE]
         return self._database.write(lambda it: [self._commit(it, one) for one in batches])
@@ -311,15 +313,6 @@ def _only_filter(scan: Scan) -> str:
         if value and scan == Scan(scan.collection, **{column: value}):
             return column
     return ""
-
-
-def _must_last(batch: Batch) -> bool:
-    """Return whether a power loss must not undo a batch.
-
-    A batch of only leases and due times may be undone: the holders of leases end with the machine,
-    and sessions that become due again are processed again.
-    """
-    return not all(isinstance(write, Hold | Due) for write in batch.writes)
 
 
 def _written(write: Write) -> Sequence[DocId]:

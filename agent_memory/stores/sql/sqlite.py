@@ -20,7 +20,7 @@ from typing import TypeAlias, TypeVar
 from agent_memory.core.processes import is_own, known_lock
 from agent_memory.errors import Damaged, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
-from agent_memory.stores.kernel.rules import Erasures
+from agent_memory.stores.kernel.rules import WITHIN_HANDLER, Erasures
 from agent_memory.stores.sql.database import Places, SQLConnection
 from agent_memory.stores.sql.migrations import is_current
 from agent_memory.stores.sql.sqlite_file import (
@@ -41,10 +41,6 @@ _PAGES_AT_ONCE = 500  # writers wait meanwhile
 _MOST_READERS = 32
 _MOST_IDLE = 8
 _ROOTS = "SELECT rootpage FROM sqlite_master WHERE rootpage > 0"
-_WITHIN = (
-    "A signal handler cannot write to the database while the interrupted code does. "
-    "Set a flag in the handler, and write after it has returned."
-)
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +97,7 @@ class Database:
         With `within`, this thread holds the writer's lock already.
         """
         if not within and is_own(self._writer.lock):
-            raise StoreUnavailable(_WITHIN)
+            raise StoreUnavailable(WITHIN_HANDLER)
         try:
             with self._writer.lock:
                 connection = self._writing
@@ -147,7 +143,7 @@ class Database:
     def _erase(self) -> None:
         deadline = time.monotonic() + _SCRUB_SECONDS
         if is_own(self._writer.lock):
-            raise StoreUnavailable(_WITHIN)
+            raise StoreUnavailable(WITHIN_HANDLER)
         if not self._until(deadline, lambda: self.read(_write_back)):
             return
         try:
