@@ -89,6 +89,6 @@ def _main(
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # consoles lack characters; that is no reason to fail
+        if isinstance(stream, TextIOWrapper):  # a character that a console lacks is no failure
             stream.reconfigure(errors="replace")
     app()

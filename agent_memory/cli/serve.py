@@ -144,7 +144,7 @@ def _settings(store: str | None, config: ConfigOption) -> AgentMemoryConfig:
     """Return the settings. By default, absorbing runs in the background and prompts are logged."""
     settings = load_config(store, config)
     usual: dict[str, Any] = {"overflow_mode": "background", "keep_contexts": True}
-    if settings.redact is not None:  # excludes storing prompts as they were sent
+    if settings.redact is not None:  # it excludes a log of prompts as they were sent
         del usual["keep_contexts"]
     mine = {name: value for name, value in usual.items() if name not in settings.model_fields_set}
     return settings.model_copy(update=mine)

@@ -274,7 +274,7 @@ class AgentMemoryMemoryService(BaseMemoryService):
             self._memory.update(log, [_kept(one) for one in fresh.values()], user_id=owner)
 
     def _search(self, owner: str, query: str) -> list[MemoryEntry]:
-        words_alone = not self._memory.blocks  # each common word counts then
+        words_alone = not self._memory.blocks  # a single common word is then a match
         recalls = self._memory.search(
             query,
             user_id=owner,

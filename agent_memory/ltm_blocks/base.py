@@ -446,7 +446,7 @@ def batch_id(block: str, owner: str, session_id: str, first: int, last: int) -> 
 def message_id(block: str, owner: str, session_id: str, seq: int, number: int = 0) -> str:
     """Return the id of a block's record for a message, or for its passage `number`, from 0."""
     place = (block, owner, session_id, seq)
-    # not a bare number, which could be the seq of a session whose id ends like these parts
+    # not a bare number: a session id may contain the separator, and the number be taken for a seq
     return record_id(*place, f"passage {number}") if number else record_id(*place)
 
 

@@ -31,7 +31,7 @@ nearest first. They may be older than the statement."""
 _REPEATED = 0.6  # share of an answer's words that the user said before it
 _SAME_QUESTION = 0.6  # cosine
 _FAINT = 0.4  # factor on the score of a message that already asked the question
-_ALL = 100  # percent of a text that asks
+_ALL = 100  # percentage of words in questions
 _SURE = 0.5
 _SENTENCE = 3  # words; a shorter query is a keyword search
 _MOST_KNOWN = 100

@@ -115,4 +115,4 @@ def _votes() -> dict[str, int]:
 def _chosen(votes: int) -> frozenset[str]:
     counts = votes.to_bytes(len(LATIN), "little")
     most = frozenset(name for name, n in zip(LATIN, counts, strict=True) if n == max(counts))
-    return most | ENGLISH if max(counts) == 1 else most  # "fox, owl, den" is no German
+    return most | ENGLISH if max(counts) == 1 else most  # "fox, owl, den" is not German

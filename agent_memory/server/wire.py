@@ -88,7 +88,7 @@ def form_of(
             if name not in operation.lists and len(values) > 1:
                 raise Refused(INVALID, "The query repeats a field. Send each field once.")
             given[name] = values if name in operation.lists else values[0]
-        for name in operation.lists:  # a query cannot show an empty list
+        for name in operation.lists:  # a query cannot express an empty list
             if operation.form.model_fields[name].is_required():
                 given.setdefault(name, [])
     if path.keys() & given.keys():

@@ -192,7 +192,7 @@ def branches(parents: Mapping[str, str | None], current: str | None) -> Iterator
     if chosen:
         yield Branch(chosen[::-1], None)
     beginnings = [node for node, parent in parents.items() if parent not in parents]
-    for first in (*chosen[::-1], *beginnings, *parents):  # the last finds only cycles
+    for first in (*chosen[::-1], *beginnings, *parents):  # `parents` adds only cycles
         waiting = deque([first])
         if first not in taken:
             yield _down(first, None, answers, taken, waiting)

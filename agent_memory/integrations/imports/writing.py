@@ -129,7 +129,7 @@ class SessionWriting:
         self.known = self._read()
         self._is_refused = self._is_first = self._is_checked = False
         self._is_asked = self._is_cut = False
-        self._since: datetime | None = None  # when it or its user was deleted, if that matters
+        self._since: datetime | None = None  # when it or its user was deleted; None to restore
         self._waiting: list[tuple[SourceMessage, Message]] = []
 
     def _read(self) -> dict[str, str]:

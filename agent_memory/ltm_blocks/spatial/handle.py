@@ -222,7 +222,7 @@ class SpatialHandle(Collection[Any]):
                 # also if it is not in the index: an earlier call may have been interrupted
                 store.delete_records(name, record_id=observation_id, owner=owner)
                 store.put_records(name, version)
-            except BaseException:  # it may be deleted under the old version
+            except BaseException:  # it may be deleted although the version is still the old one
                 indexes.drop(owner)
                 raise
             indexes.put(owner, (renewed.key, index.changed({observation_id: None})))

@@ -82,7 +82,7 @@ def is_chatter(one: Candidate, shown: Sequence[SourceMessage]) -> bool:
     return speakers.union(_GENERAL).issuperset(words(text))
 
 
-_LEAST = 6  # letters and digits of a code; shorter ones are written in several ways
+_LEAST = 6  # minimum letters and digits of a code; shorter ones are written in several ways
 _MOST_QUOTED = 500  # words
 _WORD = re.compile(r"[^\W_]+")
 _MARKS = re.compile(r"[\W_]+")

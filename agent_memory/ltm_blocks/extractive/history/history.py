@@ -223,7 +223,7 @@ def _successor(
     begin, end = one.stated_period
     if periods and periods[-1][1] == end:
         return None, ""
-    # the winners over its stated end; if several share the time, all of them
+    # those that ended it or hold at its stated end; without one, all winners that overlap it
     last = [other for other in winners if other.stated_period[0] < end <= other.stated_period[1]]
     taken = one.ending + last or [other for other in winners if other.stated_period[1] > begin]
     if not taken:
