@@ -48,7 +48,7 @@ class Prices:
         return _cost(model, lambda: sum(load_litellm().cost_per_token(**counts)))
 
     def of_response(self, model: str, response: Any, prompt: int, answer: int) -> float | None:
-        """Return the cost of a response in US dollars, with discounts for cached tokens."""
+        """Return the cost of a response in US dollars; litellm discounts cached tokens."""
         if model in self._own:
             return self.of_tokens(model, prompt, answer)
         return _cost(model, lambda: load_litellm().completion_cost(response, model=model))

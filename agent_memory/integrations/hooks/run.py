@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STORING = ("Stop", "PreCompact", "SessionEnd")
 
 _SECONDS = 20.0
-"""Time limit for storing on a stop; the next event stores the rest. A compaction has no limit."""
+"""Time limit for storing, except before a compaction. The next event stores the rest."""
 
 
 def run(

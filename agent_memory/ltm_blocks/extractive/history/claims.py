@@ -98,11 +98,7 @@ def since(begin: datetime | None, end: datetime | None, said: datetime) -> datet
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The result of one batch of messages.
-
-    Attributes:
-        model: The model; empty if none was called.
-    """
+    """The result of one batch of messages."""
 
     session_id: str
     first: int

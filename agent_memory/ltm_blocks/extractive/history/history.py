@@ -98,7 +98,7 @@ def facts_of(
     weights: Mapping[str, int] | None = None,
     known_at: datetime | None = None,
 ) -> list[Fact]:
-    """Return all facts that claims add up to, superseded ones too, by their first statement.
+    """Return all facts that claims add up to, superseded ones too, in order of first statement.
 
     Args:
         weights: The weight of each role; 0 for others. A claim changes no fact of more weight.
