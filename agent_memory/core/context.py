@@ -223,28 +223,28 @@ _LESS = -0.1
 def reason(recall: Recall) -> str:
     """Return the reasons for and against a recall.
 
-    An example: "98 % likely: close in meaning, said by who is meant". For a recall without a
-    relevance, return its score.
+    An example: "98 % likely: close in meaning, said by the person asked about". For a recall
+    without a relevance, return its score.
     """
     views = recall.views
     if recall.relevance is None:
         return f"score {recall.score:.2f}"
     reasons = [*_meaning(views), *_words(views)]
     if views.get("meant", 0) > 0:
-        reasons.append("said by who is meant")
+        reasons.append("said by the person asked about")
     if views.get("dated", 0) > 0:
-        reasons.append("said in the time that is asked about")
+        reasons.append("said in the time asked about")
     if views.get("long", 0) < _LESS:
-        reasons.append("though it is long")
+        reasons.append("but it is long")
     if views.get("asks", 0) < _LESS:
-        reasons.append("though it asks itself")
+        reasons.append("but it is itself a question")
     likely = f"{min(99, round(100 * recall.relevance))} % likely"
     return f"{likely}: {', '.join(reasons)}" if reasons else likely
 
 
 def _meaning(views: Mapping[str, float]) -> list[str]:
     if "unread" in views:
-        return ["by its words alone, as long as it has no vector"]
+        return ["by its words alone, because it has no vector yet"]
     near = views.get("meaning", 0)
     if near >= _NEARER:
         return ["close in meaning"]

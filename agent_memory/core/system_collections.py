@@ -53,7 +53,7 @@ REGISTRY = Reserved("_registry", "the blocks and indexes with data in this store
 DELETED = Reserved("_deleted", "deleted sessions and users with the time: ids as hashes, no text")
 VALUES = Reserved(
     "_values",
-    "values by namespace and key, and the names of sessions",
+    "values by namespace and key, and the metadata of sessions",
     goes_with_session=True,
     goes_with_user=True,
     is_exported=True,

@@ -16,7 +16,6 @@ from agent_memory.core.notices import with_call_errors
 from agent_memory.core.recognition import check_pair
 from agent_memory.core.records import Head, Scope
 from agent_memory.core.tracing import of_id, of_messages, traced
-from agent_memory.engine.append import drafts_of
 from agent_memory.engine.opened import OpenMemory
 from agent_memory.engine.paging import newest_of, read_of
 from agent_memory.engine.processing.absorb import check_block
@@ -442,8 +441,8 @@ class AgentMemory(OpenMemory):
             The head afterwards.
 
         Raises:
-            InvalidInput: A message is not valid, or `change` is not a function. Nothing was
-                changed.
+            InvalidInput: A message is not valid, or larger than `max_message_bytes`, or `change` is
+                not a function. Nothing was changed.
             SessionOfAnotherUser: The session belongs to another user.
             UnsupportedOperation: The new log is empty, and a `retention` has removed messages.
                 Delete the session instead.
@@ -451,8 +450,7 @@ class AgentMemory(OpenMemory):
                 changed.
         """
         self._guard.check_session(session_id, user_id)
-        counter = self.components.services.resources.counter
-        drafted = partial(drafts_of, counter=counter, redact=self.config.redact)
+        drafted = partial(self._appender.drafts, session_id=session_id, user_id=user_id)
         head = self.components.deletion.retried(
             session_id, lambda: self.components.editor.change(session_id, change, user_id, drafted)
         )

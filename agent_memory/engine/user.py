@@ -322,7 +322,7 @@ class User:
             return self._memory.sessions(user_id=scope.user_id, limit=limit, after=after)
         assert scope.session_id is not None
         limit, after = how_many("limit", limit), marker(after)
-        head = self._memory.components.guard.owned(scope.session_id, None)
+        head = self._memory.head(scope.session_id)
         is_past = after is not None and scope.session_id <= after
         return [] if head is None or is_past or limit < 1 else [head]
 

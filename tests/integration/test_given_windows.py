@@ -81,6 +81,15 @@ def test_the_summary_stands_for_what_left_the_session() -> None:
         assert memory.get("s", window=held).to_messages() == memory.get("s").to_messages()
 
 
+def test_a_given_window_is_whole_whatever_left_the_session() -> None:
+    """Wrong: after a cut of the session's window, a greeting before the question is lost."""
+    given = [assistant("Good morning."), user("What is due?")]
+    with AgentMemory(store="memory://", blocks=[], max_tokens=300) as memory:
+        for at in range(60):
+            memory.update("s", [user(f"Question {at}?"), assistant("An answer.")])
+        assert memory.get("s", window=given).to_messages() == given
+
+
 def test_items_of_a_provider_stay_as_they_are() -> None:
     """Wrong: an item that fits is sent in other words, or reasoning is left out."""
     items: list[Json] = [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, Entry, VectorMemory
-from agent_memory.errors import InvalidInput, SessionOfAnotherUser
+from agent_memory.errors import InvalidInput, MessageTooLarge, SessionOfAnotherUser
 from tests.kit import texts
 
 BEGUN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -94,6 +94,11 @@ def test_a_log_is_edited_in_one_step(memory: AgentMemory) -> None:
     assert memory.edit("s", lambda log: [one for one in log if one.seq != 1]).end == 1
     assert memory.edit("s", lambda log: log).end == 1
     assert memory.edit("s", lambda log: []).end == 0
+    with (
+        AgentMemory(store="memory://", max_message_bytes=1_000) as small,
+        pytest.raises(MessageTooLarge),
+    ):
+        small.edit("s", lambda log: [said("x" * 2_000)])
     assert memory.edit("new", lambda log: [said("begun")], user_id="ana").user_id == "ana"
     with pytest.raises(SessionOfAnotherUser):
         memory.session("new", "ben").edit(lambda log: [])

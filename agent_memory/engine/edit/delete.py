@@ -44,9 +44,9 @@ _PATIENCE = 60.0
 """Seconds for which a call finishes deletions of its session, and tries again."""
 
 _LOG = Part("log")
-_CACHES = Part("caches", "done", "Each process holds its own against the store when it uses it.")
+_CACHES = Part("caches", "done", "Each process compares its caches with the store before use.")
 _SERVER = Part(
-    "files", "not supported", "What a server's own files and replicas keep is as it is set up."
+    "files", "not supported", "The server's configuration decides what its files and replicas keep."
 )
 _FORMER = "its records in this store were deleted, what it kept elsewhere was not"
 

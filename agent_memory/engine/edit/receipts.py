@@ -23,7 +23,7 @@ from agent_memory.stores.damage import noted
 if TYPE_CHECKING:
     from agent_memory.stores.encrypted.keys import Keys
 
-BACKUPS = Part("backups", "not supported", "Copies made before are for whoever keeps them.")
+BACKUPS = Part("backups", "not supported", "Earlier backups are not changed.")
 
 
 class Outcome(NamedTuple):
@@ -187,7 +187,7 @@ class Receipts:
                 pages = self._store.all_vectors(name)
                 left[name] += sum(is_left(record) for records, _ in pages for record in records)
             except UnsupportedOperation:  # encrypted
-                yield Part(f"vectors of {name!r}", "not supported", "They can't be looked through.")
+                yield Part(f"vectors of {name!r}", "not supported", "Encrypted: not checked.")
         yield Part("records")
         yield from self._elsewhere()
         for name, count in sorted(left.items()):
@@ -224,7 +224,7 @@ def _is_about(receipt: Receipt, damage: Damage | None) -> bool:
 
 def _absorbed(head: Head, block: str) -> Part:
     lag = head.lag(block)
-    text = f"The newest {lag} messages wait; they are searched as said until then." if lag else ""
+    text = f"The newest {lag} messages are not absorbed; searches read the log." if lag else ""
     return Part(f"block {block!r}", "done", text)
 
 

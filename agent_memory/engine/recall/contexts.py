@@ -270,7 +270,8 @@ class Contexts:
             held = frozenset([(session_id, entry.seq) for entry in entries])
             entries = packer.entries(shown)
             begun = head or Head(session_id, user_id, created_at=datetime.now(UTC))
-            window = _window(packer, ruled(begun, entries), entries, asked, once, form)
+            begun = replace(ruled(begun, entries), start=0)  # nothing was cut from these
+            window = _window(packer, begun, entries, asked, once, form)
             window = replace(window, held=held)
         if query is None:
             messages = (entry.message for entry in reversed(entries))
