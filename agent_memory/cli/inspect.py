@@ -149,11 +149,7 @@ def search(
     if owner is not None:
         forget_found(owner, found, messages=messages, why=why, yes=yes)
     if explain and any(recall.views for recall in found):
-        text = (
-            "Each signal is relative to the best record shown. A score is their weighted mean plus "
-            "the priors."
-        )
-        console.print(cell(text, "dim"))
+        console.print(cell("A score is the sum of its signals.", "dim"))
     if user is None and session is None:
         text = "Only shared records were searched. To search a user's, pass --user or --session."
         console.print(cell(text, "dim"))

@@ -189,7 +189,7 @@ class Waiting:
             turn = self._turns.setdefault(owner, _Turn())
         # a long document takes seconds: concurrent and repeated questions share one build
         with turn.lock:
-            built = self._kept.get(owner)
+            built = self._kept.find(owner)
             after = _built(built, tails, make, self._roles, is_whole)
             if after is not built:
                 self._kept.put(owner, after)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeVar
 
+from agent_memory.core.lazy import made_once
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.settings_model import SettingsModel, Weight
 from agent_memory.core.tokens.counter import TokenCounter
@@ -299,7 +299,7 @@ class Charges:
         total = Usage(prompt_tokens=prompt, completion_tokens=answer, cost=cost, estimated=1)
         self._add(call, total)
 
-    @cached_property
+    @made_once
     def _counter(self) -> TokenCounter:
         return self._own_counter or TokenCounter(None, "approximate")
 

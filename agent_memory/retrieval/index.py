@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import accumulate
 from typing import Self
 
 import numpy as np
 
+from agent_memory.core.lazy import made_once
 from agent_memory.core.records import Record
 from agent_memory.retrieval.dates import Period
 from agent_memory.retrieval.features import PLACE, Features
@@ -65,17 +65,17 @@ class SegmentIndex:
         """Approximate memory used, in bytes."""
         return sum(segment.nbytes for segment in self.segments)
 
-    @cached_property
+    @made_once
     def filled(self) -> np.ndarray:
         """(n,) whether each record has a vector."""
         some = [segment.meaning.filled() for segment in self.segments]
         return np.concatenate([np.zeros(0, np.bool_), *some])
 
-    @cached_property
+    @made_once
     def _places(self) -> np.ndarray:
         return np.concatenate([np.zeros(0, PLACE), *(one.places for one in self.segments)])
 
-    @cached_property
+    @made_once
     def _ordered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(n,) the records by conversation, each record's place in that order, and group numbers.
 

@@ -33,6 +33,10 @@ def test_a_root_of_ones_own() -> None:
             assert "/memories" not in str(caught.value).replace(repr(wrong), "")
         with pytest.raises(ToolRefused, match="/home/notes directory"):
             own.delete("/home/notes")
+        with pytest.raises(ToolRefused, match="rename /home/notes/b to"):
+            own.rename("/home/notes/b", "/home/notes/b/c")
+        with pytest.raises(ToolRefused, match="^/home/notes/long.md would"):
+            own.create("/home/notes/long.md", "x" * 10**6)
         (tool,) = [
             one for one in memory.tools("s", user_id="ana") if one["function"]["name"] == "files"
         ]

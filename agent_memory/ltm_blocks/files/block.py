@@ -290,7 +290,7 @@ class Files(Collection[FileMemory]):
             if not moved:
                 raise ToolRefused(self._say.missing_to_move.format(path=self._shown(old_path)))
             if new_path.startswith(f"{old_path}/"):
-                raise ToolRefused(f"Cannot rename {old_path} to a path within itself.")
+                raise ToolRefused(f"Cannot rename {self._shown(old_path)} to a path within itself.")
             self._check_directories(files, new_path)
             paths = {one: checked_path(new_path + one.removeprefix(old_path)) for one in moved}
             for one, path in paths.items():
@@ -360,8 +360,8 @@ class Files(Collection[FileMemory]):
         limits = self._limits
         if len(text) > limits.max_chars:
             raise ToolRefused(
-                f"{path} would have {len(text)} characters; the maximum is {limits.max_chars}. "
-                "Nothing was changed. Shorten it, or write several files."
+                f"{self._shown(path)} would have {len(text)} characters; the maximum is "
+                f"{limits.max_chars}. Nothing was changed. Shorten it, or write several files."
             )
         total = len(text) + sum(len(file.text) for one, file in files.items() if one != path)
         if total > limits.max_total_chars:

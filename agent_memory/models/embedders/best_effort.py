@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+from agent_memory.core.lazy import made_once
 from agent_memory.core.notices import error_text, notice
 from agent_memory.errors import DimensionMismatch, ModelError, SpendingLimitReached
 from agent_memory.models.embedders.base import Encoder, NoEmbedder
@@ -131,7 +131,7 @@ class SoonEncoded:
         """Return the encoding of each text."""
         return self._encoded(texts, self._until)
 
-    @cached_property
+    @made_once
     def _embedder(self) -> Encoder | None:
         return self._best.opened()
 
