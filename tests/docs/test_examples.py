@@ -174,6 +174,7 @@ FRAMEWORKS = {
     "anthropic_tool": ("anthropic", ["     1\tShe is called Mia.", "'memory_20250818'"]),
     "crewai_memory": ("crewai", ["Recalled: The cat is called Mia.", "'/crew/home/pets'"]),
     "google_adk_agent": ("google.adk", ["tuesday: She is Mia."]),
+    "haystack_agent": ("haystack", ["tuesday: She is Mia."]),
     "hermes_provider": ("agent.memory_provider", ["Every message up to", "user: My cat is called"]),
     "langgraph_store": ("langgraph", ["Goes on from: {'visits': 1}", "Kept: [{'last': 1}]"]),
     "llama_index_agent": ("llama_index.core", ["tuesday: She is Mia."]),
@@ -240,7 +241,7 @@ def test_example_of_a_framework(name: str, tmp_path: Path) -> None:
     """
     _, expected = FRAMEWORKS[name]
     quiet = {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
-    home = {"HERMES_HOME": str(tmp_path)}
+    home = {"HERMES_HOME": str(tmp_path), "HAYSTACK_TELEMETRY_ENABLED": "false"}
     done = run(EXAMPLES / "frameworks" / f"{name}.py", tmp_path, **quiet, **home)
     assert done.returncode == 0, done.stderr  # frameworks may warn there
     for said in expected:

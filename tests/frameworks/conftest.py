@@ -3,6 +3,7 @@
 `python -m tests.frameworks` installs all frameworks and names the tests of each.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from agent_memory import AgentMemory, VectorMemory
 from tests.frameworks.environments import FRAMEWORKS, INSTALLED
+
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "false"  # it is read on import
 
 collect_ignore = [f"test_{name}.py" for name in FRAMEWORKS.keys() - {*INSTALLED}]
 

@@ -12,6 +12,7 @@ FRAMEWORKS = {
     "openai_agents": "openai-agents",
     "agent_framework": "agent-framework-openai",
     "google_adk": "google-adk",
+    "haystack": "haystack-ai",
     "llama_index": "llama-index-llms-openai",
     "strands": "strands-agents[openai]",
     "crewai": "crewai",
@@ -22,7 +23,7 @@ FRAMEWORKS = {
 ENVIRONMENTS = {
     "newest": [
         *("langchain", "langgraph", "pydantic_ai", "openai_agents", "agent_framework"),
-        "google_adk",
+        *("google_adk", "haystack"),
     ],
     "openai-2-mcp-1": ["llama_index", "strands", "crewai"],
     "hermes": ["hermes"],

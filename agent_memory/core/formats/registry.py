@@ -16,6 +16,7 @@ from agent_memory.core.formats.names import (
     CHAT,
     CONVERSE,
     GOOGLE,
+    HAYSTACK,
     LANGCHAIN,
     LLAMA_INDEX,
     PYDANTIC_AI,
@@ -32,6 +33,7 @@ __all__ = [
     "CHAT",
     "CONVERSE",
     "GOOGLE",
+    "HAYSTACK",
     "LANGCHAIN",
     "LLAMA_INDEX",
     "PYDANTIC_AI",
@@ -155,6 +157,7 @@ def _builtin() -> dict[str, Format]:
         claude,
         converse,
         gemini,
+        haystack,
         langchain,
         llama_index,
         pydantic_ai,
@@ -252,6 +255,9 @@ def _builtin() -> dict[str, Format]:
             unseen=pydantic_ai.unseen,
         ),
         Format(LLAMA_INDEX, llama_index.to_chat, llama_index.from_chat, unseen=llama_index.unseen),
+        Format(
+            HAYSTACK, haystack.to_chat, haystack.from_chat, unseen=haystack.unseen, is_exact=True
+        ),
     ]
     return {form.name: form for form in every}
 

@@ -1,0 +1,102 @@
+"""Messages of Haystack, as `ChatMessage.to_dict` writes them: parts with one key each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent_memory.core.formats.parts import (
+    Json,
+    answer_of,
+    asked_of,
+    call_of,
+    calls_of,
+    data_in,
+    data_url,
+    dicts,
+    joined,
+    link_of,
+    mapping,
+    mark_of,
+    media_part,
+    parts_of,
+    said_by,
+    says,
+    text_of,
+    text_part,
+)
+
+_ROLES = ("user", "assistant", "system", "tool")
+
+
+def to_chat(raw: Mapping[str, Any]) -> list[Json]:
+    """Return the chat messages of a message. Each result of a tool is a message of its own.
+
+    Reasoning has no chat form.
+    """
+    role, parts = raw.get("role"), dicts(raw.get("content"))
+    if role not in _ROLES:
+        return []
+    results = [mapping(part["tool_call_result"]) for part in parts if "tool_call_result" in part]
+    views = [_answer(result) for result in results]
+    calls = [
+        call_of(call.get("id"), call.get("tool_name"), call.get("arguments"))
+        for call in (mapping(part["tool_call"]) for part in parts if "tool_call" in part)
+    ]
+    said = said_by(role, [shown for part in parts for shown in _shown(part)], calls)
+    if said and isinstance(raw.get("name"), str) and role != "system":
+        said[0]["name"] = raw["name"]
+    return [*views, *said]
+
+
+def unseen(raw: Mapping[str, Any]) -> list[Any]:
+    """Return the reasoning, and what a provider added to calls."""
+    parts = dicts(raw.get("content"))
+    hidden: list[Any] = [part for part in parts if "reasoning" in part]
+    extras = (mapping(part.get("tool_call")).get("extra") for part in parts)
+    return hidden + [extra for extra in extras if extra]
+
+
+def from_chat(view: Mapping[str, Any]) -> list[Json]:
+    """Return the message for a chat message."""
+    role = "system" if view.get("role") == "developer" else view.get("role")
+    message: Json = {"role": role, "meta": {}, "name": view.get("name")}
+    if role == "tool":
+        origin = {"id": view.get("tool_call_id"), "tool_name": view.get("name") or "tool"}
+        result = {"result": text_of(view.get("content") or ""), "error": False}
+        called = {**result, "origin": {**origin, "arguments": {}}}
+        return [{**message, "name": None, "content": [{"tool_call_result": called}]}]
+    content = [_part(part, role) for part in parts_of(view.get("content"))]
+    for call in calls_of(view):
+        call_id, name, arguments = asked_of(call)
+        content.append({"tool_call": {"id": call_id, "tool_name": name, "arguments": arguments}})
+    return [{**message, "content": content}] if content else []
+
+
+def _answer(result: Mapping[str, Any]) -> Json:
+    origin, content = mapping(result.get("origin")), result.get("result")
+    if isinstance(content, list):
+        content = joined([shown for part in dicts(content) for shown in _shown(part)])
+    return answer_of(origin.get("id"), content, origin.get("tool_name"))
+
+
+def _shown(part: Json) -> Iterator[Json]:
+    if says(part.get("text")):
+        yield text_part(part["text"])
+    for kind, field in (("image", "base64_image"), ("file", "base64_data")):
+        if (media := mapping(part.get(kind))).get(field):
+            yield media_part(
+                data_url(media.get("mime_type"), media[field]), kind, media.get("filename")
+            )
+
+
+def _part(part: Json, role: Any) -> Json:
+    """Return a part of a user's message with its data; a mark for others."""
+    data = data_in(link_of(part)) if role == "user" else None
+    if data is None:
+        return {"text": mark_of(part)}
+    kind, encoded = data
+    if part.get("type") == "image_url":
+        return {"image": {"base64_image": encoded, "mime_type": kind}}
+    name = mapping(part.get("file")).get("filename")
+    return {"file": {"base64_data": encoded, "mime_type": kind, "filename": name}}

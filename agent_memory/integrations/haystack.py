@@ -1,0 +1,104 @@
+"""Haystack's agents over a memory.
+
+hook = AgentMemoryHook(memory, user_id="ana")
+agent = Agent(chat_generator=model, hooks={"before_llm": [hook], "after_run": [hook]})
+agent.run(messages, hook_context={"session_id": "chat-1"})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent_memory.core.formats.registry import HAYSTACK
+from agent_memory.core.messages import Message
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.errors import ConfigError, InvalidInput, MissingExtra
+
+try:
+    from haystack.components.agents.state import State, replace_values
+    from haystack.dataclasses import ChatMessage, ChatRole
+except ImportError as error:
+    raise MissingExtra("Haystack's hook", "haystack") from error
+
+__all__ = ["AgentMemoryHook"]
+
+Whose = str | Callable[[Mapping[str, Any]], str | None] | None
+
+_STORED = "agent_memory_session"
+"""The field of a message's `meta` with the session that stored it, or whose context it is from."""
+
+
+class AgentMemoryHook:
+    """Long-term memory of users and chats within a token budget, for an agent.
+
+    Before each model call it stores the run's new messages and replaces the agent's messages by the
+    session's context: the newest part within the budget, the summary of earlier messages, and
+    recalls for the question. System messages stay first, and are not stored. After the run it
+    stores the answer. Register it for "before_llm" and "after_run".
+
+    Args:
+        memory: The memory. Its settings control overflow and recall.
+        user_id: The user: an id, or a function of the run's `hook_context`, such as
+            `lambda context: context["user_id"]`. Never use a model's output.
+        session_id: The chat, in the same form; by default "session_id" of the `hook_context`.
+    """
+
+    allowed_hook_points = ("before_llm", "after_run")
+
+    def __init__(
+        self, memory: AgentMemory, *, user_id: Whose = None, session_id: Whose = None
+    ) -> None:
+        self._memory = memory
+        self._user_id = user_id
+        self._session_id = session_id
+
+    def run(self, state: State) -> None:
+        """Store new messages, and set the session's context if the model has to answer."""
+        context = state.data.get("hook_context") or {}
+        session_id = _of(self._session_id, context) or context.get("session_id")
+        if session_id is None:
+            raise InvalidInput(
+                'The run has no session. Pass hook_context={"session_id": ...} to the agent\'s '
+                "run, or set the hook's `session_id`."
+            )
+        session = self._memory.session(session_id, _of(self._user_id, context))
+        messages: list[ChatMessage] = state.data["messages"]
+        new = [one for one in messages if _is_new(one, session_id)]
+        session.update([{"raw": one.to_dict(), "format": HAYSTACK} for one in new])
+        for one in new:
+            one.meta[_STORED] = session_id
+        if not messages or _is_answer(messages[-1]):
+            return
+        system = [one for one in messages if one.is_from(ChatRole.SYSTEM) and not _is_ours(one)]
+        counter = self._memory.components.services.resources.counter
+        spent = sum(counter.message(Message(role="system", content=one.text)) for one in system)
+        room = max(1, self._memory.config.max_tokens - spent)
+        found = session.get(max_tokens=room, format=HAYSTACK).to_messages()
+        shown = [ChatMessage.from_dict(one) for one in found]
+        for one in shown:
+            one.meta[_STORED] = session_id
+        state.set("messages", [*system, *shown], handler_override=replace_values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Refuse to serialize the hook: it holds a database."""
+        raise ConfigError(
+            "AgentMemoryHook cannot be serialized: it holds a database. Add it to the agent after "
+            "loading it."
+        )
+
+
+def _of(given: Whose, context: Mapping[str, Any]) -> str | None:
+    return given(context) if callable(given) else given
+
+
+def _is_new(message: ChatMessage, session_id: str) -> bool:
+    return not message.is_from(ChatRole.SYSTEM) and message.meta.get(_STORED) != session_id
+
+
+def _is_ours(message: ChatMessage) -> bool:
+    return _STORED in message.meta
+
+
+def _is_answer(message: ChatMessage) -> bool:
+    return message.is_from(ChatRole.ASSISTANT) and not message.tool_calls
