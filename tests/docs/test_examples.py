@@ -180,6 +180,7 @@ FRAMEWORKS = {
     "llama_index_agent": ("llama_index.core", ["tuesday: She is Mia."]),
     "openai_agents_session": ("agents", ["tuesday: She is Mia."]),
     "pydantic_ai_agent": ("pydantic_ai", ["tuesday: She is Mia."]),
+    "smolagents_agent": ("smolagents", ["tuesday: She is Mia."]),
     "strands_agent": ("strands", ["I was sent 1 messages.\nI was sent 3 messages.\n"]),
 }
 

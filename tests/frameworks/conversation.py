@@ -16,7 +16,11 @@ INSTRUCTIONS = "You help with the renovation of a house. Look things up before y
 
 
 def look_up(topic: str) -> str:
-    """Look up a topic in the building records."""
+    """Look up a topic in the building records.
+
+    Args:
+        topic: The topic.
+    """
     kinds = ("survey", "invoice", "permit", "delivery", "inspection")
     lines = (
         f"{kind.title()} {number} on {topic}: checked, {len(topic) * number + 11} units, "
@@ -27,7 +31,12 @@ def look_up(topic: str) -> str:
 
 
 def add(first: int, second: int) -> str:
-    """Add two amounts of money."""
+    """Add two amounts of money.
+
+    Args:
+        first: The first amount.
+        second: The second amount.
+    """
     return f"The sum is {first + second} euros."
 
 

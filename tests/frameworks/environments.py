@@ -13,6 +13,7 @@ FRAMEWORKS = {
     "agent_framework": "agent-framework-openai",
     "google_adk": "google-adk",
     "haystack": "haystack-ai",
+    "smolagents": "smolagents[openai]",
     "llama_index": "llama-index-llms-openai",
     "strands": "strands-agents[openai]",
     "crewai": "crewai",
@@ -23,7 +24,7 @@ FRAMEWORKS = {
 ENVIRONMENTS = {
     "newest": [
         *("langchain", "langgraph", "pydantic_ai", "openai_agents", "agent_framework"),
-        *("google_adk", "haystack"),
+        *("google_adk", "haystack", "smolagents"),
     ],
     "openai-2-mcp-1": ["llama_index", "strands", "crewai"],
     "hermes": ["hermes"],

@@ -88,13 +88,23 @@ class Provider:
                 return "", [(f"call_{name}_{at}", *call) for at, call in enumerate(calls)]
             done += len(calls)
         self.turn += 1
+        if _gives_final_answer(body):
+            return "", [(f"call_{self.turn}", "final_answer", {"answer": turn.answer})]
         return turn.answer, []
+
+
+def _gives_final_answer(body: Json) -> bool:
+    """Return whether an agent answers with a tool, as smolagents' agents do."""
+    tools = [one.get("function") or {} for one in body["tools"] if isinstance(one, dict)]
+    return any(one.get("name") == "final_answer" for one in tools)
 
 
 def _results(message: Any) -> int:
     """Return how many results of tools a message has, in any of the formats."""
     if message.get("role") == "tool" or message.get("type") == "function_call_output":
         return 1
+    if message.get("role") == "assistant" and "Calling tools:" in str(message.get("content")):
+        return str(message["content"]).count("'type': 'function'")  # smolagents' calls are text
     parts = message.get("parts") or message.get("content")
     found = [one for one in parts if isinstance(one, dict)] if isinstance(parts, list) else []
     return sum("functionResponse" in one or one.get("type") == "tool_result" for one in found)

@@ -12,6 +12,7 @@ HAYSTACK = "haystack"
 LANGCHAIN = "langchain"
 LLAMA_INDEX = "llama_index"
 PYDANTIC_AI = "pydantic_ai"
+SMOLAGENTS = "smolagents"
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 

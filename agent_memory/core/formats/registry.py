@@ -21,6 +21,7 @@ from agent_memory.core.formats.names import (
     LLAMA_INDEX,
     PYDANTIC_AI,
     RESPONSES,
+    SMOLAGENTS,
 )
 from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
@@ -38,6 +39,7 @@ __all__ = [
     "LLAMA_INDEX",
     "PYDANTIC_AI",
     "RESPONSES",
+    "SMOLAGENTS",
     "Arguments",
     "Format",
     "Ids",
@@ -162,6 +164,7 @@ def _builtin() -> dict[str, Format]:
         llama_index,
         pydantic_ai,
         responses,
+        smolagents,
     )
 
     shared = Format(
@@ -258,6 +261,7 @@ def _builtin() -> dict[str, Format]:
         Format(
             HAYSTACK, haystack.to_chat, haystack.from_chat, unseen=haystack.unseen, is_exact=True
         ),
+        Format(SMOLAGENTS, smolagents.to_chat, smolagents.from_chat, unseen=smolagents.unseen),
     ]
     return {form.name: form for form in every}
 

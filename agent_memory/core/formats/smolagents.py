@@ -1,0 +1,80 @@
+"""Steps of smolagents: a system prompt, a task, or an action with calls and observations. Pure.
+
+A step has one text for the results of all its calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent_memory.core.formats.parts import (
+    Json,
+    answer_of,
+    asked_of,
+    call_of,
+    calls_of,
+    dicts,
+    mapping,
+    said_by,
+    says,
+    text_of,
+    text_part,
+)
+
+_FINAL = "final_answer"
+_WITH_LAST = "[with the last result]"
+
+
+def to_chat(raw: Mapping[str, Any]) -> list[Json]:
+    """Return the chat messages of a step: its text and calls, their results, and the answer.
+
+    The call of the tool that gives the answer is left out.
+    """
+    for field, role in (("system_prompt", "system"), ("task", "user")):
+        if field in raw:
+            return said_by(role, _parts(raw[field]))
+    calls = [call for call in map(_call, dicts(raw.get("tool_calls"))) if _name(call) != _FINAL]
+    views = said_by("assistant", _parts(raw.get("model_output")), calls)
+    for call in calls:
+        text = raw.get("observations") or "" if call is calls[-1] else _WITH_LAST
+        views.append(answer_of(call["id"], text, _name(call)))
+    return views + said_by("assistant", _parts(raw.get("answer")))
+
+
+def unseen(raw: Mapping[str, Any]) -> list[Any]:
+    """Return the call that gives the answer, which no chat message shows."""
+    return [call for call in dicts(raw.get("tool_calls")) if _name(call) == _FINAL]
+
+
+def from_chat(view: Mapping[str, Any]) -> list[Json]:
+    """Return the step for a chat message. A result is a step of its own."""
+    role, text = view.get("role"), text_of(view.get("content") or "")
+    if role in ("system", "developer"):
+        return [{"system_prompt": text}]
+    if role == "user":
+        return [{"task": text}]
+    if role == "tool":
+        return [{"observations": text}]
+    step: Json = {"model_output": text} if text else {}
+    if calls := list(map(asked_of, calls_of(view))):
+        step["tool_calls"] = [
+            {"id": call_id, "type": "function", "function": {"name": name, "arguments": given}}
+            for call_id, name, given in calls
+        ]
+    return [step] if step else []
+
+
+def _parts(text: object) -> list[Json]:
+    return [text_part(str(text))] if says(text) else []
+
+
+def _call(call: Json) -> Json:
+    """Return a call whose arguments are a JSON object."""
+    arguments = mapping(call.get("function")).get("arguments")
+    given = arguments if isinstance(arguments, Mapping) else {"code": arguments}
+    return call_of(call.get("id"), _name(call), given)
+
+
+def _name(call: Mapping[str, Any]) -> str:
+    return str(mapping(call.get("function")).get("name") or "tool")

@@ -1,0 +1,108 @@
+"""smolagents' agents over a memory.
+
+agent = CodeAgent(tools=[], model=model)
+agent.memory = AgentMemorySteps(memory, "chat-1", user_id="ana")
+agent.run("Where do I live?")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from agent_memory.core.formats.registry import SMOLAGENTS
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.engine.session import Session
+from agent_memory.errors import MissingExtra
+
+try:
+    from smolagents.memory import ActionStep, MemoryStep, SystemPromptStep, TaskStep, ToolCall
+    from smolagents.memory import AgentMemory as Memory
+    from smolagents.monitoring import Timing
+    from smolagents.utils import AgentMaxStepsError
+except ImportError as error:
+    raise MissingExtra("smolagents' memory", "smolagents") from error
+
+__all__ = ["AgentMemorySteps"]
+
+
+class AgentMemorySteps(Memory):
+    """A chat within the memory's budget, with recalls for its user, for an agent's `memory`.
+
+    Each run begins with the session's context: the steps of earlier runs within the budget, the
+    summary of those before, and recalls for the task. With `reset=False` too, it replaces the steps
+    of earlier runs. The task and each step of the run are stored.
+
+    Args:
+        memory: The memory.
+        session_id: The session.
+        user_id: Its user.
+    """
+
+    def __init__(self, memory: AgentMemory, session_id: str, *, user_id: str | None = None) -> None:
+        self._session = memory.session(session_id, user_id)
+        super().__init__("")
+
+    @property
+    def steps(self) -> list[Any]:
+        """The steps that the agent sends: the context, and the run's own."""
+        return self._steps
+
+    @steps.setter
+    def steps(self, steps: Iterable[Any]) -> None:
+        self._steps = _Steps(self._session, steps)
+
+
+class _Steps(list[Any]):
+    """Steps of an agent, which are stored as they are appended."""
+
+    def __init__(self, session: Session, steps: Iterable[Any]) -> None:
+        super().__init__(steps)
+        self._session = session
+
+    def append(self, step: Any) -> None:
+        if isinstance(step, TaskStep):
+            self._session.update({"raw": {"task": step.task}, "format": SMOLAGENTS})
+            found = self._session.get(format=SMOLAGENTS).to_messages()
+            if found and "task" in found[-1]:
+                step.task = found.pop()["task"]  # recalls may stand in it
+            self[:] = [_step(one) for one in found]
+        elif isinstance(step, ActionStep) and (raw := _raw(step)):
+            self._session.update({"raw": raw, "format": SMOLAGENTS})
+        super().append(step)
+
+
+def _raw(step: ActionStep) -> dict[str, Any]:
+    """Return what the log stores of a step; an empty dict for one that failed before its output."""
+    calls = step.tool_calls
+    if calls is None and step.model_output_message is not None:  # its tool failed
+        asked = step.model_output_message.tool_calls or ()
+        calls = [ToolCall(one.function.name, one.function.arguments, one.id) for one in asked]
+    is_last = step.is_final_answer or isinstance(step.error, AgentMaxStepsError)
+    problem = f"Error:\n{step.error}" if step.error is not None and not is_last else None
+    answer = step.observations if step.action_output is None else str(step.action_output)
+    raw = {
+        "model_output": step.model_output,
+        "tool_calls": [one.dict() for one in calls or ()],
+        "observations": "\n".join(filter(None, (step.observations, problem))),
+        "answer": answer if is_last else None,
+    }
+    return {key: value for key, value in raw.items() if value}
+
+
+def _step(raw: dict[str, Any]) -> MemoryStep:
+    if "task" in raw:
+        return TaskStep(raw["task"])
+    if "system_prompt" in raw:
+        return SystemPromptStep(raw["system_prompt"])
+    calls = [
+        ToolCall(one["function"]["name"], one["function"]["arguments"], one["id"])
+        for one in raw.get("tool_calls", ())
+    ]
+    return ActionStep(
+        step_number=0,
+        timing=Timing(0.0, 0.0),
+        tool_calls=calls or None,
+        model_output=raw.get("model_output") or (None if calls else raw.get("answer")),
+        observations=raw.get("observations"),
+    )
