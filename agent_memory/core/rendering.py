@@ -25,7 +25,7 @@ OPENING = "(The conversation begins.)"
 BEFORE = "agent_memory:before"
 """The metadata key of a message for the items that are sent before it, such as reasoning."""
 
-_IDS = ("id", "call_id", "tool_use_id", "toolUseId", "tool_call_id")
+_IDS = ("id", "call_id", "tool_use_id", "toolUseId", "tool_call_id", "toolCallId")
 
 
 class Rendered(NamedTuple):

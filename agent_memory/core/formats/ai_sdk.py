@@ -12,16 +12,22 @@ from agent_memory.core.formats.names import role_in
 from agent_memory.core.formats.parts import (
     Json,
     answer_of,
+    asked_of,
     call_of,
+    calls_of,
+    data_in,
     data_url,
     dicts,
     dumped,
     joined,
+    link_of,
     mapping,
     mark_of,
     media_part,
+    parts_of,
     said_by,
     says,
+    text_of,
     text_part,
 )
 
@@ -63,10 +69,45 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     return [*views, *said_by(role, texts, calls), *answers]
 
 
+def from_chat(view: Mapping[str, Any]) -> list[Json]:
+    """Return the `ModelMessage` of a chat message."""
+    role, content = view.get("role"), view.get("content")
+    if role == "tool":
+        result = {"type": "tool-result", "toolCallId": view.get("tool_call_id")}
+        output = {"type": "text", "value": text_of(content or "")}
+        named = {**result, "toolName": view.get("name") or "tool", "output": output}
+        return [{"role": "tool", "content": [named]}]
+    parts = [_part(part, role) for part in parts_of(content)]
+    for call_id, name, given in map(asked_of, calls_of(view)):
+        called = {"type": "tool-call", "toolCallId": call_id, "toolName": name}
+        parts.append({**called, "input": given})
+    text = joined(parts)
+    return [{"role": role, "content": text}] if text else []
+
+
+def items(raw: Mapping[str, Any]) -> list[Any]:
+    """Return a message as the SDK's functions take it: a `UIMessage` as `ModelMessage`s."""
+    if "parts" not in raw:
+        return [raw]
+    return [message for view in to_chat(raw) for message in from_chat(view)]
+
+
+def _part(part: Any, role: object) -> Json:
+    """Return a text, or a picture or a file of a user; a mark for any other part."""
+    link = link_of(part) if isinstance(part, dict) and role == "user" else ""
+    is_picture = bool(link) and part.get("type") == "image_url"
+    data = data_in(link) or (("image/*", link) if is_picture else None)
+    if data is None:
+        return text_part(mark_of(part))
+    file = {"type": "file", "mediaType": data[0], "data": data[1]}
+    name = mapping(part.get("file")).get("filename")
+    return {**file, "filename": name} if name else file
+
+
 def _is_own(part: Json) -> bool:
     kind = part.get("type")
     is_media = kind in ("image", "file") and ("mediaType" in part or "image" in part)
-    return kind in _OWN or is_media
+    return kind in _OWN or is_media or (kind == "reasoning" and "text" in part)
 
 
 def _tool(part: Json) -> Json | None:

@@ -242,7 +242,15 @@ def _builtin() -> dict[str, Format]:
             unseen=converse.unseen,
             is_exact=True,
         ),
-        Format(AI_SDK, ai_sdk.to_chat, recognises=ai_sdk.recognises, is_exact=True),
+        Format(
+            AI_SDK,
+            ai_sdk.to_chat,
+            ai_sdk.from_chat,
+            ai_sdk.recognises,
+            items=ai_sdk.items,
+            arguments=Arguments(system=("system",)),
+            is_exact=True,
+        ),
         Format(ADK, gemini.to_chat_of_event, gemini.from_chat, unseen=gemini.unseen_of_event),
         Format(
             AGENT_FRAMEWORK,
