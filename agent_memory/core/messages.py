@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticSerializationError, from_json
 
+from agent_memory.core.formats.exact import require_json
 from agent_memory.core.formats.names import LANGCHAIN, ROLES, role_in
 from agent_memory.core.limits import UNREADABLE, quoted
 from agent_memory.core.recognition import check_count, dated, fields_in
@@ -129,8 +130,6 @@ class Message(BaseModel):
                 value is None or (kind is str and value.isascii()) or (kind is dict and not value)
             )
             if not plain and key != "created_at":
-                from agent_memory.core.formats.exact import require_json
-
                 require_json(value, key)
         return self
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
+from agent_memory.core.formats.exact import is_plain, written
 from agent_memory.core.formats.names import RESPONSES, ROLES, role_in
 from agent_memory.core.limits import MAX_DEPTH
 from agent_memory.core.timestamps import TIMES, moment_said
@@ -98,7 +99,6 @@ def _fields(fields: Fields) -> Fields:
 
 
 def _of_raw(fields: Fields, raw: Any) -> Fields:
-    from agent_memory.core.formats.exact import is_plain, written
     from agent_memory.core.formats.registry import is_exact, recognised
 
     name = fields.get("format")
@@ -108,8 +108,6 @@ def _of_raw(fields: Fields, raw: Any) -> Fields:
 
 
 def _stored(fields: Fields, form: Format) -> Fields:
-    from agent_memory.core.formats.exact import is_plain, written
-
     is_callers = form.name in _WITH_IDS and fields.get("type") != "message"
     ours = (*_OWN, "id") if is_callers else _OWN
     callers_fields = {

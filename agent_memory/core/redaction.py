@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
+from agent_memory.core.formats.exact import is_written
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.settings_model import SettingsModel
 from agent_memory.errors import ConfigError, MissingExtra
@@ -154,8 +155,6 @@ def within(value: Any, redact: Callable[[str], str]) -> Any:
     """Redact all texts of a value. JSON in a text stays valid JSON."""
     if isinstance(value, str):
         return _text(value, redact)
-    from agent_memory.core.formats.exact import is_written
-
     if is_written(value):  # encoded bytes
         return value
     if isinstance(value, list):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from agent_memory.config.settings import NOTES
 from agent_memory.core.context_copy import without_context
-from agent_memory.core.lazy import made_once
 from agent_memory.core.limits import text_of
 from agent_memory.core.plugins import find_kind
 from agent_memory.engine.guard import Guard
+from agent_memory.engine.later import made_later
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import BATCH_TOKENS, Absorber
@@ -165,13 +165,13 @@ class Components:
     def _erase(self, session_id: str) -> object:
         return self.deletion.finish(session_id)
 
-    @made_once
+    @made_later
     def pins(self) -> Pins:
         from agent_memory.engine.pins import Pins
 
         return Pins(self.store, self.windows, self._values_of)
 
-    @made_once
+    @made_later
     def values(self) -> Values:
         from agent_memory.engine.values.key_values import Values
 
@@ -183,19 +183,19 @@ class Components:
         embedder = partial(self._resources.embedders, None)
         return KeyValues(self.store, scope, embedder, self.values, of_session=of_session)
 
-    @made_once
+    @made_later
     def recalls(self) -> Recalls:
         from agent_memory.engine.recall.prompt_log import Recalls
 
         return Recalls()
 
-    @made_once
+    @made_later
     def sent(self) -> SentContexts:
         from agent_memory.engine.recall.prompt_log import SentContexts
 
         return SentContexts(self.store, self.deleted.since, on=self._config.keep_contexts)
 
-    @made_once
+    @made_later
     def _log(self) -> LogBlock | None:
         """The search in the log, if no block recalls pending messages."""
         from agent_memory.engine.recall.merged_search import LogBlock
@@ -204,7 +204,7 @@ class Components:
             return None
         return LogBlock(behind=tuple(self.absorber.blocks)).bind(self._resources)
 
-    @made_once
+    @made_later
     def contexts(self) -> Contexts:
         from agent_memory.core.context import BlockInfo
         from agent_memory.core.packing import Packer
@@ -254,7 +254,7 @@ class Components:
         if "contexts" in vars(self):
             self.sent.begun(head)
 
-    @made_once
+    @made_later
     def search(self) -> Search:
         from agent_memory.engine.recall.fan_out import FanOut
         from agent_memory.engine.recall.merged_search import Search
@@ -267,19 +267,19 @@ class Components:
         counter = self._resources.counter
         return Search(self.guard, self.store, counter, searcher, self.recalls)
 
-    @made_once
+    @made_later
     def pages(self) -> MessagePages:
         from agent_memory.engine.reading import MessagePages
 
         return MessagePages(self.store, self._resources.counter, self._config.max_tokens)
 
-    @made_once
+    @made_later
     def _tombstones(self) -> Tombstones:
         from agent_memory.ltm_blocks.registry import Tombstones
 
         return Tombstones(self.store)
 
-    @made_once
+    @made_later
     def editor(self) -> Editor:
         from agent_memory.engine.edit.edit import Editor
 
@@ -293,31 +293,31 @@ class Components:
             self.sent,
         )
 
-    @made_once
+    @made_later
     def grants(self) -> Grants:
         from agent_memory.engine.sharing.grants import Grants
 
         return Grants(self.store)
 
-    @made_once
+    @made_later
     def authors(self) -> Authors:
         from agent_memory.engine.sharing.grants import Authors
 
         return Authors(self.store)
 
-    @made_once
+    @made_later
     def redaction(self) -> Redaction:
         from agent_memory.engine.sharing.grants import Redaction
 
         return Redaction(self.store, self.editor, self.grants, self.authors)
 
-    @made_once
+    @made_later
     def deleted(self) -> Deleted:
         from agent_memory.engine.edit.receipts import Deleted
 
         return Deleted(self.store)
 
-    @made_once
+    @made_later
     def deletion(self) -> Deletion:
         from agent_memory.engine.edit.delete import Deletion
 
@@ -333,13 +333,13 @@ class Components:
             self.deleted,
         )
 
-    @made_once
+    @made_later
     def replay(self) -> Replay:
         from agent_memory.engine.processing.replay import Replay
 
         return Replay(self.store, self.work, self.records)
 
-    @made_once
+    @made_later
     def receipts(self) -> Receipts:
         from agent_memory.engine.edit.receipts import Receipts
 
@@ -360,7 +360,7 @@ class Components:
         limits = [] if reached is None else [reached]
         return [*self.lacking_models.values(), *failing, *limits, *self.compaction.troubles(head)]
 
-    @made_once
+    @made_later
     def default_notes(self) -> Block:
         """The block of notes: a configured one, or a default block."""
         block = self._config.note_block

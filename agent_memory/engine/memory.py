@@ -16,6 +16,7 @@ from agent_memory.core.notices import with_call_errors
 from agent_memory.core.recognition import check_pair
 from agent_memory.core.records import Head, Scope
 from agent_memory.core.tracing import of_id, of_messages, traced
+from agent_memory.engine.later import load_rest, with_rest
 from agent_memory.engine.opened import OpenMemory
 from agent_memory.engine.paging import newest_of, read_of
 from agent_memory.engine.processing.absorb import check_block
@@ -43,11 +44,19 @@ _SERVICES = ("http://", "https://")
 _REMOTE = "agent_memory.client.memory:RemoteMemory"
 
 
+def _is_plain(message: Any) -> bool:
+    """Return whether a message is a text, alone or with a role."""
+    if type(message) is not dict:
+        return type(message) is str
+    return message.keys() <= {"role", "content"} and type(message.get("content")) is str
+
+
 def _namespace(memory: AgentMemory) -> str:
     return memory.config.namespace
 
 
 @with_call_errors
+@with_rest
 class AgentMemory(OpenMemory):
     """Memory of an agent: sessions within a token budget, long-term blocks per user.
 
@@ -126,6 +135,8 @@ class AgentMemory(OpenMemory):
         self._guard.check_session(session_id, user_id)
         check_pair(message)
         messages: Sequence[Any] = message if isinstance(message, list | tuple) else [message]
+        if not all(map(_is_plain, messages)):
+            load_rest()  # with the formats of providers
         messages = self.components.new_in(session_id, messages)
         if not messages:
             head = self._guard.owned(session_id, user_id) or Head(
@@ -814,6 +825,7 @@ class AgentMemory(OpenMemory):
     @property
     def turns(self) -> Turns:
         """Return the calls about a turn, bound to this memory. For this package's interfaces."""
+        load_rest()
         from agent_memory.engine.loop.turns import TurnHooks, Turns
 
         return Turns(

@@ -12,6 +12,7 @@ from agent_memory.core.budget import SUMMARY_FRAME, Budget
 from agent_memory.core.cache import Cache
 from agent_memory.core.usage import seconds_left
 from agent_memory.engine.backoff import Backoff
+from agent_memory.engine.later import load_rest
 from agent_memory.engine.paging import head_now, read_of
 from agent_memory.engine.processing.absorb import without_system
 from agent_memory.engine.spending import now_utc
@@ -108,11 +109,13 @@ class Compaction:
         """
         limit = self.limit(head)
         if head.window_tokens > limit:
+            load_rest()
             shown = self._shown(head, self._windows.of(head))
             if sum(entry.counted for entry in shown) > limit:
                 return True
         if head.end - head.start + len(head.pinned) <= self._few:
             return False
+        load_rest()
         from agent_memory.core.window import visible
 
         return self._passes(visible(self._windows.of(head), was_cut=head.start > 0))

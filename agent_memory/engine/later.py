@@ -1,0 +1,73 @@
+"""The modules that a first update does not need. The first other call loads them together.
+
+They are not imported on the main thread: an exception of a signal handler in the middle of an
+import leaves Python's import lock held for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, wraps
+from importlib import import_module
+from types import FunctionType
+from typing import Any, TypeVar
+
+from agent_memory.core.lazy import made_once
+from agent_memory.core.threads import apart
+
+_MODULES = (
+    "core.clearing",
+    "core.formats.registry",
+    "core.summaries",
+    "core.window",
+    "engine.edit.delete",
+    "engine.edit.repair",
+    "engine.listing",
+    "engine.loop.regenerate",
+    "engine.loop.turns",
+    "engine.pins",
+    "engine.processing.replay",
+    "engine.recall.contexts",
+    "engine.recall.explain",
+    "engine.session",
+    "engine.sharing.shares",
+    "engine.tool_calls",
+    "ltm_blocks.notes",
+    "strategies.bounded",
+)
+
+T = TypeVar("T")
+Class = TypeVar("Class", bound=type)
+
+
+@cache
+@apart
+def load_rest() -> None:
+    """Load the modules of all calls, once."""
+    for name in _MODULES:
+        import_module(f"agent_memory.{name}")
+    import_module("agent_memory.core.formats.registry").is_known(None)  # loads the built-in formats
+
+
+def loading_rest(method: Callable[..., T]) -> Callable[..., T]:
+    """Decorate a method: its first call loads all modules first."""
+
+    @wraps(method)
+    def call(*args: Any, **named: Any) -> T:
+        load_rest()
+        return method(*args, **named)
+
+    return call
+
+
+def made_later(make: Callable[[Any], T]) -> made_once[T]:
+    """Return a `made_once` whose first read loads all modules first."""
+    return made_once(loading_rest(make))
+
+
+def with_rest(cls: Class) -> Class:
+    """Decorate a class: its public methods except `update` load all modules first."""
+    for name, method in list(vars(cls).items()):
+        if isinstance(method, FunctionType) and not name.startswith("_") and name != "update":
+            setattr(cls, name, loading_rest(method))
+    return cls
