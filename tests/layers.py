@@ -27,7 +27,7 @@ import pytest
 import benchmarks
 
 LAYERS = ("core", "server", "process", "long")
-EXAMPLES = {"core": 10, "all": 50}
+EXAMPLES = {"core": 10, "all": 25}
 """How many examples Hypothesis tries where only the core runs, and else. They are the same ones on
 each run, so that more would find something once."""
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import pytest
@@ -77,6 +78,8 @@ def remembering(
     with ExitStack() as stack:
         base = base or stack.enter_context(FakeLLM(model())).api_base
         asked = {"model": "openai/any", "api_base": base, "api_key": "k"}
+        # a busy machine must not decide which messages have vectors
+        stack.enter_context(patch("agent_memory.models.embedders.best_effort._SOON_SECONDS", 60))
         yield stack.enter_context(AgentMemory(store=store, **asked, **fields))
 
 

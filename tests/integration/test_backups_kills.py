@@ -116,7 +116,7 @@ def test_restores_killed_at_many_steps(tmp_path: Path) -> None:
     """Wrong: a restore that is cut short leaves neither store nor backup, a mixture of both, or a
     service that writes on to what nobody will find.
     """
-    for fatal in range(1, 100, 2):
+    for fatal in range(1, 100, 3):
         folder = tmp_path / f"{fatal}"
         folder.mkdir()
         path, backup = folder / "a.db", folder / "b.db"

@@ -35,7 +35,7 @@ def test_a_root_of_ones_own() -> None:
             own.delete("/home/notes")
         with pytest.raises(ToolRefused, match="rename /home/notes/b to"):
             own.rename("/home/notes/b", "/home/notes/b/c")
-        with pytest.raises(ToolRefused, match="^/home/notes/long.md would"):
+        with pytest.raises(ToolRefused, match=r"^/home/notes/long\.md would"):
             own.create("/home/notes/long.md", "x" * 10**6)
         (tool,) = [
             one for one in memory.tools("s", user_id="ana") if one["function"]["name"] == "files"
