@@ -55,7 +55,7 @@ def with_call_errors(cls: Class) -> Class:
     for name, method in list(vars(cls).items()):
         if isinstance(method, FunctionType) and not name.startswith("_"):
             setattr(cls, name, _explained(method))
-        elif name == "__new__":
+        elif name == "__new__" and isinstance(method, staticmethod):
             setattr(cls, name, staticmethod(_explained(method.__func__)))
     return cls
 
