@@ -146,7 +146,7 @@ MISTAKES: dict[str, tuple[Act, str]] = {
     ),
     "a number as a store": (
         lambda memory: AgentMemory(store=5),
-        "`store` of AgentMemory must be text or a Store",
+        "`store` of AgentMemory must be text or a KernelStore",
     ),
 }
 
