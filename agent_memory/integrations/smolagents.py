@@ -18,7 +18,7 @@ from agent_memory.errors import MissingExtra
 try:
     from smolagents.memory import ActionStep, MemoryStep, SystemPromptStep, TaskStep, ToolCall
     from smolagents.memory import AgentMemory as Memory
-    from smolagents.monitoring import Timing
+    from smolagents.monitoring import Timing, TokenUsage
     from smolagents.utils import AgentMaxStepsError
 except ImportError as error:
     raise MissingExtra("smolagents' memory", "smolagents") from error
@@ -102,6 +102,7 @@ def _step(raw: dict[str, Any]) -> MemoryStep:
     return ActionStep(
         step_number=0,
         timing=Timing(0.0, 0.0),
+        token_usage=TokenUsage(0, 0),  # a full result adds up all steps
         tool_calls=calls or None,
         model_output=raw.get("model_output") or (None if calls else raw.get("answer")),
         observations=raw.get("observations"),

@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 from smolagents import ActionStep, CodeAgent, LogLevel, Model, TaskStep, ToolCallingAgent, tool
 from smolagents.models import ChatMessage, ChatMessageToolCall, ChatMessageToolCallFunction
+from smolagents.monitoring import TokenUsage
 
 from agent_memory import AgentMemory
 from agent_memory.core.formats.smolagents import from_chat, to_chat
@@ -128,6 +129,27 @@ def test_a_code_agent_continues(memory: AgentMemory) -> None:
     assert "final_answer(2 + 3)" in views[1]["tool_calls"][0]["function"]["arguments"]
     assert [views[3]["content"], views[7]["content"]] == ["5", "I gave up."]
     assert model.requests[1].index(code) < model.requests[1].index("New task:\nAnd now?")
+
+
+def test_a_full_result_and_a_plan(memory: AgentMemory) -> None:
+    """Wrong: a result has no tokens, a plan does not know the chat, or odd text ends a run."""
+    model = Scripted(final("Noted \ud83d."), "My plan.", final("Mia."))
+    model_of_tokens = model.generate
+
+    def generate(*args: Any, **kwargs: Any) -> ChatMessage:
+        reply = model_of_tokens(*args, **kwargs)
+        reply.token_usage = TokenUsage(3, 2)
+        return reply
+
+    model.generate = generate  # type: ignore[method-assign]
+    agent_of(memory, model).run("My cat is called Mia.")
+    agent = agent_of(memory, model, planning_interval=1)
+    done = agent.run(QUESTION, return_full_result=True)
+    assert (done.output, done.token_usage) == ("Mia.", TokenUsage(6, 4))
+    assert "My cat is called Mia." in model.requests[1]
+    assert "My plan." in model.requests[2]
+    assert [view["role"] for view in chat_of(memory)] == ["user", "assistant"] * 2
+    assert memory.get("monday", format="smolagents").to_messages()[1]["answer"] == "Noted \ud83d."
 
 
 def test_a_chat_stays_within_the_budget() -> None:

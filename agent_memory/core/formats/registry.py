@@ -269,7 +269,13 @@ def _builtin() -> dict[str, Format]:
         Format(
             HAYSTACK, haystack.to_chat, haystack.from_chat, unseen=haystack.unseen, is_exact=True
         ),
-        Format(SMOLAGENTS, smolagents.to_chat, smolagents.from_chat, unseen=smolagents.unseen),
+        Format(
+            SMOLAGENTS,
+            smolagents.to_chat,
+            smolagents.from_chat,
+            unseen=smolagents.unseen,
+            is_exact=True,
+        ),
     ]
     return {form.name: form for form in every}
 
