@@ -56,13 +56,13 @@ class AgentMemoryHook:
     def run(self, state: State) -> None:
         """Store new messages, and set the session's context if the model has to answer."""
         context = state.data.get("hook_context") or {}
-        session_id = _of(self._session_id, context) or context.get("session_id")
+        session_id = _value(self._session_id, context) or context.get("session_id")
         if session_id is None:
             raise InvalidInput(
                 'The run has no session. Pass hook_context={"session_id": ...} to the agent\'s '
                 "run, or set the hook's `session_id`."
             )
-        session = self._memory.session(session_id, _of(self._user_id, context))
+        session = self._memory.session(session_id, _value(self._user_id, context))
         messages: list[ChatMessage] = state.data["messages"]
         new = [one for one in messages if _is_new(one, session_id)]
         session.update([{"raw": one.to_dict(), "format": HAYSTACK} for one in new])
@@ -74,8 +74,8 @@ class AgentMemoryHook:
         counter = self._memory.components.services.resources.counter
         spent = sum(counter.message(Message(role="system", content=one.text)) for one in system)
         room = max(1, self._memory.config.max_tokens - spent)
-        found = session.get(max_tokens=room, format=HAYSTACK).to_messages()
-        shown = [ChatMessage.from_dict(one) for one in found]
+        items = session.get(max_tokens=room, format=HAYSTACK).to_messages()
+        shown = [ChatMessage.from_dict(item) for item in items]
         for one in shown:
             one.meta[_STORED] = session_id
         state.set("messages", [*system, *shown], handler_override=replace_values)
@@ -88,8 +88,8 @@ class AgentMemoryHook:
         )
 
 
-def _of(given: Whose, context: Mapping[str, Any]) -> str | None:
-    return given(context) if callable(given) else given
+def _value(setting: Whose, context: Mapping[str, Any]) -> str | None:
+    return setting(context) if callable(setting) else setting
 
 
 def _is_new(message: ChatMessage, session_id: str) -> bool:

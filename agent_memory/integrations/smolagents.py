@@ -63,10 +63,10 @@ class _Steps(list[Any]):
     def append(self, step: Any) -> None:
         if isinstance(step, TaskStep):
             self._session.update({"raw": {"task": step.task}, "format": SMOLAGENTS})
-            found = self._session.get(format=SMOLAGENTS).to_messages()
-            if found and "task" in found[-1]:
-                step.task = found.pop()["task"]  # recalls may stand in it
-            self[:] = [_step(one) for one in found]
+            items = self._session.get(format=SMOLAGENTS).to_messages()
+            if items and "task" in items[-1]:
+                step.task = items.pop()["task"]  # recalls may stand in it
+            self[:] = [_step(item) for item in items]
         elif isinstance(step, ActionStep) and (raw := _raw(step)):
             self._session.update({"raw": raw, "format": SMOLAGENTS})
         super().append(step)
@@ -76,8 +76,8 @@ def _raw(step: ActionStep) -> dict[str, Any]:
     """Return what the log stores of a step; an empty dict for one that failed before its output."""
     calls = step.tool_calls
     if calls is None and step.model_output_message is not None:  # its tool failed
-        asked = step.model_output_message.tool_calls or ()
-        calls = [ToolCall(one.function.name, one.function.arguments, one.id) for one in asked]
+        requested = step.model_output_message.tool_calls or ()
+        calls = [ToolCall(one.function.name, one.function.arguments, one.id) for one in requested]
     is_last = step.is_final_answer or isinstance(step.error, AgentMaxStepsError)
     problem = f"Error:\n{step.error}" if step.error is not None and not is_last else None
     answer = step.observations if step.action_output is None else str(step.action_output)

@@ -284,6 +284,43 @@ def test_pictures_and_files_of_the_ai_sdk() -> None:
     assert part == {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
 
 
+def test_the_ai_sdk_takes_its_contexts() -> None:
+    """Wrong: the SDK refuses a message, or a picture, a file, a call or reasoning is lost."""
+    link = {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}
+    pdf = {"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0="}}
+    thinks = {"role": "assistant", "content": [{"type": "reasoning", "text": "hm"},
+                                               {"type": "text", "text": "So."}]}  # fmt: skip
+    function = {"name": "look", "arguments": '{"n": 1}'}
+    calls = [{"id": "c1", "type": "function", "function": function}]
+    log = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [link, pdf, {"type": "input_audio", "input_audio": {}}]},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c1", "name": "look", "content": "4"},
+        thinks,
+        {"role": "assistant", "parts": UI_STEPS},
+        "Thanks",
+    ]
+    messages, rest = arguments(*log, form="ai_sdk")
+    text: Json = {"type": "text", "value": "4"}
+    called: Json = {"toolCallId": "c1", "toolName": "look"}
+    assert rest == {"system": "Be brief."}
+    assert messages[:4] == [
+        {"role": "user", "content": [
+            {"type": "file", "mediaType": "image/*", "data": "https://x.test/a.png"},
+            {"type": "file", "mediaType": "application/pdf", "data": "JVBERi0="},
+            {"type": "text", "text": "[audio]"},
+        ]},
+        {"role": "assistant", "content": [{"type": "tool-call", **called, "input": {"n": 1}}]},
+        {"role": "tool", "content": [{"type": "tool-result", **called, "output": text}]},
+        thinks,
+    ]  # fmt: skip
+    assert [one["role"] for one in messages[4:]] == ["assistant", "tool", "assistant", "user"]
+    assert messages[-2:] == [
+        {"role": "assistant", "content": "It is 4."}, {"role": "user", "content": "Thanks"}
+    ]  # fmt: skip
+
+
 def use(*ids: str) -> Json:
     blocks = [{"type": "tool_use", "id": one, "name": "f", "input": {}} for one in ids]
     return {"role": "assistant", "content": blocks}

@@ -78,9 +78,9 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         named = {**result, "toolName": view.get("name") or "tool", "output": output}
         return [{"role": "tool", "content": [named]}]
     parts = [_part(part, role) for part in parts_of(content)]
-    for call_id, name, given in map(asked_of, calls_of(view)):
-        called = {"type": "tool-call", "toolCallId": call_id, "toolName": name}
-        parts.append({**called, "input": given})
+    for call_id, name, arguments in map(asked_of, calls_of(view)):
+        call = {"type": "tool-call", "toolCallId": call_id, "toolName": name}
+        parts.append({**call, "input": arguments})
     text = joined(parts)
     return [{"role": role, "content": text}] if text else []
 

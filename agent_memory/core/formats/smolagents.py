@@ -59,8 +59,8 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     step: Json = {"model_output": text} if text else {}
     if calls := list(map(asked_of, calls_of(view))):
         step["tool_calls"] = [
-            {"id": call_id, "type": "function", "function": {"name": name, "arguments": given}}
-            for call_id, name, given in calls
+            {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+            for call_id, name, arguments in calls
         ]
     return [step] if step else []
 
@@ -72,8 +72,9 @@ def _parts(text: object) -> list[Json]:
 def _call(call: Json) -> Json:
     """Return a call whose arguments are a JSON object."""
     arguments = mapping(call.get("function")).get("arguments")
-    given = arguments if isinstance(arguments, Mapping) else {"code": arguments}
-    return call_of(call.get("id"), _name(call), given)
+    if not isinstance(arguments, Mapping):
+        arguments = {"code": arguments}
+    return call_of(call.get("id"), _name(call), arguments)
 
 
 def _name(call: Mapping[str, Any]) -> str:
