@@ -100,7 +100,7 @@ class At:
         Both are 0 if the session was deleted meanwhile or does not belong to `user_id`.
         """
         head = self.memory.components.store.head(session_id)
-        if head is None or head.user_id != self.user_id:
+        if head is None or self.user_id not in ("", head.user_id):
             return 0, 0
         return head.expired, head.end
 
