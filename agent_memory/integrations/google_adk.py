@@ -44,6 +44,7 @@ _STATE = "state"
 _DELETED = (_ROOT, "deleted")
 _MOST = 10
 _PAGE = 500
+_RETRIED = 50  # newest entries among which a retried event is looked for
 Json = dict[str, Any]
 
 
@@ -153,7 +154,7 @@ class AgentMemorySessionService(BaseSessionService):
         log = _joined(session.app_name, session.user_id, session.id)
         if self._memory.head(log) is None:
             raise SessionNotFoundError(f"Session {session.id} not found.")
-        kept = [one for entry in self._memory.history(log) for one in _events(entry)]
+        kept = [e for entry in self._memory.history(log, last=_RETRIED) for e in _events(entry)]
         return all(one.id != event.id or one != event for one in kept)
 
     def _append(self, session: Session, event: Event) -> None:
