@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,7 @@ from agent_memory.stores.sql.sqlite import Database
 if TYPE_CHECKING:
     from agent_memory.stores.sql.server import Driver, ServerDatabase
 
-_MANY = 1_000  # records written by a process before the first analysis
-_LOAD = 10_000  # records between two cleanups
-_SMALL = 2**30  # bytes
+_MANY = 1_000  # records written by a process before the analysis
 
 
 class SQLStore(KernelStore):
@@ -59,7 +57,11 @@ class SQLStore(KernelStore):
 
 
 class _ServerKernel(SQLKernel):
-    """The kernel on a server. It runs maintenance on PostgreSQL after many records with vectors."""
+    """The kernel on a server. It analyses the table on PostgreSQL after many records with vectors.
+
+    The planner takes an unanalysed table for a small one. It would then scan a whole block to find
+    a few records by their ids, until the server analyses the table by itself.
+    """
 
     def __init__(self, database: SQLDatabase, namespace: str) -> None:
         super().__init__(database, namespace, remote=True)
@@ -68,43 +70,17 @@ class _ServerKernel(SQLKernel):
     def commit(self, batches: Sequence[Batch]) -> list[Outcome]:
         outcomes = super().commit(batches)
         writes = [one for batch in batches for one in batch.writes if isinstance(one, Put)]
-        written = sum(one.document.collection.startswith(VECTOR) for one in writes)
-        if written and all(outcome.done for outcome in outcomes):
-            before, self._vectors_written = self._vectors_written, self._vectors_written + written
-            if before < _MANY <= self._vectors_written:
-                self._in_postgres(_count)
-            if before // _LOAD < self._vectors_written // _LOAD:
-                self._in_postgres(_make_room)
+        before = self._vectors_written
+        self._vectors_written += sum(one.document.collection.startswith(VECTOR) for one in writes)
+        if before < _MANY <= self._vectors_written:
+            with suppress(StoreError):  # the write itself has succeeded
+                self._database.alone(_analyse)
         return outcomes
 
-    def _in_postgres(self, work: Callable[[SQLConnection], None]) -> None:
-        """Run maintenance on PostgreSQL now, which it would otherwise run later."""
 
-        def done(connection: SQLConnection) -> None:
-            if connection.dialect == "postgresql":
-                work(connection)
-
-        with suppress(StoreError):  # the write itself has succeeded
-            self._database.alone(done)
-
-
-def _count(connection: SQLConnection) -> None:
-    """Analyse the table, because the planner takes an unanalysed table for a small one.
-
-    It would then scan a whole block to find a few records by their ids.
-    """
-    connection.define(f"ANALYZE {DOCUMENTS}")
-
-
-def _make_room(connection: SQLConnection) -> None:
-    """Free the space of segments that were merged into larger ones.
-
-    Until a vacuum they take three times the needed space. In a large table they are a small part,
-    and are left to the server.
-    """
-    size = connection.value(f"SELECT pg_total_relation_size('{DOCUMENTS}')")
-    if 0 < size < _SMALL:  # 0 for a partitioned table, which may have many partitions
-        connection.define(f"VACUUM (SKIP_LOCKED, TRUNCATE FALSE) {DOCUMENTS}")
+def _analyse(connection: SQLConnection) -> None:
+    if connection.dialect == "postgresql":
+        connection.define(f"ANALYZE {DOCUMENTS}")
 
 
 def _database(url: str, durability: Durability | None) -> SQLDatabase:
