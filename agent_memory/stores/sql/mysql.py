@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pymysql
@@ -168,8 +167,10 @@ class MySQLDriver(Driver):
         )
 
     def set_up(self, raw: _Connection, patient: bool) -> None:
-        self.change(raw, _SETTINGS, [LOCK_SECONDS])
-        ((raw.version, longest, flush),) = self.fetch(raw, _FACTS, ())
+        with raw.cursor() as cursor:
+            cursor.execute(_SETTINGS, [LOCK_SECONDS])
+            cursor.execute(_FACTS)
+            ((raw.version, longest, flush),) = cursor.fetchall()
         if self._durability == "power" and flush != 1:
             raise ConfigError(
                 'durability="power" requires a MySQL server that syncs each commit to disk. '
@@ -193,26 +194,8 @@ class MySQLDriver(Driver):
             return False
         return not raw.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
 
-    def change(self, raw: _Connection, text: str, values: Sequence[Any]) -> int:
-        with raw.cursor() as cursor:
-            changed: int = cursor.execute(text, values or None)
-            return changed
-
-    def change_each(self, raw: _Connection, text: str, rows: Sequence[Sequence[Any]]) -> None:
-        with raw.cursor() as cursor:
-            cursor.executemany(text, rows)
-
-    def fetch(self, raw: _Connection, text: str, values: Sequence[Any]) -> Sequence[Any]:
-        with raw.cursor() as cursor:
-            cursor.execute(text, values or None)
-            return tuple(cursor.fetchall())
-
-    def define(self, raw: _Connection, text: str) -> None:
-        try:
-            self.change(raw, text, ())
-        except pymysql.Error as error:
-            if _code(error) not in _THERE_ALREADY:
-                raise
+    def ignores(self, error: Exception) -> bool:
+        return _code(error) in _THERE_ALREADY
 
     def failure(self, raw: _Connection, error: Exception) -> Exception:
         if isinstance(error, _TooLong):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -135,19 +135,8 @@ class PostgresDriver(Driver):
     def usable(self, raw: _Connection) -> bool:
         return raw.pgconn.transaction_status == TransactionStatus.IDLE
 
-    def change(self, raw: _Connection, text: str, values: Sequence[Any]) -> int:
-        return raw.execute(text.encode(), values or None).rowcount
-
-    def change_each(self, raw: _Connection, text: str, rows: Sequence[Sequence[Any]]) -> None:
-        if len(rows) == 1:  # the driver streams many rows, at the cost of another round trip
-            raw.execute(text.encode(), rows[0])
-            return
-        with raw.cursor() as cursor:
-            cursor.executemany(text.encode(), rows)
-
-    def fetch(self, raw: _Connection, text: str, values: Sequence[Any]) -> Sequence[Any]:
-        cursor = raw.execute(text.encode(), values or None, binary=True)
-        return cursor.fetchall() if cursor.description else ()
+    def cursor(self, raw: _Connection) -> Any:
+        return raw.cursor(binary=True)
 
     def failure(self, raw: _Connection, error: Exception) -> Exception:
         state, primary = "", None

@@ -110,25 +110,16 @@ class Driver(ABC):
     def usable(self, raw: Any) -> bool:
         """Return whether an idle connection is open and in no transaction."""
 
-    @abstractmethod
-    def change(self, raw: Any, text: str, values: Sequence[Any]) -> int:
-        """Run a statement, and return the number of changed rows."""
+    def cursor(self, raw: Any) -> Any:
+        """Return a cursor of a connection, as a context manager."""
+        return raw.cursor()
 
-    @abstractmethod
-    def change_each(self, raw: Any, text: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement for each row of values."""
+    def ignores(self, error: Exception) -> bool:
+        """Return whether an error only says that an earlier run was interrupted after a definition.
 
-    @abstractmethod
-    def fetch(self, raw: Any, text: str, values: Sequence[Any]) -> Sequence[Any]:
-        """Run a statement, and return its rows, if any."""
-
-    def define(self, raw: Any, text: str) -> None:
-        """Run a statement that creates or changes a table.
-
-        If such statements are not part of a transaction, existing objects are ignored, because an
-        earlier run may have been interrupted.
+        Definitions are not part of a transaction then.
         """
-        self.change(raw, text, ())
+        return False
 
     @abstractmethod
     def failure(self, raw: Any, error: Exception) -> Exception:
@@ -149,13 +140,13 @@ class ServerConnection:
         self.most_text = driver.most_text(raw)
 
     def run(self, text: str, values: Sequence[Any] = ()) -> int:
-        marked = _marked(text)
-        return self._write(lambda: self._driver.change(self._raw, marked, values))
+        return self._write(lambda: self._executed(_marked(text), values))[0]
 
     def run_each(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
-        if rows:
-            marked = _marked(text)
-            self._write(lambda: self._driver.change_each(self._raw, marked, rows))
+        if len(rows) == 1:  # a driver may stream many rows, at the cost of another round trip
+            self.run(text, rows[0])
+        elif rows:
+            self._write(lambda: self._executed(_marked(text), rows, each=True))
 
     def rows(self, text: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
         return self._fetch(_marked(text), values)
@@ -165,7 +156,14 @@ class ServerConnection:
         return rows[0][0] if rows else None
 
     def define(self, text: str) -> None:
-        self._write(lambda: self._driver.define(self._raw, text))
+        def define() -> None:
+            try:
+                self._executed(text, ())
+            except self._driver.errors as error:
+                if not self._driver.ignores(error):
+                    raise
+
+        self._write(define)
 
     def has_table(self, name: str) -> bool:
         return bool(self._fetch(self._driver.find_table, [name]))
@@ -187,8 +185,19 @@ class ServerConnection:
         _committed(lambda: self._fetch("COMMIT", ()))
         return result
 
+    def _executed(
+        self, text: str, values: Sequence[Any], *, each: bool = False
+    ) -> tuple[int, Sequence[Any]]:
+        """Run a statement, or one for each row of values. Return the number of rows, and them."""
+        with self._driver.cursor(self._raw) as cursor:
+            if each:
+                cursor.executemany(text, values)
+            else:
+                cursor.execute(text, values or None)
+            return cursor.rowcount, cursor.fetchall() if cursor.description else ()
+
     def _fetch(self, text: str, values: Sequence[Any]) -> Sequence[Any]:
-        return self._translated(lambda: self._driver.fetch(self._raw, text, values))
+        return self._translated(lambda: self._executed(text, values))[1]
 
     def _write(self, call: Callable[[], T]) -> T:
         if self._in_transaction:
