@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
+from redis.crc import key_slot
 
 from agent_memory.errors import StoreUnavailable
 from agent_memory.stores.redis.kernel import prefix_of
-from agent_memory.stores.redis.server import key_slot
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import draft, record
 from tests.contract.clock_contract import ClockContract

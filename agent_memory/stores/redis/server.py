@@ -16,7 +16,6 @@ from agent_memory.stores.redis.url import redis_options, redis_place
 try:
     from redis import exceptions
     from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
-    from redis.crc import key_slot
 except ImportError as error:
     raise MissingExtra("A Redis store", "redis") from error
 
@@ -48,6 +47,9 @@ class RedisServer:
 
     Threads share its connections, and a forked child opens its own. A connection that the server
     has closed, as by a restart, is replaced before a command is sent.
+
+    A node of a cluster redirects commands to the node that has the keys. All keys of a namespace
+    are on one node, so that only the first command is redirected, and those after a move of keys.
     """
 
     def __init__(self, url: str, address: str | None = None) -> None:
@@ -69,6 +71,9 @@ class RedisServer:
             "socket_timeout": CALL_SECONDS,
         }  # fmt: skip
         self._closed = False
+        self._url = url
+        self._nodes: dict[str, RedisServer] = {}
+        self._address: str | None = None  # of the node that has the keys, if it is another one
         self._begin_anew()
         begin_anew_in_child(self, RedisServer._begin_anew)
 
@@ -77,7 +82,27 @@ class RedisServer:
         self._free = threading.Semaphore(_MOST)
 
     def nodes(self) -> list[RedisServer]:
-        return [self]
+        """Return the primaries of a cluster, or the server itself if it is none."""
+        try:
+            slots = self.ask("CLUSTER", "SLOTS")
+        except StoreError as error:
+            forbidden = isinstance(error.__cause__, exceptions.NoPermissionError)
+            if isinstance(error, StoreUnavailable) and not forbidden:
+                raise
+            return [self]  # without permission to ask, it counts as no cluster
+        # an empty name means the node that was asked
+        names = {f"{one[2][0].decode() or self._host}:{one[2][1]}" for one in slots}
+        return [self._node(name) for name in sorted(names)]
+
+    def _node(self, address: str) -> RedisServer:
+        node = self._nodes.get(address)
+        if node is None:
+            node = self._nodes.setdefault(address, RedisServer(self._url, address))
+        return node
+
+    @property
+    def _host(self) -> str:
+        return str(self._options.get("host", ""))
 
     def ask(self, *command: Argument) -> Any:
         """Return the answer to a command. It is sent again if the connection breaks."""
@@ -112,6 +137,8 @@ class RedisServer:
         self._closed = True
         while self._idle:
             self._idle.pop().disconnect()
+        for node in [*self._nodes.values()]:
+            node.close()
 
     def _again(self, ask: Callable[[], T]) -> T:
         with self._translated_errors():
@@ -129,14 +156,35 @@ class RedisServer:
         except _DRIVER as error:
             raise failure(error, self.place) from error
 
-    def answer(self, command: Sequence[Argument], *, asking: bool = False) -> Any:
-        """Return the answer to a command. With `asking`, a node answers for a slot that it imports.
+    def answer(self, command: Sequence[Argument]) -> Any:
+        """Return the answer to a command, of the node that has the keys.
 
         Raises:
             Lost: The connection broke; the command may have run or not.
             RedisError: The server refuses the command, or cannot be reached.
         """
-        self._check_open()
+        address, hops = self._address, 0
+        while True:
+            try:
+                node = self if address is None else self._node(address)
+                return node._answer(command, asking=hops > 0)
+            except exceptions.AskError as to:  # also if the slot has moved
+                hops += 1
+                if hops > _HOPS:
+                    raise
+                address = f"{to.host or self._host}:{to.port}"
+                if isinstance(to, exceptions.MovedError):
+                    self._address = address
+            except (exceptions.ConnectionError, OSError, Lost):
+                # another node may have replaced it by the next call, which another one tells
+                known = [None, *self._nodes]
+                self._address = known[(known.index(address) + 1) % len(known)]
+                raise
+
+    def _answer(self, command: Sequence[Argument], *, asking: bool) -> Any:
+        """Return the answer of this node. With `asking`, it answers for a slot that it imports."""
+        if self._closed:
+            raise StoreUnavailable("The store was closed. Open it again.")
         if not self._free.acquire(timeout=CALL_SECONDS):
             raise StoreUnavailable(
                 f"All {_MOST} connections to the Redis server at {self.place} are in use."
@@ -159,10 +207,6 @@ class RedisServer:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreUnavailable("The store was closed. Open it again.")
 
     def _connected(self) -> Any:
         try:
@@ -242,92 +286,3 @@ def failure(error: Exception, place: str) -> StoreError:
             f"{server}, as the setting `store` names it, cannot be reached: {text}"
         )
     return StoreError(f"{server} failed: {text}")
-
-
-class RedisCluster(RedisServer):
-    """A cluster with all keys of a namespace on one node, that of the prefix's hash slot.
-
-    The node is looked up at the first call, and again when a node says that the slot has moved.
-    """
-
-    def __init__(self, url: str, prefix: str) -> None:
-        super().__init__(url)
-        self._url = url
-        self._slot = key_slot(prefix.encode())
-        self._host = self.place.partition(",")[0].rpartition(":")[0]
-        self._seed = RedisServer(url)
-        self._known: dict[str, RedisServer] = {}
-        self._address: str | None = None
-
-    def nodes(self) -> list[RedisServer]:
-        with self._translated_errors():
-            return [self._node(address) for address in sorted({*self._slots().values()})]
-
-    def close(self) -> None:
-        self._closed = True
-        for node in (self._seed, *self._known.values()):
-            node.close()
-
-    def answer(self, command: Sequence[Argument], *, asking: bool = False) -> Any:
-        self._check_open()
-        address = self._address or self._learnt()
-        hops = 0
-        while True:
-            try:
-                return self._node(address).answer(command, asking=hops > 0)
-            except exceptions.AskError as to:  # also if the slot has moved
-                hops += 1
-                if hops > _HOPS:
-                    raise
-                if isinstance(to, exceptions.MovedError):
-                    self._address = None
-                address = f"{to.host or self._host}:{to.port}"
-            except (exceptions.ConnectionError, OSError, Lost):
-                self._address = None  # another node may have replaced it by the next call
-                raise
-
-    def _node(self, address: str) -> RedisServer:
-        node = self._known.get(address)
-        if node is None:
-            node = self._known.setdefault(address, RedisServer(self._url, address))
-        return node
-
-    def _learnt(self) -> str:
-        self._address = self._slots().get(self._slot)
-        if self._address is None:
-            raise exceptions.ClusterDownError("CLUSTERDOWN A part of the keys has no node.")
-        return self._address
-
-    def _slots(self) -> dict[int, str]:
-        """Return the addresses of the primaries by slot, with one slot of each other primary."""
-        answer: Any = None
-        for node in (self._seed, *self._known.values()):
-            try:
-                answer = node.answer(("CLUSTER", "SLOTS"))
-                break
-            except (exceptions.ConnectionError, OSError, Lost) as error:
-                answer = error
-        if isinstance(answer, Exception):
-            raise answer
-        addresses: dict[int, str] = {}
-        for first, last, primary, *_ in answer:
-            # an empty name means the node that was asked
-            address = f"{primary[0].decode() or self._host}:{primary[1]}"
-            addresses[self._slot if first <= self._slot <= last else first] = address
-        return addresses
-
-
-def connected(url: str, prefix: str) -> RedisServer:
-    """Return the server that a URL names, or the cluster of which it is a node."""
-    server = RedisServer(url)
-    try:
-        answer = server.ask("INFO", "cluster")
-    except StoreError as error:
-        forbidden = isinstance(error.__cause__, exceptions.NoPermissionError)
-        if isinstance(error, StoreUnavailable) and not forbidden:
-            raise
-        return server  # without permission to ask, it counts as no cluster
-    if b"cluster_enabled:1" not in answer:
-        return server
-    server.close()
-    return RedisCluster(url, prefix)

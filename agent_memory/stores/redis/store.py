@@ -8,7 +8,7 @@ from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.redis.durability import durability_note, require_power
 from agent_memory.stores.redis.kernel import RedisKernel, prefix_of
 from agent_memory.stores.redis.scripts import LAYOUT
-from agent_memory.stores.redis.server import connected
+from agent_memory.stores.redis.server import RedisServer
 
 
 class RedisStore(KernelStore):
@@ -35,7 +35,7 @@ class RedisStore(KernelStore):
     def __init__(
         self, url: str, namespace: str = "default", durability: Durability | None = None
     ) -> None:
-        self._server = server = connected(url, prefix_of(namespace))
+        self._server = server = RedisServer(url)
         kernel = RedisKernel(server, prefix_of(namespace))
         super().__init__(kernel)
         try:

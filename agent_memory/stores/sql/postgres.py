@@ -135,8 +135,8 @@ class PostgresDriver(Driver):
     def usable(self, raw: _Connection) -> bool:
         return raw.pgconn.transaction_status == TransactionStatus.IDLE
 
-    def cursor(self, raw: _Connection) -> Any:
-        return raw.cursor(binary=True)
+    def cursor(self, raw: _Connection, *, has_values: bool) -> Any:
+        return raw.cursor(binary=has_values)
 
     def failure(self, raw: _Connection, error: Exception) -> Exception:
         state, primary = "", None

@@ -110,8 +110,8 @@ class Driver(ABC):
     def usable(self, raw: Any) -> bool:
         """Return whether an idle connection is open and in no transaction."""
 
-    def cursor(self, raw: Any) -> Any:
-        """Return a cursor of a connection, as a context manager."""
+    def cursor(self, raw: Any, *, has_values: bool) -> Any:
+        """Return a cursor of a connection for a statement, as a context manager."""
         return raw.cursor()
 
     def ignores(self, error: Exception) -> bool:
@@ -189,7 +189,7 @@ class ServerConnection:
         self, text: str, values: Sequence[Any], *, each: bool = False
     ) -> tuple[int, Sequence[Any]]:
         """Run a statement, or one for each row of values. Return the number of rows, and them."""
-        with self._driver.cursor(self._raw) as cursor:
+        with self._driver.cursor(self._raw, has_values=bool(values)) as cursor:
             if each:
                 cursor.executemany(text, values)
             else:
