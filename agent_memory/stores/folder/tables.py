@@ -150,7 +150,7 @@ class Vectors(KernelStore):
         texts: dict[str, str] = {}
         with noted():
             for owner, documents_of_owner in new.items():
-                for records, features in self._walk(block, owner, [documents_of_owner]):
+                for records, features in self._walk(block, owner, documents_of_owner):
                     for record, blob in zip(records, blobs_of(records, features), strict=True):
                         texts[record.id] = text_of(blob, block, record, self._cipher)
         for documents_of_owner in new.values():

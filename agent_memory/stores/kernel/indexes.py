@@ -7,7 +7,7 @@ earlier catalog reads only the new segments, whoever wrote them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -223,52 +223,45 @@ def hits(found: Ranked, records: Mapping[str, Record]) -> list[Hit]:
     ]
 
 
-class Walk:
-    """Reads an owner's records with their features. The last segment is cached.
+def walked(
+    block: str,
+    owner: str,
+    source: Owned,
+    read: Callable[[Sequence[str]], Sequence[tuple[int, Record]]],
+    pages: Iterable[Sequence[str]],
+) -> Iterator[tuple[list[Record], Features]]:
+    """Yield an owner's records with their features, given pages of ids.
 
     `read` reads records by id, each with its number, without those that no longer exist.
     """
+    cached: dict[int, tuple[dict[str, int], Features]] = {}  # the last segment
 
-    def __init__(
-        self,
-        block: str,
-        owner: str,
-        source: Owned,
-        read: Callable[[Sequence[str]], Sequence[tuple[int, Record]]],
-    ) -> None:
-        self._block = block
-        self._owner = owner
-        self._source = source
-        self._read = read
-        self._cached: tuple[int, dict[str, int], Features] | None = None
-
-    def page(self, ids: Sequence[str]) -> Iterator[tuple[list[Record], Features]]:
-        """Yield records with their features."""
-        left: Mapping[int, Record] = {}
-        for _ in range(_TRIES):  # repeated if the catalog changes meanwhile
-            before = self._source.catalog()
-            left = dict(self._read(ids))
-            catalog = catalog_of(self._block, self._owner, self._source, before)
-            parts = catalog.holding(left) if left else {}
-            for part, numbers in parts.items():
-                segment = self._opened(part.name)
-                there = [n for n in sorted(numbers) if segment and left[n].id in segment[1]]
-                if segment and there:
-                    records = [left[number] for number in there]
-                    yield records, segment[2].at([segment[1][one.id] for one in records])
-                    left = {n: one for n, one in left.items() if n not in there}
-            ids = [one.id for one in left.values()]
-            if not left or self._source.catalog() == before:
-                break
-        for one in left.values():
-            leave_out(Damage("vector", one.session_id, one.first, self._block, one.id).error())
-
-    def _opened(self, name: int) -> tuple[int, Mapping[str, int], Features] | None:
-        """Return the name of a segment, the places of its records, and their features."""
-        if self._cached is None or self._cached[0] != name:
-            segment = opened(self._source.segments([name]).get(name))
-            if segment is None:
+    def segment_of(part: Part) -> tuple[Mapping[str, int], Features] | None:
+        """Return the places of a segment's records, and their features."""
+        if part.name not in cached:
+            cached.clear()
+            if (segment := opened(source.segments([part.name]).get(part.name))) is None:
                 return None
             places = {one: place for place, one in enumerate(segment.names.all())}
-            self._cached = name, places, segment.features()
-        return self._cached
+            cached[part.name] = places, segment.features()
+        return cached[part.name]
+
+    for ids in pages:
+        left: Mapping[int, Record] = {}
+        for _ in range(_TRIES):  # repeated if the catalog changes meanwhile
+            before = source.catalog()
+            left = dict(read(ids))
+            catalog = catalog_of(block, owner, source, before)
+            parts = catalog.holding(left) if left else {}
+            for part, numbers in parts.items():
+                segment = segment_of(part)
+                there = [n for n in sorted(numbers) if segment and left[n].id in segment[0]]
+                if segment and there:
+                    records = [left[number] for number in there]
+                    yield records, segment[1].at([segment[0][one.id] for one in records])
+                    left = {n: one for n, one in left.items() if n not in there}
+            ids = [one.id for one in left.values()]
+            if not left or source.catalog() == before:
+                break
+        for one in left.values():
+            leave_out(Damage("vector", one.session_id, one.first, block, one.id).error())

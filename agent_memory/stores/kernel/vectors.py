@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -42,7 +43,7 @@ from agent_memory.stores.kernel.contract import (
     VersionIs,
     Write,
 )
-from agent_memory.stores.kernel.indexes import CatalogUnreadable, Indexes, Walk, search
+from agent_memory.stores.kernel.indexes import CatalogUnreadable, Indexes, search, walked
 from agent_memory.stores.kernel.records import RecordStore
 from agent_memory.stores.kernel.sessions import PAGE, TRIES, held
 
@@ -295,25 +296,22 @@ class KernelStore(RecordStore):
             found = self._kernel.scan(Scan(name, session=session_id, bodies=False))
             for owner in sorted({one.owner for one in found}):
                 own = [one for one in found if one.owner == owner]
-                yield from self._walk(block, owner, [own])
+                yield from self._walk(block, owner, own)
             return
         for page in self._pages(Scan(f"{CATALOG}{block}", names=True)):
             for one in page:
                 numbered = sorted(
                     self._kernel.scan(Scan(name, one.id, bodies=False)), key=lambda it: it.version
                 )
-                yield from self._walk(block, one.id, [numbered])
+                yield from self._walk(block, one.id, numbered)
 
     def _walk(
-        self, block: str, owner: str, pages: Iterable[Sequence[Document]]
+        self, block: str, owner: str, documents: Sequence[Document]
     ) -> Iterator[tuple[list[Record], Features]]:
-        def read(ids: Sequence[str]) -> list[tuple[int, Record]]:
-            return self._by_ids(block, owner, ids)
-
-        walk = Walk(block, owner, Owned(self._kernel, block, owner), read)
-        for page in pages:
-            for at in range(0, len(page), PAGE):
-                yield from walk.page([one.id for one in page[at : at + PAGE]])
+        ids = [one.id for one in documents]
+        pages = (ids[at : at + PAGE] for at in range(0, len(ids), PAGE))
+        read = partial(self._by_ids, block, owner)
+        return walked(block, owner, Owned(self._kernel, block, owner), read, pages)
 
 
 def _version(given: tuple[int, str]) -> int:
