@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 
 from agent_memory.stores.kernel.coding import HEAD, KEY, head_id, now_micros
 from agent_memory.stores.kernel.contract import (
@@ -104,27 +103,17 @@ class MongoDBReader:
 
     def due(self, collection: str, limit: int) -> list[Document]:
         now = now_micros()
-        which = {"ns": self._namespace, "c": collection, "due": {"$lte": now}}
-        docs = self._due({**which}, WITHOUT_LINES, now, limit + 1)
-        if len(docs) > limit:  # the turns of owners depend on all due documents
-            fields: Doc = dict.fromkeys(["id", "owner", "due", "gone", "live"], 1)
-            docs = self._due(which, fields, now)
+        which: Doc = {"ns": self._namespace, "c": collection, "due": {"$lte": now}}
+        # the turns of owners depend on all due documents
+        fields: Doc = dict.fromkeys(["id", "owner", "due", "gone", "live"], 1)
+        docs = [doc for one in free(now) for doc in self.table.all({**which, **one}, fields)]
         for doc in docs:
             if "gone" in doc:
                 self._finish_deletion(doc["_id"])
-        live = [doc for doc in docs if doc["live"]]
+        live = sorted((doc for doc in docs if doc["live"]), key=lambda doc: (doc["due"], doc["id"]))
         turns = in_turns(live, owner=lambda doc: str(doc.get("owner")))[:limit]
-        if len(docs) <= limit:
-            return [document_of(doc, tails=True) for doc in turns]
         documents = self.documents([DocId(collection, doc["id"]) for doc in turns], tails=True)
         return [document for document in documents if document is not None]
-
-    def _due(self, which: Doc, fields: Doc, now: int, limit: int = 0) -> list[Doc]:
-        order = ("due", "id")
-        some = [
-            self.table.all({**which, **one}, fields, by=order, limit=limit) for one in free(now)
-        ]
-        return sorted(chain(*some), key=lambda doc: (doc["due"], doc["id"]))
 
     def lines(self, parts: Sequence[Part]) -> list[Line]:
         return self._logs.read([self._place(head_id(part.session)) for part in parts], parts)

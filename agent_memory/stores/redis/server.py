@@ -176,7 +176,7 @@ class RedisServer:
                 if isinstance(to, exceptions.MovedError):
                     self._address = address
             except (exceptions.ConnectionError, OSError, Lost):
-                # another node may have replaced it by the next call, which another one tells
+                # The next call begins at another known node: this one may have been replaced.
                 known = [None, *self._nodes]
                 self._address = known[(known.index(address) + 1) % len(known)]
                 raise
