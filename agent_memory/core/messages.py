@@ -258,9 +258,9 @@ class Message(BaseModel):
         values = self.__dict__
         role = values["role"]
         if role is None:
-            from agent_memory.core.formats.registry import views_of
+            from agent_memory.core.formats.registry import form_of
 
-            return [*views_of(self.raw or {}, self.format)]
+            return [*form_of(self.format).to_chat(self.raw or {})]
         fields = self.__pydantic_fields_set__
         view: dict[str, Any] = {"role": role}
         for name in ("content", "name", "tool_calls", "tool_call_id"):

@@ -99,12 +99,14 @@ def _fields(fields: Fields) -> Fields:
 
 
 def _of_raw(fields: Fields, raw: Any) -> Fields:
-    from agent_memory.core.formats.registry import is_exact, recognised
+    from agent_memory.core.formats.registry import form_of, recognised
 
     name = fields.get("format")
     if name is None and isinstance(raw, Mapping) and (form := recognised(raw)) is not None:
         return {**fields, **_stored(raw, form)}
-    return {**fields, "raw": written(raw)} if is_exact(name) and not is_plain(raw) else fields
+    return (
+        {**fields, "raw": written(raw)} if form_of(name).is_exact and not is_plain(raw) else fields
+    )
 
 
 def _stored(fields: Fields, form: Format) -> Fields:

@@ -91,9 +91,9 @@ def _compute_shape(message: Message) -> Shape:
     views = tuple(message.views())
     is_compaction = False
     if message.raw is not None:
-        from agent_memory.core.formats.registry import compacts
+        from agent_memory.core.formats.registry import form_of
 
-        is_compaction = compacts(message.raw, message.format)
+        is_compaction = form_of(message.format).compacts(message.raw)
     if not views:
         return Shape((), None, (), (), (), compacts=is_compaction)
     if message.role is not None and HIDDEN in message.metadata:

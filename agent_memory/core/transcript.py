@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Any, NamedTuple
 
-from agent_memory.core.formats.registry import compacts
+from agent_memory.core.formats.registry import form_of
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry, Recall
 from agent_memory.core.text import last_break, overlap_scores, sentence_spans
@@ -43,7 +43,7 @@ def full_text(message: Message) -> str:
 def _unshown(raw: dict[str, Any], name: str | None) -> str:
     """Return the readable part of an item without a chat form; nothing for a compaction."""
     readable = {key: value for key, value in raw.items() if value and key not in _UNREADABLE}
-    if readable.keys() <= {"type"} or compacts(raw, name):
+    if readable.keys() <= {"type"} or form_of(name).compacts(raw):
         return ""
     return json.dumps(readable, ensure_ascii=False)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.formats.registry import RESPONSES, _formats, views_of
+from agent_memory.core.formats.registry import RESPONSES, _formats, form_of
 from agent_memory.core.messages import ROLES, Message
 from agent_memory.errors import InvalidInput, InvalidMessage
 from tests.histories import histories, raw_items
@@ -263,14 +263,14 @@ def test_a_raw_item_stays_verbatim_beside_its_view(item: dict[str, Any]) -> None
     message = Message.of(item)
     assert message.raw == item["raw"]
     assert message.role is None
-    assert message.views() == views_of(item["raw"], item["format"])
+    assert message.views() == form_of(item["format"]).to_chat(item["raw"])
 
 
 def test_views_of_responses_items() -> None:
     """Wrong: what the Responses API returned cannot be shown to a chat model."""
 
     def shown(raw: dict[str, Any]) -> list[dict[str, Any]]:
-        return [*views_of(raw, RESPONSES)]
+        return [*form_of(RESPONSES).to_chat(raw)]
 
     assert shown({"type": "reasoning", "summary": []}) == []
     assert shown({"role": "model", "content": "of another API"}) == []

@@ -23,6 +23,11 @@ from agent_memory.core.formats.parts import (
 _SHOWN = ("system-prompt", "user-prompt", "tool-return", "retry-prompt", "text", "tool-call")
 
 
+def recognises(value: Mapping[str, Any]) -> bool:
+    """Return whether a value is a request or a response with parts."""
+    return value.get("kind") in ("request", "response") and isinstance(value.get("parts"), list)
+
+
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     """Return the chat messages of a response, or of a request (system, user and tool messages).
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from agent_memory.core.formats.names import (
@@ -145,8 +146,10 @@ class Format:
     is_exact: bool = False
 
 
-def _is_of_pydantic_ai(value: Raw) -> bool:
-    return value.get("kind") in ("request", "response") and isinstance(value.get("parts"), list)
+def _made(name: str, module: ModuleType, **more: Any) -> Format:
+    """Return the format of a module, whose functions have the names of the fields."""
+    names = {field.name for field in fields(Format)} & vars(module).keys()
+    return Format(name, **{field: getattr(module, field) for field in names}, **more)
 
 
 @cache
@@ -167,115 +170,52 @@ def _builtin() -> dict[str, Format]:
         smolagents,
     )
 
-    shared = Format(
+    shared = _made(
         RESPONSES,
-        responses.to_chat,
-        responses.from_chat,
-        responses.recognises,
-        compacts=responses.compacts,
-        items=responses.items,
-        leads=responses.leads,
-        pair=responses.pair,
-        is_counted=responses.is_counted,
-        limited=responses.limited,
+        responses,
         ids=Ids(re.compile(r".{1,64}", re.DOTALL), unique=True),
         arguments=Arguments("input"),
         in_runs=True,
     )
     every = [
-        Format(
-            CHAT,
-            chat.to_chat,
-            chat.from_chat,
-            ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True),
-        ),
-        Format(
+        _made(CHAT, chat, ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True)),
+        _made(
             LANGCHAIN,
-            langchain.to_chat,
-            langchain.from_chat,
-            langchain.recognises,
-            langchain.to_message,
-            items=langchain.items,
-            unseen=langchain.unseen,
+            langchain,
             ids=Ids(re.compile(r".{1,40}", re.DOTALL)),
             arguments=Arguments("input"),
             is_exact=True,
         ),
-        Format(
+        _made(
             ANTHROPIC,
-            claude.to_chat,
-            claude.from_chat,
-            claude.recognises,
-            compacts=claude.compacts,
-            items=claude.items,
-            merged=claude.merged,
-            is_counted=claude.is_counted,
-            limited=claude.limited,
+            claude,
             ids=Ids(re.compile(r"[a-zA-Z0-9_-]+"), unique=True),
             arguments=Arguments(system=("system",), user_first=True),
         ),
         shared,
         # A provider cannot read another provider's items.
         replace(shared, name="xai.responses", recognises=_never),
-        Format(
+        _made(
             GOOGLE,
-            gemini.to_chat,
-            gemini.from_chat,
-            gemini.recognises,
-            items=gemini.items,
-            merged=gemini.merged,
+            gemini,
             ids=Ids(None),
             arguments=Arguments("contents", ("config", "system_instruction"), user_first=True),
             is_exact=True,
         ),
-        Format(
+        _made(
             CONVERSE,
-            converse.to_chat,
-            converse.from_chat,
-            converse.recognises,
-            items=converse.items,
-            merged=converse.merged,
-            is_counted=converse.is_counted,
-            limited=converse.limited,
+            converse,
             ids=Ids(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True),
             arguments=Arguments(system=("system",), system_parts=True, user_first=True),
-            unseen=converse.unseen,
             is_exact=True,
         ),
-        Format(
-            AI_SDK,
-            ai_sdk.to_chat,
-            ai_sdk.from_chat,
-            ai_sdk.recognises,
-            items=ai_sdk.items,
-            arguments=Arguments(system=("system",)),
-            is_exact=True,
-        ),
+        _made(AI_SDK, ai_sdk, arguments=Arguments(system=("system",)), is_exact=True),
         Format(ADK, gemini.to_chat_of_event, gemini.from_chat, unseen=gemini.unseen_of_event),
-        Format(
-            AGENT_FRAMEWORK,
-            agent_framework.to_chat,
-            agent_framework.from_chat,
-            unseen=agent_framework.unseen,
-        ),
-        Format(
-            PYDANTIC_AI,
-            pydantic_ai.to_chat,
-            pydantic_ai.from_chat,
-            _is_of_pydantic_ai,
-            unseen=pydantic_ai.unseen,
-        ),
-        Format(LLAMA_INDEX, llama_index.to_chat, llama_index.from_chat, unseen=llama_index.unseen),
-        Format(
-            HAYSTACK, haystack.to_chat, haystack.from_chat, unseen=haystack.unseen, is_exact=True
-        ),
-        Format(
-            SMOLAGENTS,
-            smolagents.to_chat,
-            smolagents.from_chat,
-            unseen=smolagents.unseen,
-            is_exact=True,
-        ),
+        _made(AGENT_FRAMEWORK, agent_framework),
+        _made(PYDANTIC_AI, pydantic_ai),
+        _made(LLAMA_INDEX, llama_index),
+        _made(HAYSTACK, haystack, is_exact=True),
+        _made(SMOLAGENTS, smolagents, is_exact=True),
     ]
     return {form.name: form for form in every}
 
@@ -319,7 +259,8 @@ def is_known(name: str | None) -> bool:
     return name in _REGISTERED or name in _builtin()
 
 
-def _form(name: str | None) -> Format:
+def form_of(name: str | None) -> Format:
+    """Return the format with this name, or the one of unknown items."""
     return _REGISTERED.get(name or "") or _builtin().get(name or "") or _unknown()
 
 
@@ -329,23 +270,3 @@ def _unknown() -> Format:
     from agent_memory.core.formats.responses import messages_of
 
     return Format("", messages_of)
-
-
-def is_exact(name: str | None) -> bool:
-    """Return whether items of a format may hold bytes, which are stored as text."""
-    return _form(name).is_exact
-
-
-def compacts(raw: Raw, name: str | None) -> bool:
-    """Return whether an item replaces all items before it, for the provider of its format."""
-    return _form(name).compacts(raw)
-
-
-def unseen(raw: Raw, name: str | None) -> object | None:
-    """Return the content of an item that no chat message shows; None if it is sent whole."""
-    return _form(name).unseen(raw)
-
-
-def views_of(raw: Raw, name: str | None) -> Chat:
-    """Return the chat messages of a raw item."""
-    return _form(name).to_chat(raw)

@@ -206,12 +206,12 @@ class TokenCounter:
         shown = sum(self.chat(view) for view in views)
         if message.role is not None:
             return shown
-        from agent_memory.core.formats.registry import is_known, unseen
+        from agent_memory.core.formats.registry import form_of, is_known
 
         raw = message.raw or {}
         if not views and is_known(message.format):
             return 0
-        beside = unseen(raw, message.format)
+        beside = form_of(message.format).unseen(raw)
         if beside is not None:
             return shown + (self._json(beside) if beside else 0)
         if any(isinstance(view.get("content"), list) for view in views):
