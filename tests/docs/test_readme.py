@@ -118,6 +118,17 @@ def test_code_runs(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
+    """Wrong: a newcomer who compares the two stumbles."""
+    first = {one.language: "\n".join(one.lines) for one in reversed(snippets(PAGES[0]))}
+    done = run(first["python"], "readme_example.py", tmp_path)
+    printed, shown = (
+        re.sub(r"\d{4}-\d\d-\d\d", "", text)
+        for text in (ast.literal_eval(done.stdout)[0]["content"], first["text"])
+    )
+    assert printed == shown
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_code_that_is_not_run_compiles(page: Path) -> None:
     """Wrong: code that needs a model, and so is not run here, is not even Python."""
