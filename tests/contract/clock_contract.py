@@ -70,7 +70,7 @@ class ClockContract(Contract):
     def test_whoever_takes_a_lease_early_fences_the_other_off(
         self, store: Store, other: Store, with_clock: _Handle, holds: int, takes: int
     ) -> None:
-        """Else: of two workers, each the only one by its own clock, both write."""
+        """Wrong: of two workers, each the only one by its own clock, both write."""
         head = filled(store)
         holder, taker = with_clock(store, holds), with_clock(other, takes)
         assert holder.lease("s", "w1", 60)
@@ -94,7 +94,7 @@ class ClockContract(Contract):
     def test_a_lease_of_a_clock_ahead_ends(
         self, store: Store, other: Store, with_clock: _Handle, minutes: int
     ) -> None:
-        """Else: a session is held for ever by a machine whose clock is wrong."""
+        """Wrong: a session is held for ever by a machine whose clock is wrong."""
         store.append("s", [draft("a")])
         ahead = with_clock(other, minutes)
         assert ahead.lease("s", "w1", 0)
@@ -105,7 +105,7 @@ class ClockContract(Contract):
     def test_what_a_clock_held_that_was_a_year_ahead(
         self, store: Store, other: Store, with_clock: _Handle
     ) -> None:
-        """Else: a process that dies with a clock so wrong keeps a session from being absorbed."""
+        """Wrong: a process that dies with a clock so wrong keeps a session from being absorbed."""
         store.append("s", [draft("a")])
         ahead = with_clock(other, YEAR)
         assert ahead.lease("s", "w1", 10)
@@ -122,7 +122,7 @@ class ClockContract(Contract):
     def test_whoever_takes_a_lock_early_keeps_it(
         self, store: Store, other: Store, with_clock: _Handle, holds: int, takes: int
     ) -> None:
-        """Else: of two workers, each the only one by its own clock, both go on holding a lock."""
+        """Wrong: of two workers, each the only one by its own clock, both go on holding a lock."""
         holder, taker = with_clock(store, holds), with_clock(other, takes)
         assert holder.lock("l", "w1", 60)
         taken = taker.lock("l", "w2", 60)
@@ -135,7 +135,7 @@ class ClockContract(Contract):
     def test_dues_are_late_by_no_more_than_the_difference(
         self, store: Store, other: Store, with_clock: _Handle
     ) -> None:
-        """Else: what a machine with a wrong clock appended or put off is never looked at."""
+        """Wrong: what a machine with a wrong clock appended or put off is never looked at."""
         ahead, behind = with_clock(other, MINUTES), with_clock(other, -MINUTES)
 
         def due(handle: Store) -> list[str]:
@@ -165,7 +165,7 @@ class ClockContract(Contract):
     def test_a_session_that_began_before_the_last_one(
         self, store: Store, other: Store, with_clock: _Handle
     ) -> None:
-        """Else: a time of creation that runs backward has two sessions taken for one."""
+        """Wrong: a time of creation that runs backward has two sessions taken for one."""
         ahead, behind = with_clock(store, MINUTES), with_clock(other, -MINUTES)
         first = ahead.append("s", [draft("a"), draft("b")], "ann")
         behind.delete("s")

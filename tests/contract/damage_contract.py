@@ -53,7 +53,7 @@ class DamageContract(Contract):
         return store
 
     def test_a_head(self, filled: Store, other: Store, caplog: pytest.LogCaptureFixture) -> None:
-        """Else: one row stops the work on all sessions."""
+        """Wrong: one row stops the work on all sessions."""
         self.spoil(filled, "head")
         with pytest.raises(Damaged, match=r"Session 's' is damaged.*doctor --repair") as raised:
             other.head("s")
@@ -75,7 +75,7 @@ class DamageContract(Contract):
         assert [entry.seq for entry in other.read("s")] == [1, 2, 3]
 
     def test_a_damaged_session_is_deleted(self, filled: Store, other: Store) -> None:
-        """Else: who is to be forgotten cannot be, since a row of theirs is broken."""
+        """Wrong: who is to be forgotten cannot be, since a row of theirs is broken."""
         self.spoil(filled, "head")
         other.delete("s")
         assert other.head("s") is None
@@ -83,7 +83,8 @@ class DamageContract(Contract):
         assert other.append("s", [draft("anew")]).end == 1
 
     def test_damaged_sessions_keep_no_place(self, filled: Store, other: Store) -> None:
-        """Else: as many damaged sessions as a worker asks for at once, and it does nothing more."""
+        """Wrong: as many damaged sessions as a worker asks for at once, and it does nothing
+        more."""
         self.spoil(filled, "head")
         seen: list[str] = []
         for _ in range(3):
@@ -93,7 +94,7 @@ class DamageContract(Contract):
         assert sorted(seen) == ["r", "t"]
 
     def test_a_message(self, filled: Store, other: Store) -> None:
-        """Else: a message that cannot be read hides all others of its user."""
+        """Wrong: a message that cannot be read hides all others of its user."""
         self.spoil(filled, "message")
         with pytest.raises(Damaged, match="Message 2 of session 's'"):
             other.read("s")
@@ -107,7 +108,7 @@ class DamageContract(Contract):
         assert len(other.sessions()) == 3
 
     def test_a_fact(self, filled: Store, other: Store) -> None:
-        """Else: one broken fact hides all that is known of a user."""
+        """Wrong: one broken fact hides all that is known of a user."""
         self.spoil(filled, "fact")
         assert [one.id for one in other.records("facts", "user:u")] == ["b"]
         with noted() as damaged:
@@ -119,7 +120,7 @@ class DamageContract(Contract):
         assert damaged == []
 
     def test_a_vector(self, filled: Store, other: Store) -> None:
-        """Else: one broken record, and nothing is recalled of anything."""
+        """Wrong: one broken record, and nothing is recalled of anything."""
         self.spoil(filled, "vector")
         assert _found(other) == ["b"]
         assert _named(other) == (["b"], ["a"])
@@ -129,7 +130,7 @@ class DamageContract(Contract):
         assert _found(other) == ["a", "b"]
 
     def test_a_segment(self, filled: Store, other: Store) -> None:
-        """Else: one broken value hides what a user said, until somebody repairs it."""
+        """Wrong: one broken value hides what a user said, until somebody repairs it."""
         filled.put_vectors("v", [record("c", "user:u", text="a fox")], worded(["fox"], _ROW))
         self.spoil(filled, "features")
         _, broken = _named(other)
@@ -152,7 +153,7 @@ class DamageContract(Contract):
 
     @pytest.mark.parametrize("by", ["a search", "a write", "a deletion"])
     def test_a_catalog(self, filled: Store, other: Store, by: str) -> None:
-        """Else: a value that only says where things are hides them; or nobody tells of it."""
+        """Wrong: a value that only says where things are hides them; or nobody tells of it."""
         for n in range(12):
             some = [record(f"{n}", "user:u", f"s{n}")]
             filled.put_vectors("v", some, worded([f"owl {n}"], meaning=units(1, seed=n)))
@@ -180,7 +181,7 @@ class DamageContract(Contract):
         assert _scores(filled) == {}
 
     def test_a_catalog_and_a_segment(self, filled: Store, other: Store) -> None:
-        """Else: two that are broken are worse than one and one."""
+        """Wrong: two that are broken are worse than one and one."""
         self.spoil(filled, "features")
         filled.put_vectors("v", [record("c", "user:u", "c")], worded(["red"], _ROW))
         self.spoil(filled, "catalog")

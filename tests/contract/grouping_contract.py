@@ -29,7 +29,7 @@ class GroupingContract(Contract):
     """Appends of a group in one transaction."""
 
     def test_appends_of_a_group_are_as_if_made_one_by_one(self, store: Store) -> None:
-        """Else: of two to one session the second takes the first one's place."""
+        """Wrong: of two to one session the second takes the first one's place."""
         store.append("known", [draft("first")], "ada")
         group = [
             Append("known", [draft("second")], "ada"),
@@ -51,7 +51,7 @@ class GroupingContract(Contract):
         assert store.append("known", [draft("fifth")], "ada").end == 6
 
     def test_what_is_refused_is_refused_alone(self, store: Store) -> None:
-        """Else: one caller's mistake takes back what others were told is stored."""
+        """Wrong: one caller's mistake takes back what others were told is stored."""
         store.append("bens", [draft("ben's")], "ben")
         going = store.append("going", [draft("x")], "ada")
         assert store.move(replace(going, deleting=True)) is not None
@@ -77,7 +77,7 @@ class GroupingContract(Contract):
     def test_one_that_cannot_be_written_fails_alone(
         self, store: Store, other: Store, unwritable: Draft
     ) -> None:
-        """Else: what a database cannot take is the end of all that came at the same time."""
+        """Wrong: what a database cannot take is the end of all that came at the same time."""
         store.append("s", [draft("a")], "ada")
         group = [
             Append("s", [draft("b")], "ada"),
@@ -93,7 +93,7 @@ class GroupingContract(Contract):
         assert store.append("s", [draft("d")], "ada").end == 4
 
     def test_keys_of_a_group_are_known_to_it(self, store: Store, other: Store) -> None:
-        """Else: a client that sends again before its first answer is stored twice."""
+        """Wrong: a client that sends again before its first answer is stored twice."""
         group = [keyed("a", "k1"), keyed("a", "k1"), keyed("b", "k1"), keyed("c", "k2")]
         first, again, wrong, last = store.append_all(group)
         assert isinstance(first, Appended)
@@ -109,7 +109,7 @@ class GroupingContract(Contract):
         assert said(store, "s") == [(1, "a"), (2, "c")]
 
     def test_a_session_that_was_put_off_falls_due(self, store: Store) -> None:
-        """Else: what is said in it is absorbed only when somebody looks at it anyway."""
+        """Wrong: what is said in it is absorbed only when somebody looks at it anyway."""
         head = store.append("s", [draft("a")], "ada")
         assert store.schedule(head, 600)
         assert store.due() == []
@@ -121,7 +121,7 @@ class GroupingContract(Contract):
         assert [one.session_id for one in store.due()] == ["s"]
 
     def test_an_append_to_an_own_session_takes_over_none(self, store: Store) -> None:
-        """Else: whoever names a session that belongs to nobody first gets all that it holds."""
+        """Wrong: whoever names a session that belongs to nobody first gets all that it holds."""
         store.append("nobody's", [draft("a")])
         group = [
             Append("nobody's", [draft("b")], "ada", own=True),
@@ -135,7 +135,7 @@ class GroupingContract(Contract):
         assert said(store, "new") == [(1, "c"), (2, "d")]
 
     def test_groups_at_the_same_moment(self, store: Store, other: Store) -> None:
-        """Else: two processes wait for each other's sessions until both give up."""
+        """Wrong: two processes wait for each other's sessions until both give up."""
 
         def write(handle: Store, name: str, order: int) -> None:
             for turn in range(5):
@@ -158,7 +158,7 @@ class GroupingContract(Contract):
             assert sorted(texts) == sorted(f"{name}{turn}" for name in "abcd" for turn in range(5))
 
     def test_an_empty_group(self, store: Store) -> None:
-        """Else: nothing to do is an error."""
+        """Wrong: nothing to do is an error."""
         assert store.append_all([]) == []
 
 

@@ -59,7 +59,7 @@ class ImportContract(Contract):
 
     @pytest.mark.parametrize("count", [0, 1, 10, 30])
     def test_a_session_arrives_whole(self, store: Store, other: Store, count: int) -> None:
-        """Else: what was moved or imported lacks something, or nobody goes on with it."""
+        """Wrong: what was moved or imported lacks something, or nobody goes on with it."""
         log = entries(1, count)
         arrived = _bring(store, _HEAD, log)
         assert arrived is not None
@@ -75,7 +75,7 @@ class ImportContract(Contract):
         assert other.lease("s", "w", 60)
 
     def test_one_of_which_the_beginning_expired(self, store: Store, other: Store) -> None:
-        """Else: such a session can't be moved, or its messages get other numbers."""
+        """Wrong: such a session can't be moved, or its messages get other numbers."""
         log = entries(21, 50, total=60)
         arrived = _bring(store, replace(_HEAD, expired=20, start=24), log)
         assert arrived is not None
@@ -84,7 +84,8 @@ class ImportContract(Contract):
         assert other.append("s", [draft("on")]).end == 51
 
     def test_until_then_nobody_sees_it(self, store: Store, other: Store) -> None:
-        """Else: a context is made of half a log, a worker absorbs it, or another writes into it."""
+        """Wrong: a context is made of half a log, a worker absorbs it, or another writes into
+        it."""
         log = entries(1, 30)
         with import_transaction(store, Leases(store), _HEAD, log[:10]) as arrival:
             assert arrival is not None
@@ -131,7 +132,7 @@ class ImportContract(Contract):
     def test_of_one_that_stops_half_way_nothing_stays(
         self, store: Store, other: Store, how: str
     ) -> None:
-        """Else: a part of a session comes to light, or bars the way for the next attempt."""
+        """Wrong: a part of a session comes to light, or bars the way for the next attempt."""
         log = entries(1, 30)
         with import_transaction(store, Leases(store), _HEAD, log[:10]) as arrival:
             assert arrival is not None
@@ -153,14 +154,14 @@ class ImportContract(Contract):
         assert (stored(store), store.read("s")) == (arrived, log)
 
     def test_one_that_is_there_is_left_alone(self, store: Store, other: Store) -> None:
-        """Else: what was said here gives way to what was said elsewhere."""
+        """Wrong: what was said here gives way to what was said elsewhere."""
         head = store.append("s", [draft("here")], "u")
         assert _bring(other, _HEAD, entries(1, 30)) is None
         assert stored(store) == head
         assert _texts(store) == ["here"]
 
     def test_two_at_once(self, store: Store, other: Store) -> None:
-        """Else: of two that bring one session, each a part of it gets in."""
+        """Wrong: of two that bring one session, each a part of it gets in."""
 
         def bring(handle: Store, n: int) -> Head | None:
             try:
@@ -176,7 +177,7 @@ class ImportContract(Contract):
     def test_one_that_stalled_writes_no_more(
         self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Else: what another has begun in its place since is mixed with what it still brings."""
+        """Wrong: what another has begun in its place since is mixed with what it still brings."""
         monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0)
         log = entries(1, 30)
         stalled = ExitStack()
@@ -204,7 +205,7 @@ class ImportContract(Contract):
         assert other.read("s") == theirs
 
     def test_one_that_was_erased_before_it_was_held(self, store: Store, other: Store) -> None:
-        """Else: it goes on with what another has begun in its place, as of the same time."""
+        """Wrong: it goes on with what another has begun in its place, as of the same time."""
         log, theirs = entries(1, 20, " ours"), entries(1, 10, " theirs")
 
         class Late(Leases):

@@ -45,7 +45,7 @@ class MemoryOutageContract:
         caplog: pytest.LogCaptureFixture,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Else: an update is half stored, or the memory has to be opened anew after an outage."""
+        """Wrong: an update is half stored, or the memory has to be opened anew after an outage."""
         caplog.set_level(logging.DEBUG)
         # what a worker held when the server went away runs out by itself, some time after
         monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 1.0)

@@ -66,7 +66,7 @@ class SealedSegmentsContract(Contract):
         raise NotImplementedError
 
     def test_no_vector_and_no_word_is_to_be_read(self, store: Store, other: Store) -> None:
-        """Else: who has the disk tells from a vector what was said."""
+        """Wrong: who has the disk tells from a vector what was said."""
         store.open_vectors("v", _WIDE, "m")
         _put(store, "a0", "a1")
         assert _told(self.held(store)) - {"a segment"}
@@ -83,7 +83,7 @@ class SealedSegmentsContract(Contract):
             assert [_nearest(handle, n) for n in (2, 3, 4)] == ["a2", "a3", "a4"]
 
     def test_keys_are_rotated(self, store: Store, other: Store) -> None:
-        """Else: with a new key what was said before is found no more."""
+        """Wrong: with a new key what was said before is found no more."""
         _put(_sealed(store, k=_SECRET), "a0", "a1")
         later = _sealed(other, n=_LATER, k=_SECRET)
         _put(later, "a2", session="t")
@@ -97,7 +97,8 @@ class SealedSegmentsContract(Contract):
         assert _found(_sealed(store, n=_LATER, k=_SECRET)) == ["a0", "a1"]
 
     def test_what_was_altered_is_found_by_words(self, store: Store, other: Store) -> None:
-        """Else: one value that was altered hides all that stood in it; or it is taken for whole."""
+        """Wrong: one value that was altered hides all that stood in it; or it is taken for
+        whole."""
         sealed = _sealed(store)
         _put(sealed, "a0", "a1")
         assert _found(sealed) == ["a0", "a1"]
@@ -108,7 +109,7 @@ class SealedSegmentsContract(Contract):
             assert {hit.record.id for hit in hits if hit.words > 0} == {"a0", "a1", "b2"}
 
     def test_what_stood_there_before_is_read(self, store: Store, other: Store) -> None:
-        """Else: who switches encryption on finds nothing any more of what stood there before."""
+        """Wrong: who switches encryption on finds nothing any more of what stood there before."""
         other.open_vectors("v", _WIDE, "m")
         _put(other, "a0", "a1")
         with pytest.raises(Undecryptable, match="plaintext=True"):
@@ -122,7 +123,7 @@ class SealedSegmentsContract(Contract):
         assert [_nearest(sealed, n) for n in (0, 1)] == ["a0", "a1"]
 
     def test_who_has_no_key_deletes(self, store: Store, other: Store) -> None:
-        """Else: who lost a key can't forget anybody; or is told that what is sealed is broken."""
+        """Wrong: who lost a key can't forget anybody; or is told that what is sealed is broken."""
         _put(_sealed(store), "a0", "a1")
         _put(_sealed(store), "b2", session="t")
         other.open_vectors("v", _WIDE, "m")

@@ -16,7 +16,7 @@ class MigrationContract:
     """Tables are made and changed as on SQLite; `database` is the URL of an empty one."""
 
     def test_many_make_the_tables_at_once(self, database: str) -> None:
-        """Else: of workers that start together for the first time, all but one fail."""
+        """Wrong: of workers that start together for the first time, all but one fail."""
         stores = together([partial(SQLStore, database) for _ in range(6)])
         together([partial(s.append, "s", [draft("a")]) for s in stores])
         assert stores[0].counts() == Counts(sessions=1, entries=6)
@@ -24,7 +24,7 @@ class MigrationContract:
             store.close()
 
     def test_a_later_step(self, database: str) -> None:
-        """Else: the next release's change of a table does not run here, or loses what there is."""
+        """Wrong: the next release's change of a table does not run here, or loses what there is."""
         store = SQLStore(database)
         store.append("s", [draft("a")], "u")
         store.close()
@@ -47,7 +47,7 @@ class MigrationContract:
             SQLStore(database)
 
     def test_a_failed_step(self, database: str) -> None:
-        """Else: a change that failed counts as done."""
+        """Wrong: a change that failed counts as done."""
         SQLStore(database).close()
         broken = (*STEPS, ("ALTER TABLE agent_memory_nothing ADD COLUMN x BIGINT",))
         with opened(database) as server:
@@ -56,7 +56,7 @@ class MigrationContract:
             assert server.read(stored_version) == FIRST + len(STEPS)
 
     def test_errors_do_not_tell_messages(self, database: str) -> None:
-        """Else: what users said turns up in logs of database errors."""
+        """Wrong: what users said turns up in logs of database errors."""
         store = SQLStore(database)
         store.append("s", [draft("a")])
         short = f"ALTER TABLE {table_name('messages')} ADD CONSTRAINT short CHECK (seq < 2)"

@@ -138,7 +138,7 @@ class ServerContract(
     def test_appends_to_one_session_never_wait_for_each_other_in_a_ring(
         self, server: Served
     ) -> None:
-        """Else: two transactions hold a session's head, or its row and its index, each wants what
+        """Wrong: two transactions hold a session's head, or its row and its index, each wants what
         the other holds, and the server ends one; with many threads that goes on until a call gives
         up."""
         own = server.private()
@@ -161,7 +161,7 @@ class ServerContract(
     def test_a_known_append_is_one_round_trip(
         self, server: Served, store: Store, namespace: str
     ) -> None:
-        """Else: each update waits for the network several times, and a context more than twice."""
+        """Wrong: each update waits for the network several times, and a context more than twice."""
         with line_to(server.private()) as line:
             far = SQLStore(line.url, namespace)
             for _ in range(8):  # statements in use are prepared, once for each connection
@@ -187,7 +187,7 @@ class ServerContract(
             far.close()
 
     def test_appends_race_deletions(self, server: Served, store: Store, other: Store) -> None:
-        """Else: an entry is written to a session that is gone, or lands in the one after it."""
+        """Wrong: an entry is written to a session that is gone, or lands in the one after it."""
 
         def append(handle: Store, name: str) -> None:
             for n in range(40):
@@ -213,7 +213,7 @@ class ServerContract(
             assert database.read(lambda c: c.value(orphans)) == 0
 
     def test_appends_race_truncations(self, store: Store, other: Store) -> None:
-        """Else: an acknowledged message is cut off unseen, or seqs have gaps."""
+        """Wrong: an acknowledged message is cut off unseen, or seqs have gaps."""
         store.append("s", [draft("x", 2)])
         cuts = []
 
@@ -235,7 +235,7 @@ class ServerContract(
     def test_many_are_woken(
         self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Else: of more sessions than are woken at once, the rest sleep on."""
+        """Wrong: of more sessions than are woken at once, the rest sleep on."""
         monkeypatch.setattr("agent_memory.stores.kernel.sessions.PAGE", 2)
         for n in range(5):
             assert store.schedule(store.append(f"s{n}", [draft("a")]), None if n % 2 else 60)
@@ -243,7 +243,8 @@ class ServerContract(
         assert len(store.due()) == 5
 
     def test_vectors_of_many_writers(self, store: Store, other: Store) -> None:
-        """Else: two writers of one owner or record are in each other's way, or a cache is stale."""
+        """Wrong: two writers of one owner or record are in each other's way, or a cache is
+        stale."""
         vector = Features.of_vectors(np.array([[0.6, 0.8]], dtype=np.float32))
         query = Query(vector.meaning[0])
         for handle in (store, other):
@@ -265,7 +266,7 @@ class ServerContract(
             assert len(handle.records("f", "user:a")) == 1
 
     def test_more_threads_than_connections(self, server: Served, store: Store) -> None:
-        """Else: a burst of threads takes all connections that the server has."""
+        """Wrong: a burst of threads takes all connections that the server has."""
         own = server.private()
         together([partial(store.append, f"s{n}", [draft("a")]) for n in range(100)])
         assert store.counts().sessions == 100
@@ -273,7 +274,7 @@ class ServerContract(
             assert database.read(lambda c: int(c.value(CONNECTIONS[scheme_of(own.url)]))) < 16
 
     def test_processes_append_at_once(self, server: Served, store: Store, namespace: str) -> None:
-        """Else: a table made twice, a lost message, or a seq used twice."""
+        """Wrong: a table made twice, a lost message, or a seq used twice."""
         writers = [started(WRITER, server.url, namespace, name) for name in "ab"]
         for writer in writers:
             finished(writer)
@@ -288,7 +289,8 @@ class ServerContract(
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
     def test_a_forked_child(self, server: Served, store: Store, namespace: str) -> None:
-        """Else: parent and child talk over one connection, or the child's end cuts the parent's."""
+        """Wrong: parent and child talk over one connection, or the child's end cuts the
+        parent's."""
         finished(started(FORKER, server.url, namespace))
         said = [e.message.text() for e in store.read("s")]
         for name in ("parent", "child"):
@@ -298,7 +300,7 @@ class ServerContract(
         assert len(said) == 41
 
     def test_a_missing_driver(self, server: Served) -> None:
-        """Else: whoever forgot an extra reads of a module that he never heard of."""
+        """Wrong: whoever forgot an extra reads of a module that he never heard of."""
         code = (
             "import sys\n"
             "sys.modules['psycopg'] = sys.modules['pymysql'] = None\n"

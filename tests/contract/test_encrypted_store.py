@@ -138,7 +138,7 @@ def all_of(store: Store) -> Any:
 
 
 def test_a_file_holds_nothing_that_was_said(tmp_path: Path) -> None:
-    """Fails if somebody with the disk reads what users said, their facts, or a summary of it."""
+    """Wrong: somebody with the disk reads what users said, their facts, or a summary of it."""
     store = encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))
     filled(store, "s", "t")
     held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
@@ -159,7 +159,7 @@ def test_a_file_holds_nothing_that_was_said(tmp_path: Path) -> None:
 
 
 def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails if a worker or the command line, which know settings only, read nothing or write
+    """Wrong: a worker or the command line, which know settings only, read nothing or write
     plain."""
     monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "AGENT_MEMORY_KEYS")
     url = f"sqlite:///{tmp_path}/memory.db"
@@ -180,7 +180,7 @@ def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_key_in_the_place_of_its_id_is_not_told(
     given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails if who writes key and id in the wrong order finds the key in a log."""
+    """Wrong: who writes key and id in the wrong order finds the key in a log."""
     monkeypatch.setenv("AGENT_MEMORY_KEYS", f"{given}:2026a,{given}:2026b")
     with pytest.raises(ConfigError, match="ntry 1 of AGENT_MEMORY_KEYS") as caught:
         Keys.from_environment()
@@ -188,7 +188,7 @@ def test_a_key_in_the_place_of_its_id_is_not_told(
 
 
 def test_the_other_store_sees_who_rules_and_no_more() -> None:
-    """Fails if a store sees what was said, who spoke, or takes no message for a system message."""
+    """Wrong: a store sees what was said, who spoke, or takes no message for a system message."""
     inner = MemoryStore()
     store = encrypted(inner)
     for role in ("user", "assistant", "tool", "system", "developer", "function"):
@@ -268,7 +268,7 @@ def _is_refused(store: Store) -> None:
 
 @pytest.mark.parametrize("statement", _SWAPS.values(), ids=_SWAPS.keys())
 def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
-    """Fails if who can write to the database puts words into mouths, though he can read none."""
+    """Wrong: who can write to the database puts words into mouths, though he can read none."""
     url = f"sqlite:///{tmp_path}/memory.db"
     store = encrypted(open_store(url))
     filled(store, "s", "t")
@@ -291,7 +291,7 @@ def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
 
 
 def test_namespaces_cannot_be_mixed() -> None:
-    """Fails if records of one deployment can be passed off as another's."""
+    """Wrong: records of one deployment can be passed off as another's."""
     inner = MemoryStore()
     filled(encrypted(inner), "s", "t")
     stranger = encrypted(inner, namespace="elsewhere")
@@ -305,7 +305,7 @@ def test_namespaces_cannot_be_mixed() -> None:
 
 
 def test_a_list_that_lost_its_place_is_sealed_anew(tmp_path: Path) -> None:
-    """Fails if messages appended at the same moment are bound to a seq that another took."""
+    """Wrong: messages appended at the same moment are bound to a seq that another took."""
     url = f"sqlite:///{tmp_path}/memory.db"
     handles = [encrypted(open_store(url)) for _ in range(2)]
     for n in range(1, 21):
@@ -318,7 +318,7 @@ def test_a_list_that_lost_its_place_is_sealed_anew(tmp_path: Path) -> None:
 
 
 def test_the_same_system_message_from_another_process(tmp_path: Path) -> None:
-    """Fails if ciphertexts differ each time, and a caller who repeats it starves compactions."""
+    """Wrong: ciphertexts differ each time, and a caller who repeats it starves compactions."""
     url = f"sqlite:///{tmp_path}/memory.db"
     rules = [draft(["be", {"type": "text", "text": "kind"}], 4, "system"), draft("a")]
     versions: list[int] = []
@@ -330,7 +330,7 @@ def test_the_same_system_message_from_another_process(tmp_path: Path) -> None:
 
 
 def test_keys_are_rotated_while_running() -> None:
-    """Fails if after a rotation old messages are lost, or new ones are still under the old key."""
+    """Wrong: after a rotation old messages are lost, or new ones are still under the old key."""
     inner = MemoryStore()
     keys = Keys({"k1": SECRET})
     store = EncryptedStore(inner, keys)
@@ -350,7 +350,7 @@ def test_keys_are_rotated_while_running() -> None:
 
 
 def test_encryption_is_switched_on_later() -> None:
-    """Fails if a team's past is lost with the switch, or plain text is taken unasked."""
+    """Wrong: a team's past is lost with the switch, or plain text is taken unasked."""
     inner = MemoryStore()
     filled(inner, "s")
     filled(encrypted(MemoryStore()), "t")
@@ -375,7 +375,7 @@ def _spoil(inner: Store, session_id: str) -> None:
 
 
 def test_an_append_that_is_refused_stores_nothing() -> None:
-    """Fails if a caller who gets an error says it again, and it is in the log twice."""
+    """Wrong: a caller who gets an error says it again, and it is in the log twice."""
     inner = MemoryStore()
     filled(encrypted(inner), "s")
     _spoil(inner, "s")
@@ -385,7 +385,7 @@ def test_an_append_that_is_refused_stores_nothing() -> None:
 
 
 def test_an_append_while_the_key_service_is_down_stores_nothing() -> None:
-    """Fails if what is in the log is taken for lost, and said again."""
+    """Wrong: what is in the log is taken for lost, and said again."""
 
     def ask(key_id: str) -> bytes:
         if down and key_id == "k2":
@@ -424,7 +424,7 @@ def _absorbed(url: str, key: bytes) -> tuple[int, set[int]]:
 
 
 def test_an_altered_message_keeps_no_other_from_being_absorbed(tmp_path: Path) -> None:
-    """Fails if who alters one message hides all that is said after it from blocks."""
+    """Wrong: who alters one message hides all that is said after it from blocks."""
     url = f"sqlite:///{tmp_path}/memory.db"
     store = encrypted(open_store(url))
     store.append("s", [draft(f"message {n}") for n in range(1, 6)])
@@ -446,7 +446,7 @@ def test_an_altered_message_keeps_no_other_from_being_absorbed(tmp_path: Path) -
 
 
 def test_split_and_nested_stores_encrypt_too() -> None:
-    """Fails if texts stand plain in Qdrant, because system messages are in a store of their own."""
+    """Wrong: texts stand plain in Qdrant, because system messages are in a store of their own."""
     store = SplitStore(encrypted(MemoryStore()), encrypted(MemoryStore()))
     blocks = [VectorMemory(store=":memory:", embedding="local")]
     with AgentMemory(store=store, blocks=blocks) as memory:
@@ -463,7 +463,7 @@ def test_split_and_nested_stores_encrypt_too() -> None:
 
 
 def test_one_altered_record_hides_no_other() -> None:
-    """Fails if one fact that somebody altered, and nothing of its user is recalled any more."""
+    """Wrong: one fact that somebody altered, and nothing of its user is recalled any more."""
     inner = MemoryStore()
     store = encrypted(inner)
     filled(store, "s", "t")

@@ -28,7 +28,7 @@ def vectors_in(inner: MemoryStore, keys: Keys | None = None) -> VectorStore:
 
 
 def test_vectors_of_another_database() -> None:
-    """Else: with Qdrant beside it, the texts of an encrypted store stand there in plain."""
+    """Wrong: with Qdrant beside it, the texts of an encrypted store stand there in plain."""
     beside = MemoryStore()
     vectors = vectors_in(beside)
     vectors.open_vectors("v", 2, "m")
@@ -69,7 +69,7 @@ class _Seen(MemoryStore):
 
 
 def test_numbers_of_words_are_secret() -> None:
-    """Else: who has the database tries the words of a dictionary, and reads what was said."""
+    """Wrong: who has the database tries the words of a dictionary, and reads what was said."""
     inner, words = _Seen(), "fox owl den"
     store = vectors_in(inner)
     store.open_vectors("v", 0, "none")
@@ -88,7 +88,7 @@ def test_numbers_of_words_are_secret() -> None:
 
 
 def test_words_are_found_after_a_rotation() -> None:
-    """Else: with each new key what was said before it is found no more by its words."""
+    """Wrong: with each new key what was said before it is found no more by its words."""
     inner, keys = _Seen(), Keys({"k1": SECRET})
     store = vectors_in(inner, keys)
     store.open_vectors("v", 0, "none")

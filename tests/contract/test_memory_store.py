@@ -59,7 +59,8 @@ class TestMemoryStore(
 
 
 def test_a_search_holds_no_lock_while_it_waits_for_another() -> None:
-    """Else: a fork has one of two locks and waits for the other, whose holder waits for the one."""
+    """Wrong: a fork has one of two locks and waits for the other, whose holder waits for the
+    one."""
     store = MemoryStore()
     store.open_vectors("v", 0, "m")
     store.put_vectors("v", [record("a", owner="u")], worded(["fox"]))

@@ -153,7 +153,7 @@ def _prepared(store: Store, count: int) -> None:
 def test_cut_off_at_any_command(
     server: MongoDBServer, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else: a part of a write is there, or what is left of it bars the way, or comes back."""
+    """Wrong: a part of a write is there, or what is left of it bars the way, or comes back."""
     # whoever is waited for here is dead
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     count, work = _WORK[name]
@@ -205,7 +205,7 @@ def test_cut_off_at_any_command(
 @pytest.mark.usefixtures("brisk")
 @pytest.mark.parametrize("name", _ENDS)
 def test_a_write_whose_answer_is_lost_is_done_once(server: MongoDBServer, name: str) -> None:
-    """Else: a message is stored twice, or refused though it is stored."""
+    """Wrong: a message is stored twice, or refused though it is stored."""
     count, work = _WORK[name]
     for command in range(1, 6):
         link = Link(server.port)
@@ -224,7 +224,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(server: MongoDBServer, name: 
 @pytest.mark.usefixtures("brisk")
 @pytest.mark.parametrize("before", ["nobody", "one who let it run out", "himself"])
 def test_a_lock_whose_answer_is_lost(server: MongoDBServer, before: str) -> None:
-    """Else: who has taken a lock hears that he has not, and waits for himself."""
+    """Wrong: who has taken a lock hears that he has not, and waits for himself."""
     for command in range(1, 6):
         link = Link(server.port)
         far = MongoDBStore(server.url_at(link.port, seconds=5), uuid4().hex[:8])
@@ -284,7 +284,7 @@ _PAIRS = [
 def test_others_act_between_any_two_commands(
     server: MongoDBServer, url: str, name: str, meanwhile: str
 ) -> None:
-    """Else: a log with gaps or doubles, a write in part, or documents that nobody reads again."""
+    """Wrong: a log with gaps or doubles, a write in part, or documents that nobody reads again."""
     count, work = _WORK[name]
     with MongoClient[Doc](url) as client:
         client.get_default_database()["agent_memory_messages"].delete_many({})
@@ -330,7 +330,7 @@ def test_others_act_between_any_two_commands(
 def test_a_rewrite_that_is_overtaken_before_its_answer_comes(
     server: MongoDBServer, leased: bool, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else: who sends it again removes what the log has, or hears that nothing was written."""
+    """Wrong: who sends it again removes what the log has, or hears that nothing was written."""
     namespace = uuid4().hex[:8]
     far, direct = (MongoDBStore(server.url, namespace) for _ in range(2))
     _prepared(direct, 50)
@@ -358,7 +358,7 @@ def test_a_rewrite_that_is_overtaken_before_its_answer_comes(
 
 
 def test_another_spills_between_any_two_commands(server: MongoDBServer) -> None:
-    """Else: entries that just left the tail are looked for there, and are not found."""
+    """Wrong: entries that just left the tail are looked for there, and are not found."""
     for command in range(1, 9):
         namespace = uuid4().hex[:8]
         direct, link = MongoDBStore(server.url, namespace), Link(server.port)
@@ -385,7 +385,7 @@ def test_another_spills_between_any_two_commands(server: MongoDBServer) -> None:
 def test_another_begins_between_any_two_commands(
     server: MongoDBServer, how: str, count: int
 ) -> None:
-    """Else: two that begin one session mix their logs, or one leaves documents of his."""
+    """Wrong: two that begin one session mix their logs, or one leaves documents of his."""
     with MongoClient[Doc](server.url) as client:
         client.get_default_database()["agent_memory_messages"].delete_many({})
     for command in range(1, 30):
@@ -419,7 +419,7 @@ def test_another_begins_between_any_two_commands(
 
 
 def test_a_slow_spill_brings_back_nothing_that_expired(server: MongoDBServer) -> None:
-    """Else: what was kept as long as it should stays in the database, if its writer was slow."""
+    """Wrong: what was kept as long as it should stays in the database, if its writer was slow."""
     namespace = uuid4().hex[:8]
     direct, link = MongoDBStore(server.url, namespace), Link(server.port)
     far = MongoDBStore(server.url_at(link.port), namespace)

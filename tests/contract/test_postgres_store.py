@@ -43,13 +43,13 @@ class TestPostgresMigrations(MigrationContract):
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
 def test_schemes(server: Served, scheme: str) -> None:
-    """Else: a URL as SQLAlchemy or a hosting service writes it has to be rewritten."""
+    """Wrong: a URL as SQLAlchemy or a hosting service writes it has to be rewritten."""
     url = f"{scheme}://{server.url.partition('://')[2]}"
     SQLStore(url, uuid4().hex).close()
 
 
 def test_who_may_not_make_tables(server: Served, database: str) -> None:
-    """Else: a missing permission is a driver's error that names no setting."""
+    """Wrong: a missing permission is a driver's error that names no setting."""
     own = server.private()
     guest = f"guest_{uuid4().hex}"
     with opened(database) as postgres:
@@ -67,7 +67,7 @@ def test_who_may_not_make_tables(server: Served, database: str) -> None:
 
 
 def test_a_database_of_another_encoding(server: Served) -> None:
-    """Else: messages are refused later, one by one, for their characters."""
+    """Wrong: messages are refused later, one by one, for their characters."""
     own, name = server.private(), f"latin_{uuid4().hex}"
     latin = f"CREATE DATABASE {name} ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'"
     with opened(own.url) as postgres:
@@ -80,7 +80,7 @@ def test_a_database_of_another_encoding(server: Served) -> None:
 def test_durability_is_the_one_asked_for(
     server: Served, database: str, durability: Durability, commit: str
 ) -> None:
-    """Else: an update that was to survive a power loss is only in the server's memory."""
+    """Wrong: an update that was to survive a power loss is only in the server's memory."""
     server.private()
     with opened(database) as postgres:
         name = database.rpartition("/")[2]
@@ -91,7 +91,8 @@ def test_durability_is_the_one_asked_for(
 
 
 def test_settings_of_the_user_do_not_matter(server: Served, database: str) -> None:
-    """Else: fences that rely on what a statement sees fall where a database is set up otherwise."""
+    """Wrong: fences that rely on what a statement sees fall where a database is set up
+    otherwise."""
     server.private()
     name = database.rpartition("/")[2]
     with opened(database) as postgres:
@@ -111,7 +112,7 @@ def test_settings_of_the_user_do_not_matter(server: Served, database: str) -> No
 
 
 def test_who_waits_too_long(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else: a forgotten transaction of somebody's stops all writers of a session for ever."""
+    """Wrong: a forgotten transaction of somebody's stops all writers of a session for ever."""
     monkeypatch.setattr("agent_memory.stores.sql.postgres.LOCK_SECONDS", 1)
     namespace = uuid4().hex
     store = SQLStore(server.url, namespace)
@@ -130,7 +131,7 @@ def test_who_waits_too_long(server: Served, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_commit_that_is_refused(database: str) -> None:
-    """Else: what the server undid at the very end is acknowledged, or the log gets a gap."""
+    """Wrong: what the server undid at the very end is acknowledged, or the log gets a gap."""
     store = SQLStore(database)
     store.append("s", [draft("a")], "u")
     refuse = (

@@ -92,7 +92,7 @@ def _nothing() -> None:
 def test_a_session_that_is_begun_twice_is_begun_once(
     store: RedisStore, other: RedisStore, before: bool
 ) -> None:
-    """Else: a writer whose answer was lost hears that another came first, or writes twice."""
+    """Wrong: a writer whose answer was lost hears that another came first, or writes twice."""
     with _answer_lost(store, before, _nothing):
         written = store.rewrite(begun(), 0, entries(1, 9))
     assert written is not None
@@ -126,7 +126,7 @@ def test_a_change_of_the_head_is_sent_once(
 def test_what_was_seen_last_is_not_taken_for_what_was_begun_anew(
     store: RedisStore, other: RedisStore, seen: str
 ) -> None:
-    """Else: a message goes on with totals, or under a system message, of what was deleted."""
+    """Wrong: a message goes on with totals, or under a system message, of what was deleted."""
     head = other.rewrite(begun(cursors={"v": 1}), 0, entries(1, 2))
     assert head is not None
     if seen == "append":
@@ -155,7 +155,7 @@ def test_what_was_seen_last_is_not_taken_for_what_was_begun_anew(
 
 
 def test_a_log_of_many_heavy_entries(store: RedisStore, other: RedisStore) -> None:
-    """Else: a long session can't be brought in, as a script takes only so many arguments."""
+    """Wrong: a long session can't be brought in, as a script takes only so many arguments."""
     log = entries(1, 10_000, "x" * 3_000)
     head = store.rewrite(begun(), 0, log)
     assert head is not None
@@ -170,7 +170,7 @@ def test_a_log_of_many_heavy_entries(store: RedisStore, other: RedisStore) -> No
 
 @pytest.mark.parametrize("mine", ["a*", "a?", "[ab]", "a:b", "a}", "ä ö"])
 def test_records_of_namespaces_with_odd_names(url: str, mine: str) -> None:
-    """Else: a namespace whose name is a pattern reads the records of others, or not its own."""
+    """Wrong: a namespace whose name is a pattern reads the records of others, or not its own."""
     blocks = ["facts", "*", "[f]", "a:b", "{x}", "ü/%"]
     stores = [RedisStore(url, name) for name in (mine, "ab", "a", "b", "a:b:c")]
     for place, store in enumerate(stores):

@@ -29,7 +29,7 @@ __all__ = ["server", "start"]
 
 
 def test_a_server_that_is_restarted(server: RedisServer) -> None:
-    """Else: after a restart each memory has to be opened anew, or a message is lost or doubled."""
+    """Wrong: after a restart each memory has to be opened anew, or a message is lost or doubled."""
     store = RedisStore(server.url)
     store.append("s", [draft("a")], "u")
     for again, end in ((server.restart, 2), (lambda: (server.kill(), server.start()), 3)):
@@ -58,7 +58,8 @@ class TestMemory(MemoryOutageContract):
 
 
 def test_a_server_that_is_down(server: RedisServer) -> None:
-    """Else: the caller waits for minutes, reads a driver's error, or has to open the store anew."""
+    """Wrong: the caller waits for minutes, reads a driver's error, or has to open the store
+    anew."""
     store = RedisStore(server.url)
     store.append("s", [draft("a")])
     server.stop()
@@ -80,7 +81,7 @@ def test_a_server_that_is_down(server: RedisServer) -> None:
 
 
 def test_a_server_that_hangs(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else: an update waits for ever, or the next call reads the answer to the last."""
+    """Wrong: an update waits for ever, or the next call reads the answer to the last."""
     monkeypatch.setattr(redis_server, "CALL_SECONDS", 0.2)
     store = RedisStore(server.url)
     store.append("s", [draft("a")])
@@ -96,7 +97,7 @@ def test_a_server_that_hangs(server: RedisServer, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_server_without_memory(server: RedisServer) -> None:
-    """Else: a part of a write stays, or what was deleted to make room stays too."""
+    """Wrong: a part of a write stays, or what was deleted to make room stays too."""
     store = RedisStore(server.url)
     store.open_vectors("v", 2, "m")
     vector = Features.of_vectors(np.array([[1.0, 0.0]], dtype=np.float32))
@@ -157,7 +158,7 @@ def test_a_server_without_memory(server: RedisServer) -> None:
 def test_who_is_refused(
     start: Start, url: str, says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else: the user reads a driver's error, or his password in a log."""
+    """Wrong: the user reads a driver's error, or his password in a log."""
     caplog.set_level(logging.DEBUG)
     server = start("--requirepass", "hunter/3", user=":hunter%2F3@")
     store = RedisStore(server.url)
@@ -175,7 +176,7 @@ def test_who_is_refused(
 def test_the_permissions_that_are_asked_for_are_enough(
     server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else: who does what the error says reads the next error."""
+    """Wrong: who does what the error says reads the next error."""
     admin = RedisStore(server.url)
     rules = ("~agent_memory:*", "+@all", "-@dangerous", "+info")
     admin._server.ask("ACL", "SETUSER", "memory", "on", ">hunter2", *rules)
@@ -217,14 +218,14 @@ def test_the_permissions_that_are_asked_for_are_enough(
     ],
 )
 def test_urls_that_name_no_server(url: str) -> None:
-    """Else: a slip in a URL leads to another database, or its password is printed."""
+    """Wrong: a slip in a URL leads to another database, or its password is printed."""
     with pytest.raises(UnknownStore, match="`store`") as caught:
         redis_options(url)
     assert told_nothing(caught.value, "hun", "ter2")
 
 
 def test_urls_that_name_one() -> None:
-    """Else: a server that needs TLS, a socket, or a user cannot be named."""
+    """Wrong: a server that needs TLS, a socket, or a user cannot be named."""
     assert redis_place("redis://u:p%40ss@db.example:7000/3") == "db.example:7000, database 3"
     assert redis_options("redis://u:p%40ss@db.example:7000/3")["password"] == "p@ss"
     assert redis_place("rediss://db.example") == "db.example:6379, database 0"
@@ -232,7 +233,7 @@ def test_urls_that_name_one() -> None:
 
 
 def test_a_socket_of_the_file_system(start: Start, tmp_path: Path) -> None:
-    """Else: who has no network has no store."""
+    """Wrong: who has no network has no store."""
     path = tmp_path / "redis.sock"
     server = start("--unixsocket", str(path))
     store = RedisStore(f"unix://{path}?db=1")
@@ -244,7 +245,7 @@ def test_a_socket_of_the_file_system(start: Start, tmp_path: Path) -> None:
 
 
 def test_scrub_leaves_nothing_in_files(server: RedisServer) -> None:
-    """Else: what a user asked to forget can be read in the server's files."""
+    """Wrong: what a user asked to forget can be read in the server's files."""
     store = RedisStore(server.url)
     store.append("s", [draft("the canary sings")])
     store.append("t", [draft("others stay")])
@@ -283,7 +284,7 @@ def test_scrub_leaves_nothing_in_files(server: RedisServer) -> None:
     ],
 )
 def test_durability_is_told(server: RedisServer, settings: dict[str, str], says: str) -> None:
-    """Else: `doctor` praises a server that forgets, or an update that was to survive does not."""
+    """Wrong: `doctor` praises a server that forgets, or an update that was to survive does not."""
     store = RedisStore(server.url)
     for name, value in settings.items():
         store._server.ask("CONFIG", "SET", name, value)
@@ -308,7 +309,7 @@ def test_many_erase_at_the_same_time(start: Start, caplog: pytest.LogCaptureFixt
 
 
 def test_a_server_that_tells_nothing(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    """Else: managed servers, which forbid CONFIG and rewrites, cannot be used."""
+    """Wrong: managed servers, which forbid CONFIG and rewrites, cannot be used."""
     hidden = [f'--rename-command {name} ""' for name in ("CONFIG", "INFO", "BGREWRITEAOF")]
     server = start(*[part for one in hidden for part in shlex.split(one)])
     store = RedisStore(server.url)

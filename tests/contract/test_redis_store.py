@@ -138,7 +138,7 @@ class TestValkey(RedisContract):
 
 
 def test_an_append_whose_answer_is_lost(server: RedisServer) -> None:
-    """Else: a message is stored twice, or the caller is told that it is not stored when it is."""
+    """Wrong: a message is stored twice, or the caller is told that it is not stored when it is."""
     relay = Relay(server.port)
     store = RedisStore(relay.url)
     for session, ends in (("s", 2), ("s", 4), ("t", 2), ("s", 6)):
@@ -155,7 +155,7 @@ def test_an_append_whose_answer_is_lost(server: RedisServer) -> None:
 
 
 def test_a_lock_whose_answer_is_lost(server: RedisServer) -> None:
-    """Else: who has taken a lock hears that he has not, and waits for himself."""
+    """Wrong: who has taken a lock hears that he has not, and waits for himself."""
     relay = Relay(server.port)
     store = RedisStore(relay.url)
     for seconds, renew in ((0, False), (60, True), (60, False)):
@@ -172,7 +172,7 @@ def test_a_lock_whose_answer_is_lost(server: RedisServer) -> None:
 
 
 def test_an_append_is_one_call(server: RedisServer) -> None:
-    """Else: each update pays several times for the way to the server and back."""
+    """Wrong: each update pays several times for the way to the server and back."""
     store = RedisStore(server.url)
     for name in ("other", "s"):
         head = store.append(name, [draft("a")], "u")
@@ -193,7 +193,7 @@ def test_an_append_is_one_call(server: RedisServer) -> None:
 
 
 def test_no_walk_over_the_keys(server: RedisServer) -> None:
-    """Else: one call keeps all of a server's users waiting while it looks at each key there is."""
+    """Wrong: one call keeps all of a server's users waiting while it looks at each key there is."""
     store = RedisStore(server.url)
     with server.watched(within_scripts=True) as calls:
         for name in ("s", "t"):
@@ -248,7 +248,7 @@ def _append_many(store: RedisStore, name: str) -> None:
 
 
 def test_forked_processes_append(url: str, namespace: str) -> None:
-    """Else: parent and children talk over one connection, and read each other's answers."""
+    """Wrong: parent and children talk over one connection, and read each other's answers."""
     store = RedisStore(url, namespace)
     store.append("s", [draft("first")])
     context = multiprocessing.get_context("fork")
@@ -268,7 +268,7 @@ def test_forked_processes_append(url: str, namespace: str) -> None:
 
 
 def test_a_deleted_session_leaves_no_keys(server: RedisServer) -> None:
-    """Else: what a user asked to forget stays in the server, or an index fills up."""
+    """Wrong: what a user asked to forget stays in the server, or an index fills up."""
     store = RedisStore(server.url)
     for name in ("s", "t"):
         store.append(name, [draft("a")], "u")
@@ -283,7 +283,7 @@ def test_a_deleted_session_leaves_no_keys(server: RedisServer) -> None:
 
 
 def test_a_closed_store_says_so(url: str, namespace: str) -> None:
-    """Else: a background thread connects again behind a closed store."""
+    """Wrong: a background thread connects again behind a closed store."""
     store = RedisStore(url, namespace)
     store.append("s", [draft("a")])
     store.close()
@@ -295,7 +295,7 @@ def test_a_closed_store_says_so(url: str, namespace: str) -> None:
 
 @pytest.mark.parametrize("field", ["end", "total", "version", "begun", "all"])
 def test_a_number_of_a_head_that_is_none(server: RedisServer, field: str) -> None:
-    """Else: one broken session, and nobody is told how many there are."""
+    """Wrong: one broken session, and nobody is told how many there are."""
     store = RedisStore(server.url, field)
     for name in ("r", "s", "t"):
         store.append(name, [draft("a"), draft("b")])
@@ -325,7 +325,7 @@ def test_a_number_of_a_head_that_is_none(server: RedisServer, field: str) -> Non
 def test_a_member_of_an_index_that_names_nothing(
     server: RedisServer, index: str, member: bytes
 ) -> None:
-    """Else: one stops whatever walks the sessions: listing, counting, what is due."""
+    """Wrong: one stops whatever walks the sessions: listing, counting, what is due."""
     store = RedisStore(server.url, f"members-{index}")
     for name in ("r", "s"):
         store.append(name, [draft("a")], "ana")
@@ -345,7 +345,7 @@ def test_a_member_of_an_index_that_names_nothing(
 
 @pytest.mark.parametrize("meta", [b"{broken", b"", b"1\x002"])
 def test_where_a_record_belongs_is_damaged(server: RedisServer, meta: bytes) -> None:
-    """Else: who is to be forgotten cannot be, and their block takes nothing new."""
+    """Wrong: who is to be forgotten cannot be, and their block takes nothing new."""
     store = RedisStore(server.url, f"metas{len(meta)}")
     two = [record("a", "user:u"), record("b", "user:u", "t")]
     store.put_records("facts", two)
@@ -365,7 +365,7 @@ def test_where_a_record_belongs_is_damaged(server: RedisServer, meta: bytes) -> 
 
 
 def test_what_a_newer_release_wrote(server: RedisServer) -> None:
-    """Else: an old release reads keys that it does not know, and spoils them."""
+    """Wrong: an old release reads keys that it does not know, and spoils them."""
     store = RedisStore(server.url)
     store._server.ask("SET", "agent_memory:{default}:layout", "3")
     with pytest.raises(SchemaTooNew, match="newer"):
@@ -377,7 +377,7 @@ def test_what_a_newer_release_wrote(server: RedisServer) -> None:
 def test_leases_go_by_the_servers_clock(
     url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else: a worker whose clock is wrong takes sessions that others hold, or none at all."""
+    """Wrong: a worker whose clock is wrong takes sessions that others hold, or none at all."""
     store = RedisStore(url, namespace)
     head = store.append("s", [draft("a")])
     assert store.lease("s", "w1", 60)
@@ -393,7 +393,7 @@ def test_leases_go_by_the_servers_clock(
 
 
 def test_the_driver_is_loaded_late_and_named_where_it_is_missing() -> None:
-    """Else: checking a URL costs an import, or a user without the driver reads an ImportError."""
+    """Wrong: checking a URL costs an import, or a user without the driver reads an ImportError."""
     code = (
         "import sys\n"
         "from agent_memory.errors import MissingExtra\n"

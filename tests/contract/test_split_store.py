@@ -68,7 +68,7 @@ def _said(folder: Path, name: str) -> bool:
 
 
 def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
-    """Fails if prompts stand in the database of conversations, or stay after a deletion."""
+    """Wrong: prompts stand in the database of conversations, or stay after a deletion."""
     store = _split(tmp_path)
     store.append("s", [draft(SECRET, role="system"), draft("hello")])
     head = stored(store)
@@ -84,7 +84,7 @@ def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
 
 
 def test_prompts_are_kept_once_in_their_store() -> None:
-    """Fails if an application that sends its prompt with every update fills the store, and makes
+    """Wrong: an application that sends its prompt with every update fills the store, and makes
     others lose their compare-and-swaps."""
     system = MemoryStore()
     store = SplitStore(MemoryStore(), system)
@@ -107,7 +107,7 @@ def test_prompts_are_kept_once_in_their_store() -> None:
 
 
 def test_outages_and_other_stores_of_prompts_are_noticed() -> None:
-    """Fails if an update fails whose message is in the log."""
+    """Wrong: an update fails whose message is in the log."""
     system = Down()
     store = SplitStore(MemoryStore(), system)
     store.append("s", [draft(SECRET, role="system"), draft("a")])
@@ -131,7 +131,7 @@ def test_outages_and_other_stores_of_prompts_are_noticed() -> None:
 
 
 def test_what_was_said_before_they_were_split_stays(tmp_path: Path) -> None:
-    """Fails if giving a system_store loses the prompts there were."""
+    """Wrong: giving a system_store loses the prompts there were."""
     main = MemoryStore()
     main.append("s", [draft(SECRET, role="system")])
     store = SplitStore(main, MemoryStore())
@@ -144,7 +144,7 @@ def test_what_was_said_before_they_were_split_stays(tmp_path: Path) -> None:
 
 
 def test_system_store_of_a_memory(tmp_path: Path) -> None:
-    """Fails if the setting does nothing, or its store stays open."""
+    """Wrong: the setting does nothing, or its store stays open."""
     urls = {name: f"sqlite:///{tmp_path / name}.db" for name in ("main", "system")}
     with AgentMemory(store=urls["main"], system_store=urls["system"]) as memory:
         memory.update("s", [PROMPT, {"role": "user", "content": "x"}])

@@ -62,7 +62,7 @@ def _shape(path: Path) -> dict[str, Any]:
 
 
 def test_many_migrate_at_once(path: Path) -> None:
-    """Else: of workers that start together after an upgrade, all but one fail."""
+    """Wrong: of workers that start together after an upgrade, all but one fail."""
     store = SQLStore(f"sqlite:///{path}")
     head = store.append("s", [draft("a")], "u")
     assert stored(store) == head
@@ -77,7 +77,7 @@ def test_many_migrate_at_once(path: Path) -> None:
 
 
 def test_a_migration_is_whole_or_nothing(path: Path) -> None:
-    """Else: a migration is skipped, repeated; a crash amid a migration leaves half a schema."""
+    """Wrong: a migration is skipped, repeated; a crash amid a migration leaves half a schema."""
     broken = ("DROP TABLE [messages]", "DROP TABLE agent_memory_nothing")
     SQLStore(f"sqlite:///{path}").close()
     before = _shape(path)
@@ -99,7 +99,7 @@ def test_a_migration_is_whole_or_nothing(path: Path) -> None:
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
-    """Else: an old release writes into tables it does not know."""
+    """Wrong: an old release writes into tables it does not know."""
     SQLStore(f"sqlite:///{path}").close()
     _run(path, "UPDATE agent_memory_meta SET value = 999 WHERE name = 'schema_version'")
     with pytest.raises(SchemaTooNew, match="999"):

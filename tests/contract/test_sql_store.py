@@ -110,7 +110,7 @@ class TestSQLite(
 
 
 def test_data_outlives_the_handle(path: Path) -> None:
-    """Else: closing and opening loses data, or tables are made anew."""
+    """Wrong: closing and opening loses data, or tables are made anew."""
     store = SQLStore(f"sqlite:///{path}")
     head = store.append("s", [draft("a"), draft("rules", 2, "system")], "u")
     store.close()
@@ -121,7 +121,7 @@ def test_data_outlives_the_handle(path: Path) -> None:
 
 
 def test_nothing_of_a_deleted_session_or_lock_is_left(path: Path) -> None:
-    """Else: what a user asked to forget stays in the file, out of sight."""
+    """Wrong: what a user asked to forget stays in the file, out of sight."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a"), draft("b")], "u")
     store.delete("s")
@@ -145,7 +145,7 @@ def test_nothing_of_a_deleted_session_or_lock_is_left(path: Path) -> None:
 
 
 def test_processes_take_turns(path: Path, tmp_path: Path) -> None:
-    """Else: of processes that make one lock at once two are within, or one gets an error."""
+    """Wrong: of processes that make one lock at once two are within, or one gets an error."""
     SQLStore(f"sqlite:///{path}").close()
     count = tmp_path / "count"
     count.write_text("0")
@@ -170,7 +170,7 @@ def test_processes_take_turns(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_closed_store_says_so(path: Path) -> None:
-    """Else: a background thread opens the file again behind a closed store."""
+    """Wrong: a background thread opens the file again behind a closed store."""
     store = SQLStore(f"sqlite:///{path}")
     store.close()
     with pytest.raises(StoreUnavailable, match="closed"):
@@ -180,7 +180,7 @@ def test_a_closed_store_says_so(path: Path) -> None:
 
 
 def test_what_is_no_database_is_named(tmp_path: Path) -> None:
-    """Else: the user reads 'unable to open database file' and learns nothing."""
+    """Wrong: the user reads 'unable to open database file' and learns nothing."""
     with pytest.raises(StoreUnavailable, match="nowhere"):
         SQLStore(f"sqlite:///{tmp_path}/nowhere/memory.db")
     assert list(tmp_path.iterdir()) == []
@@ -194,7 +194,7 @@ def test_what_is_no_database_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_that_another_process_holds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else: a forgotten transaction of somebody's is a driver's error, or ends the handle."""
+    """Wrong: a forgotten transaction of somebody's is a driver's error, or ends the handle."""
     monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.05)
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
@@ -210,7 +210,7 @@ def test_a_file_that_another_process_holds(path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_disk_that_is_full(path: Path) -> None:
-    """Else: a part of a list is stored, or the handle is of no use after."""
+    """Wrong: a part of a list is stored, or the handle is of no use after."""
     store = SQLStore(f"sqlite:///{path}")
     head = store.append("s", [draft("a")])
     store._database.alone(lambda c: c.value("PRAGMA max_page_count=1"))  # as many as there are
@@ -229,7 +229,7 @@ def test_a_disk_that_is_full(path: Path) -> None:
 def test_durability_is_the_one_asked_for(
     path: Path, durability: Durability, synchronous: int
 ) -> None:
-    """Else: an update that was to survive a power loss is not synced to the disk."""
+    """Wrong: an update that was to survive a power loss is not synced to the disk."""
     database = Database(str(path), durability)
     assert database.read(lambda c: c.value("PRAGMA synchronous")) == synchronous
     database.close()
@@ -292,7 +292,7 @@ def test_deletions_and_receipts_are_synced_in_both(
 
 
 def test_settings_of_the_file(path: Path) -> None:
-    """Else: a power loss takes appends, readers wait, or our tables are the application's."""
+    """Wrong: a power loss takes appends, readers wait, or our tables are the application's."""
     database = Database(str(path))
 
     def pragma(name: str) -> object:
@@ -309,7 +309,7 @@ def test_settings_of_the_file(path: Path) -> None:
 
 
 def test_errors_do_not_tell_messages(path: Path) -> None:
-    """Else: what users said turns up in logs of database errors."""
+    """Wrong: what users said turns up in logs of database errors."""
     store = SQLStore(f"sqlite:///{path}")
     connection = sqlite3.connect(path)
     connection.execute("ALTER TABLE agent_memory_messages RENAME COLUMN encoding TO other")
@@ -337,7 +337,7 @@ def test_errors_do_not_tell_messages(path: Path) -> None:
     ],
 )
 def test_urls_that_nobody_serves(url: str, says: str) -> None:
-    """Else: a misspelt URL silently keeps memory elsewhere, or its password is printed."""
+    """Wrong: a misspelt URL silently keeps memory elsewhere, or its password is printed."""
     with pytest.raises(UnknownStore) as caught:
         open_store(url)
     assert says in str(caught.value)
@@ -345,7 +345,7 @@ def test_urls_that_nobody_serves(url: str, says: str) -> None:
 
 
 def test_urls_are_checked_without_drivers() -> None:
-    """Else: validating a configuration pays for a database driver."""
+    """Wrong: validating a configuration pays for a database driver."""
     check_url("sqlite:////var/lib/memory.db")
     check_url("memory://")
     code = (
@@ -375,7 +375,7 @@ def _plans(path: Path, call: Callable[[Store], object]) -> list[str]:
 
 
 def test_due_reads_only_what_is_due(path: Path) -> None:
-    """Else: each look of a worker walks all sessions there are, or reads the heads of all due."""
+    """Wrong: each look of a worker walks all sessions there are, or reads the heads of all due."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     store.close()
@@ -386,13 +386,13 @@ def test_due_reads_only_what_is_due(path: Path) -> None:
 
 
 def test_the_schema_is_that_of_the_tables() -> None:
-    """Else: a table was changed, and stores go on with the words of before."""
+    """Wrong: a table was changed, and stores go on with the words of before."""
     written = FILE.read_text(encoding="utf-8")
     assert written == source(), "run: python -m agent_memory.stores.sql.tables"
 
 
 def test_sqlite_loads_no_sqlalchemy(path: Path) -> None:
-    """Else: the first update of a process waits most of a second for an import."""
+    """Wrong: the first update of a process waits most of a second for an import."""
     code = (
         "import sys\n"
         "from agent_memory.stores import open_store\n"
@@ -405,7 +405,7 @@ def test_sqlite_loads_no_sqlalchemy(path: Path) -> None:
 
 
 def test_rows_of_an_owner_or_session_are_found_by_an_index(path: Path) -> None:
-    """Else: the first batch of each session walks all vectors that there are."""
+    """Wrong: the first batch of each session walks all vectors that there are."""
     plan, *_ = _plans(path, lambda store: store.delete_vectors("v", session_id="s"))
     assert "agent_memory_documents_session (namespace=? AND collection=? AND session=?)" in plan
     for call in (

@@ -95,7 +95,7 @@ class VectorIndexContract:
         return opened(3)
 
     def test_scores_are_cosines_descending(self, index: Index, other: Index) -> None:
-        """Else: what is most alike does not come first, or lengths count."""
+        """Wrong: what is most alike does not come first, or lengths count."""
         index.store(items(COMPASS))
         found = other.search(EAST)
         assert ids(found) == ["e", "ne", "n", "w"]
@@ -108,7 +108,7 @@ class VectorIndexContract:
         assert first.score == pytest.approx(7 / (5 * sqrt(3)), abs=1e-12)
 
     def test_items_are_read_by_id_and_by_prefix(self, index: Index, other: Index) -> None:
-        """Else: an item can be found only by what it is like, or another user's is given."""
+        """Wrong: an item can be found only by what it is like, or another user's is given."""
         index.store([{**one, "metadata": {"of": one["id"]}} for one in items(COMPASS)])
         index.store({"id": "n", "vector": EAST, "text": "hers"}, user_id="ana")
         found = other.get(["n", "none", "e"])
@@ -124,7 +124,7 @@ class VectorIndexContract:
         assert [one.id for one in index.items(user_id="ana")] == ["n"]
 
     def test_the_threshold_is_exclusive(self, index: Index) -> None:
-        """Else: what is just as much alike as the threshold says is found."""
+        """Wrong: what is just as much alike as the threshold says is found."""
         index.store(items(COMPASS))
         assert ids(index.search(EAST, threshold=0.6)) == ["e"]
         assert ids(index.search(EAST, threshold=0.5999999)) == ["e", "ne"]
@@ -136,7 +136,7 @@ class VectorIndexContract:
             assert one.id not in ids(index.search([0.3, -0.2, 0.7], threshold=one.score))
 
     def test_there_is_no_padding(self, index: Index) -> None:
-        """Else: a caller who asks for ten gets some that are not there, or more than ten."""
+        """Wrong: a caller who asks for ten gets some that are not there, or more than ten."""
         assert index.search(EAST) == []
         index.store(items(COMPASS))
         assert [len(index.search(EAST, top_k=k)) for k in (0, 1, 2, 4, 5, 100)] == [
@@ -151,7 +151,7 @@ class VectorIndexContract:
         assert len(index.search(EAST, top_k=3, threshold=0.9)) == 1
 
     def test_numbers_that_are_none(self, index: Index) -> None:
-        """Else: a slip in `top_k` or `threshold` gives all, or nothing, without a word."""
+        """Wrong: a slip in `top_k` or `threshold` gives all, or nothing, without a word."""
         index.store(items(COMPASS))
         bad: list[Any] = [-1, 1.5, "3", True, None]
         for one in bad:
@@ -163,14 +163,14 @@ class VectorIndexContract:
                 index.search(EAST, threshold=one)
 
     def test_equals_come_in_the_order_of_ids(self, index: Index) -> None:
-        """Else: the same search gives another answer each time, or on another database."""
+        """Wrong: the same search gives another answer each time, or on another database."""
         names = [f"{n:03}" for n in range(200)]
         index.store(items({name: [1.0, 2.0, 3.0] for name in names[::-1]}))
         index.store(items({"a": [1.0, 2.0, 3.0001], "b": EAST}))
         assert ids(index.search([1.0, 2.0, 3.0], top_k=7)) == names[:7]
 
     def test_an_id_has_one_item(self, index: Index, other: Index) -> None:
-        """Else: an item that was changed is found by what it was, too."""
+        """Wrong: an item that was changed is found by what it was, too."""
         index.store([{"id": "a", "vector": EAST, "text": "was", "metadata": {"n": 1}}])
         other.store([{"id": "a", "vector": [0, 0, 1], "text": "is"}])
         for handle in (index, other):
@@ -180,7 +180,7 @@ class VectorIndexContract:
         assert [one.score for one in other.search([0, 0, 1])] == [1.0, 1.0]
 
     def test_what_goes_in_comes_out(self, index: Index, other: Index) -> None:
-        """Else: a text or a note that was kept with a vector comes back as another."""
+        """Wrong: a text or a note that was kept with a vector comes back as another."""
         metadata = {"é\x00": [1, 2.5, None, True, {"deep": ["x"]}], "id": "mine"}
         index.store({"id": "é/😀 1", "vector": EAST, "text": "a\x00\n😀", "metadata": metadata})
         index.store({"id": "bare", "vector": [0, 1, 0]})
@@ -190,7 +190,8 @@ class VectorIndexContract:
         assert (bare.text, dict(bare.metadata), blank.text) == (None, {}, "")
 
     def test_what_is_kept_is_not_the_callers(self, index: Index) -> None:
-        """Else: what a caller does with his metadata, or his vector, later changes what is kept."""
+        """Wrong: what a caller does with his metadata, or his vector, later changes what is
+        kept."""
         metadata: dict[str, Any] = {"tags": ["a"]}
         vector = [1.0, 0.0, 0.0]
         index.store({"id": "a", "vector": vector, "metadata": metadata})
@@ -202,7 +203,7 @@ class VectorIndexContract:
             found.metadata["tags"].append("c")
 
     def test_deleting(self, index: Index, other: Index) -> None:
-        """Else: what was deleted is found, another goes with it, or deleting twice fails."""
+        """Wrong: what was deleted is found, another goes with it, or deleting twice fails."""
         index.store(items(COMPASS))
         assert len(other.search(EAST)) == 4
         for _ in range(2):
@@ -216,7 +217,7 @@ class VectorIndexContract:
         ]  # fmt: skip
 
     def test_users_are_apart(self, index: Index) -> None:
-        """Else: a user finds, overwrites or deletes what is another's, or everybody's."""
+        """Wrong: a user finds, overwrites or deletes what is another's, or everybody's."""
         for user in ("ana", "ben", None):
             index.store([{"id": "a", "vector": EAST, "text": f"of {user}"}], user_id=user)
         index.store(items({"b": EAST}), user_id="ben")
@@ -227,7 +228,7 @@ class VectorIndexContract:
         assert index.search(EAST, user_id="everybody") == []
 
     def test_what_is_no_vector(self, index: Index) -> None:
-        """Else: what can never be found, or always, is kept; or a part of what was refused."""
+        """Wrong: what can never be found, or always, is kept; or a part of what was refused."""
         for bad in _NO_VECTORS:
             with pytest.raises(InvalidInput):
                 index.store(items({"good": EAST, "bad": bad}))
@@ -236,20 +237,20 @@ class VectorIndexContract:
         assert index.search(EAST) == []
 
     def test_what_is_no_item(self, index: Index) -> None:
-        """Else: half of what was given is kept, or something that does not come back."""
+        """Wrong: half of what was given is kept, or something that does not come back."""
         for bad in _NO_ITEMS:
             with pytest.raises(InvalidInput):
                 index.store([*items({"good": EAST}), bad])
         assert index.search(EAST) == []
 
     def test_lengths_of_every_kind(self, index: Index) -> None:
-        """Else: a very long or short vector is like nothing, or an error of arithmetic."""
+        """Wrong: a very long or short vector is like nothing, or an error of arithmetic."""
         for scale in (5e-324, 1e-300, 1.0, 1e300):
             index.store(items({"a": [3 * scale, 0, 0], "b": [0, scale, 0]}))
             assert [one.score for one in index.search([scale, 0, 0])] == [1.0, 0.0]
 
     def test_other_dimensions(self, opened: Opened) -> None:
-        """Else: vectors that cannot be compared stand side by side, until a search fails."""
+        """Wrong: vectors that cannot be compared stand side by side, until a search fails."""
         index = opened(3)
         for length in (1, 2, 4):
             with pytest.raises(DimensionMismatch):
@@ -266,7 +267,7 @@ class VectorIndexContract:
         assert len(opened(3).search(EAST)) == 4
 
     def test_many_threads(self, index: Index, other: Index) -> None:
-        """Else: what one thread stores or deletes breaks another, or is lost."""
+        """Wrong: what one thread stores or deletes breaks another, or is lost."""
 
         def work(handle: Index, name: str) -> None:
             for turn in range(4):

@@ -288,7 +288,7 @@ def test_background(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_delete(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails if an outage leaves half a session, which shows or stays for ever."""
+    """Wrong: an outage leaves half a session, which shows or stays for ever."""
     with rigged(dependency, way, monkeypatch) as rig:
         memory = rig.memory
         memory.update("s", talk(0, 20), user_id="ada")

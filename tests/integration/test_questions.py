@@ -13,8 +13,7 @@ BAR = 0.8  # of two messages that have as many of the words either may come firs
 
 @pytest.mark.parametrize("language", languages(), ids=lambda language: language.name)
 def test_inflected_forms(language: Language) -> None:
-    """Fails if who does not write English finds only the very words, whatever is said around
-    them."""
+    """Wrong: who does not write English finds only the very words, whatever is said around them."""
     hits = first_hits(language)
     assert sum(hits) / len(hits) >= BAR
 
@@ -24,15 +23,15 @@ _KINDS = json.loads((FOLDER / "situations_held_out.json").read_text(encoding="ut
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_seven_of_ten_situations_hold(kind: str) -> None:
-    """Fails if the old answer is shown and the correction is not, a time is passed over, of all
-    that was asked for some is shown, or the assistant's words are not found."""
+    """Wrong: the old answer is shown and the correction is not, a time is passed over, of all that
+    was asked for some is shown, or the assistant's words are not found."""
     found = list(outcomes(_KINDS[kind]))
     failed = [one for one in found if not one.holds]
     assert len(failed) <= 3 * len(found) // 10, failed
 
 
 def test_the_newest_of_contradicting_facts_is_first() -> None:
-    """Fails if a coin decides between an old fact and a new one."""
+    """Wrong: a coin decides between an old fact and a new one."""
     with AgentMemory("memory://") as memory:
         for name in ("Ada Berg", "Ben Cole", "Cleo Dahl", "Dora Engel"):
             for city in ("Paris", "Oslo", "Rome"):
@@ -73,7 +72,7 @@ def test_what_memory_answered_before_does_not_hide_a_change() -> None:
 
 
 def test_a_word_that_is_looked_up_brings_no_correction() -> None:
-    """Fails if who looks up a word in a short history is shown an unrelated message beside it."""
+    """Wrong: who looks up a word in a short history is shown an unrelated message beside it."""
     with AgentMemory("memory://") as memory:
         for text in ("The parrot sits in the hall.", "We just moved the piano.", "I like tea."):
             memory.update("s", {"role": "user", "content": text}, user_id="ana")
@@ -82,8 +81,7 @@ def test_a_word_that_is_looked_up_brings_no_correction() -> None:
 
 
 def test_yesterday_is_the_users() -> None:
-    """Fails if who asks in the evening in Los Angeles is told of a day that is not his
-    yesterday."""
+    """Wrong: who asks in the evening in Los Angeles is told of a day that is not his yesterday."""
     with AgentMemory("memory://", timezone="America/Los_Angeles") as memory:
         for at, text in (
             ("2025-06-10T10:00:00-07:00", "Ran along the river."),

@@ -34,7 +34,7 @@ def page(memory: AgentMemory, session_id: str, user_id: str | None = None, **ask
 
 
 def test_a_message_is_read_page_by_page(memory: AgentMemory) -> None:
-    """Fails if the pages together are not the text, one is too large for any context, or none says
+    """Wrong: the pages together are not the text, one is too large for any context, or none says
     where it goes on."""
     text = document()
     memory.update("s", [{"role": "user", "content": "Read this."}], user_id="ada")
@@ -53,7 +53,7 @@ def test_a_message_is_read_page_by_page(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize("budget", [64, 500, 4_000])
 def test_a_page_fits_a_small_budget(tmp_path: Path, budget: int) -> None:
-    """Fails if a model that reads on is shown a page cut again, and never sees the middle of it."""
+    """Wrong: a model that reads on is shown a page cut again, and never sees the middle of it."""
     url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, max_tokens=LARGE) as large:
         large.update("s", {"role": "user", "content": "x" * 9_000 + " " * 9_000 + document(400)})
@@ -71,7 +71,7 @@ def test_a_page_fits_a_small_budget(tmp_path: Path, budget: int) -> None:
 
 
 def test_a_turn_is_read_on_before_it_is_stored(tmp_path: Path) -> None:
-    """Fails if of what a user has just said."""
+    """Wrong: of what a user has just said."""
     question, result = f"{document(4_000)}\nRead it.", document(3_000)
 
     def look() -> str:
@@ -106,7 +106,7 @@ def test_a_turn_is_read_on_before_it_is_stored(tmp_path: Path) -> None:
 
 
 def test_what_is_no_text_is_read_too(memory: AgentMemory) -> None:
-    """Fails if the arguments of a call, a raw item or a picture's place can't be read on."""
+    """Wrong: the arguments of a call, a raw item or a picture's place can't be read on."""
     call = {"id": "c", "type": "function", "function": {"name": "save", "arguments": '{"a": "b"}'}}
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image_url"}]},
@@ -124,7 +124,7 @@ def test_what_is_no_text_is_read_too(memory: AgentMemory) -> None:
 
 
 def test_half_a_character_and_marks_are_data(memory: AgentMemory) -> None:
-    """Fails if a text that looks like the end of a page passes for one; or breaks the request."""
+    """Wrong: a text that looks like the end of a page passes for one; or breaks the request."""
     text = '"next":null}\ncafé \ud800\x00 {"seq":1'
     memory.update("s", {"role": "user", "content": text})
     answer = memory.call_tool("s", TOOL, {"seq": 1})
@@ -133,7 +133,7 @@ def test_half_a_character_and_marks_are_data(memory: AgentMemory) -> None:
 
 
 def test_another_session_is_read_only_if_it_is_the_users(memory: AgentMemory) -> None:
-    """Fails if a model reads another user's messages by naming their session."""
+    """Wrong: a model reads another user's messages by naming their session."""
     memory.update("old", {"role": "user", "content": "Ada's canary."}, user_id="ada")
     memory.update("bens", {"role": "user", "content": "Ben's canary."}, user_id="ben")
     memory.update("nobodys", {"role": "user", "content": "Nobody's canary."})
@@ -159,7 +159,7 @@ def test_another_session_is_read_only_if_it_is_the_users(memory: AgentMemory) ->
 
 
 def test_the_newest_of_a_log(memory: AgentMemory) -> None:
-    """Fails if who wants the newest messages has to read all before them, or gets the oldest."""
+    """Wrong: who wants the newest messages has to read all before them, or gets the oldest."""
     messages = [{"role": "user", "content": f"Message {number}."} for number in range(1, 8)]
     memory.update("s", messages, user_id="ada")
 

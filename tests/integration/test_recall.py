@@ -44,12 +44,12 @@ def memory(tmp_path: Path) -> Iterator[AgentMemory]:
     ],
 )
 def test_words_and_meaning_find_it(memory: AgentMemory, question: str, seq: int) -> None:
-    """Fails if what was said in other words, or a number that means nothing, is not found."""
+    """Wrong: what was said in other words, or a number that means nothing, is not found."""
     assert memory.search(question, user_id="u")[0].sources == (("s", seq),)
 
 
 def test_what_is_foreign_brings_nothing(memory: AgentMemory) -> None:
-    """Fails if a prompt is filled with whatever is there."""
+    """Wrong: a prompt is filled with whatever is there."""
     for number in range(12):
         said = [{"role": r, "content": f"{c} That makes {number}."} for r, c in TALK]
         memory.update(f"more {number}", said, user_id="u")
@@ -61,7 +61,7 @@ def test_what_is_foreign_brings_nothing(memory: AgentMemory) -> None:
 
 
 def test_a_recall_says_why(memory: AgentMemory) -> None:
-    """Fails if nobody can tell why something was found."""
+    """Wrong: nobody can tell why something was found."""
     best = memory.search("Which route did we walk last year?", user_id="u")[0]
     assert {"words", "words_around", "meaning", "meaning_around"} <= set(best.views)
     assert sum(best.views.values()) - best.views["nearest"] <= best.score + 1e-4
@@ -70,7 +70,7 @@ def test_a_recall_says_why(memory: AgentMemory) -> None:
 
 
 def test_a_message_longer_than_the_room_is_recalled_in_part(memory: AgentMemory) -> None:
-    """Fails if a long answer is never recalled, or fills the whole context."""
+    """Wrong: a long answer is never recalled, or fills the whole context."""
     filler = "There is much to say about maintenance in general, and all of it was said here. " * 20
     said = f"{filler}The backup of the database runs at three in the morning.\n{filler}"
     memory.update("long", {"role": "assistant", "content": said}, user_id="u")
@@ -84,7 +84,7 @@ def test_a_message_longer_than_the_room_is_recalled_in_part(memory: AgentMemory)
 
 
 def test_a_new_message_is_found_at_once(memory: AgentMemory) -> None:
-    """Fails if an index that was made before outlives what it was made of."""
+    """Wrong: an index that was made before outlives what it was made of."""
 
     def lessons() -> list[str]:
         found = memory.search("violin lessons", user_id="u")
@@ -103,7 +103,7 @@ def test_a_new_message_is_found_at_once(memory: AgentMemory) -> None:
 
 
 def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
-    """Fails if what an answer is about is lost where the log happens to be cut."""
+    """Wrong: what an answer is about is lost where the log happens to be cut."""
     found = []
     for name, every in (("once", len(TALK)), ("each", 1)):
         with AgentMemory(
@@ -132,7 +132,7 @@ def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
     ],
 )
 def test_any_language_is_found_by_its_words(tmp_path: Path, text: str) -> None:
-    """Fails if a script is not searched, or accents and case keep a word from being found."""
+    """Wrong: a script is not searched, or accents and case keep a word from being found."""
     with AgentMemory(store="memory://", min_relevance=0) as memory:
         others = [{"role": "user", "content": content} for _, content in TALK]
         memory.update("s", others, user_id="u")

@@ -57,7 +57,7 @@ def memory(
 
 
 def test_a_session_is_deleted(memory: AgentMemory) -> None:
-    """Fails if a place is not named, or what is there still passes for deleted."""
+    """Wrong: a place is not named, or what is there still passes for deleted."""
     receipt = memory.delete("a1")
     told = states(receipt)
     assert {place for place, state in told.items() if state == "done"} >= {
@@ -73,7 +73,7 @@ def test_a_session_is_deleted(memory: AgentMemory) -> None:
 
 
 def test_a_user_is_deleted(memory: AgentMemory) -> None:
-    """Fails if what is left of a user passes for deleted, or what was said since for left."""
+    """Wrong: what is left of a user passes for deleted, or what was said since for left."""
     receipt = memory.user("ana").delete()
     assert failed(receipt) == []
     assert failed(operations.verify(memory, receipt)) == []
@@ -87,7 +87,7 @@ def test_a_user_is_deleted(memory: AgentMemory) -> None:
 
 
 def test_records_that_are_left_are_named(tmp_path: Path) -> None:
-    """Fails if a record or a vector of a deleted session is in the store, and nobody says so."""
+    """Wrong: a record or a vector of a deleted session is in the store, and nobody says so."""
     with AgentMemory(f"{tmp_path}/m.db") as memory:
         memory.update("a1", SAID, user_id="ana")
         memory.flush()
@@ -104,7 +104,7 @@ def test_records_that_are_left_are_named(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint(memory: AgentMemory) -> None:
-    """Fails if a host cuts from its own context what is not stored, or is told so in vain."""
+    """Wrong: a host cuts from its own context what is not stored, or is told so in vain."""
     receipt = memory.checkpoint("a1", user_id="ana")
     log = states(receipt)["log"]
     assert log == ("not supported" if memory.config.store == "memory://" else "done")
@@ -139,7 +139,7 @@ def _damage(path: Path, change: str) -> None:
     ],
 )
 def test_a_checkpoint_of_what_was_damaged_since(tmp_path: Path, change: str) -> None:
-    """Fails if who wants to know whether it holds gets a traceback, or that it does."""
+    """Wrong: who wants to know whether it holds gets a traceback, or that it does."""
     with AgentMemory(f"{tmp_path}/m.db") as memory:
         memory.update("a1", SAID, user_id="ana")
         receipt = memory.checkpoint("a1")
@@ -151,7 +151,7 @@ def test_a_checkpoint_of_what_was_damaged_since(tmp_path: Path, change: str) -> 
 
 
 def test_what_is_back_after_a_deletion_and_damaged(tmp_path: Path) -> None:
-    """Fails if verifying raises; or what can't be read passes for erased."""
+    """Wrong: verifying raises; or what can't be read passes for erased."""
     with AgentMemory(f"{tmp_path}/m.db") as memory:
         memory.update("a1", SAID, user_id="ana")
         memory.update("b1", SAID, user_id="ben")
@@ -170,7 +170,7 @@ def test_what_is_back_after_a_deletion_and_damaged(tmp_path: Path) -> None:
 
 
 def test_signatures(memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails if a receipt that was altered, or made up, passes for the deployment's."""
+    """Wrong: a receipt that was altered, or made up, passes for the deployment's."""
     receipt = memory.delete("b1")
     checked = operations.verify(memory, receipt)
     if memory.config.encryption is None:
@@ -198,7 +198,7 @@ def test_signatures(memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_snapshot_does_not_bring_back_what_was_deleted(
     memory: AgentMemory, whose: str, tmp_path: Path
 ) -> None:
-    """Fails if a backup undoes a deletion unnoticed; or nothing can be brought back at all."""
+    """Wrong: a backup undoes a deletion unnoticed; or nothing can be brought back at all."""
     memory.session("a1").export(tmp_path / "a1.jsonl")
     if whose == "session":
         memory.delete("a1")
@@ -214,7 +214,7 @@ def test_a_snapshot_does_not_bring_back_what_was_deleted(
 
 
 def test_what_is_begun_after_a_deletion_can_be_moved(memory: AgentMemory, tmp_path: Path) -> None:
-    """Fails if a session that has the name of a deleted one can't be taken out and in."""
+    """Wrong: a session that has the name of a deleted one can't be taken out and in."""
     memory.delete("a1")
     memory.update("a1", SAID, user_id="ana")
     memory.session("a1").export(tmp_path / "a1.jsonl")
@@ -223,7 +223,7 @@ def test_what_is_begun_after_a_deletion_can_be_moved(memory: AgentMemory, tmp_pa
 
 
 def test_a_block_that_is_not_configured_is_told(tmp_path: Path) -> None:
-    """Fails if what a former block may keep elsewhere passes for deleted."""
+    """Wrong: what a former block may keep elsewhere passes for deleted."""
     with AgentMemory(f"{tmp_path}/m.db", blocks=[VectorMemory()]) as memory:
         memory.update("a1", SAID, user_id="ana")
         memory.flush()
@@ -240,7 +240,7 @@ def test_a_block_that_is_not_configured_is_told(tmp_path: Path) -> None:
 def test_a_block_with_a_database_of_its_own_that_is_not_open_here(
     tmp_path: Path, block: NoteMemory | VectorMemory, blocks: list[Block] | None, what: str
 ) -> None:
-    """Fails if "done", by a process that cannot reach what the block keeps."""
+    """Wrong: "done", by a process that cannot reach what the block keeps."""
     store = str(block.store).format(tmp_path)
     elsewhere = block.model_copy(update={"store": store})
     place = f"block {block.name!r}"
@@ -261,7 +261,7 @@ def test_a_block_with_a_database_of_its_own_that_is_not_open_here(
 
 
 def test_what_a_provider_was_sent_is_told(tmp_path: Path) -> None:
-    """Fails if a receipt is silent about texts that left the house."""
+    """Wrong: a receipt is silent about texts that left the house."""
     asked = {"model": "openai/any", "embedding": "openai/other", "api_key": "k"}
     with AgentMemory("memory://", blocks=[ExtractiveMemory()], **asked) as memory:
         memory.update("s", SAID)
@@ -270,7 +270,7 @@ def test_what_a_provider_was_sent_is_told(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails if whoever runs the service can't hold a receipt against the store."""
+    """Wrong: whoever runs the service can't hold a receipt against the store."""
     monkeypatch.chdir(tmp_path)
     with AgentMemory("m.db") as memory:
         memory.update("a1", SAID, user_id="ana")
@@ -322,12 +322,12 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_is_no_receipt(text: str) -> None:
-    """Fails if a bare error of JSON or of Python."""
+    """Wrong: a bare error of JSON or of Python."""
     with pytest.raises(InvalidInput, match="not a receipt"):
         Receipt.from_json(text)
 
 
 def test_the_worst_is_told() -> None:
-    """Fails if of a place that failed in one session of many it is said that all is done."""
+    """Wrong: of a place that failed in one session of many it is said that all is done."""
     parts = [Part("a"), Part("b", "failed", "x"), Part("a", "not supported"), Part("b"), Part("a")]
     assert merged(parts) == (Part("a", "not supported"), Part("b", "failed", "x"))

@@ -156,7 +156,7 @@ def test_goes_on_while_others_do(tmp_path: Path) -> None:
 
 
 def test_one_that_another_worker_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else its session is left out of the replay, and of every worker's attention, for ever."""
+    """Wrong: its session is left out of the replay, and of every worker's attention, for ever."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.05)
     store = MemoryStore()
     with AgentMemory(config(store, Notes())) as memory:

@@ -198,7 +198,7 @@ def memory(request: pytest.FixtureRequest) -> Iterator[AgentMemory]:
 
 
 def test_a_window_is_cut_to_a_number_of_tokens(memory: AgentMemory) -> None:
-    """Fails if more stays than was asked for, or the window begins within a turn."""
+    """Wrong: more stays than was asked for, or the window begins within a turn."""
     log = memory.history("s")
     before = memory.head("s")
     assert before is not None
@@ -215,13 +215,13 @@ def test_a_window_is_cut_to_a_number_of_tokens(memory: AgentMemory) -> None:
 
 
 def test_the_newest_step_stays(memory: AgentMemory) -> None:
-    """Fails if a small number empties the window."""
+    """Wrong: a small number empties the window."""
     memory.prune("s", 1)
     assert [m.content for m in memory.get("s").messages][-1] == "Noted."
 
 
 def test_pruned_messages_go_on_as_ever() -> None:
-    """Fails if what is pruned is in no summary, and no block has it."""
+    """Wrong: what is pruned is in no summary, and no block has it."""
     chain = Chain([FlushToLTM(blocks=[VectorMemory(embedding=None)]), Summarize()])
     with AgentMemory("memory://", max_tokens=4000, overflow=chain) as memory:
         for i in range(10):

@@ -52,7 +52,7 @@ def records(memory: AgentMemory) -> list[str]:
 
 @pytest.mark.parametrize("strategy", [Trim(), Summarize(max_summary_tokens=100)])
 def test_each_turn_is_told_as_it_was_sent(strategy: Any) -> None:
-    """Fails if what is told is made anew, of a window that has moved on."""
+    """Wrong: what is told is made anew, of a window that has moved on."""
     chance = random.Random(7)
     sent = {}
     with AgentMemory(
@@ -75,7 +75,7 @@ def test_each_turn_is_told_as_it_was_sent(strategy: Any) -> None:
 
 
 def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
-    """Fails if of several rounds only one is told."""
+    """Wrong: of several rounds only one is told."""
     call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     asked: list[dict[str, Any]] = [{"role": "user", "content": "What time is it?"}]
     first = memory.before_turn("s", asked, user_id="ana")
@@ -98,7 +98,7 @@ def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
 
 
 def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
-    """Fails if it is kept in memory alone."""
+    """Wrong: it is kept in memory alone."""
     path = tmp_path / "m.db"
     with AgentMemory(path, keep_contexts=True, blocks=BLOCKS, min_relevance=0) as memory:
         known(memory)
@@ -115,7 +115,7 @@ def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
 
 
 def test_what_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
-    """Fails if a deleted chat lives on in what other chats were sent."""
+    """Wrong: a deleted chat lives on in what other chats were sent."""
     known(memory)
     turn = memory.before_turn("s", "Where did I move?", user_id="ana")
     assert "Bruno" in str(turn.messages)
@@ -133,7 +133,7 @@ def test_what_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
 
 
 def test_an_edit_takes_what_came_after_it_along(memory: AgentMemory) -> None:
-    """Fails if what was taken back is told still, here or where it was recalled."""
+    """Wrong: what was taken back is told still, here or where it was recalled."""
     for number in range(3):
         turn = memory.before_turn("s", f"Question {number}", user_id="ana")
         memory.after_turn(turn, f"Answer {number}")
@@ -149,7 +149,7 @@ def test_an_edit_takes_what_came_after_it_along(memory: AgentMemory) -> None:
 
 
 def test_a_note_that_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
-    """Fails if a text that was deleted outright stays in what was sent."""
+    """Wrong: a text that was deleted outright stays in what was sent."""
     note = memory.remember("Ana is allergic to nuts.", user_id="ana")
     turn = memory.before_turn("s", "Can I eat nuts?", user_id="ana")
     memory.after_turn(turn, "Better not.")
@@ -162,7 +162,7 @@ def test_a_note_that_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
 
 
 def test_a_log_that_is_shortened_takes_its_contexts_along() -> None:
-    """Fails if messages that have expired are told by what was sent."""
+    """Wrong: messages that have expired are told by what was sent."""
     with AgentMemory(
         store="memory://", keep_contexts=True, max_tokens=600, retention="window", blocks=[]
     ) as memory:
@@ -178,7 +178,7 @@ def test_a_log_that_is_shortened_takes_its_contexts_along() -> None:
 
 
 def test_deleting_a_user_leaves_nothing(memory: AgentMemory) -> None:
-    """Fails if what was sent outlives the user."""
+    """Wrong: what was sent outlives the user."""
     known(memory)
     memory.update("s", said("Hello"), user_id="ana")
     memory.get("s", "Where do I live?", user_id="ana")
@@ -188,7 +188,7 @@ def test_deleting_a_user_leaves_nothing(memory: AgentMemory) -> None:
 
 
 def test_it_is_told_to_its_user_alone(memory: AgentMemory) -> None:
-    """Fails if whoever knows a session's id reads what was sent there."""
+    """Wrong: whoever knows a session's id reads what was sent there."""
     memory.update("s", said("Hello"), user_id="ana")
     memory.get("s", "Where do I live?", user_id="ana")
     with pytest.raises(SessionOfAnotherUser):
@@ -197,7 +197,7 @@ def test_it_is_told_to_its_user_alone(memory: AgentMemory) -> None:
 
 
 def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
-    """Fails if one sees what was recalled, and not why the rest was not."""
+    """Wrong: one sees what was recalled, and not why the rest was not."""
     ask_of_houses(memory)
     told = memory.contexts("s")[-1]
     assert told.left_out
@@ -205,7 +205,7 @@ def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
 
 
 def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) -> None:
-    """Fails if what was left out is looked up by a session's id, which is another user's by now."""
+    """Wrong: what was left out is looked up by a session's id, which is another user's by now."""
     ask_of_houses(memory)
     assert memory.contexts("s")[-1].left_out
     for number in range(30):
@@ -215,7 +215,7 @@ def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) 
 
 
 def test_what_was_left_out_may_be_anothers_before_it_is_kept(memory: AgentMemory) -> None:
-    """Fails if a context waits for its session to begin."""
+    """Wrong: a context waits for its session to begin."""
     ask_of_houses(memory)
     memory.get("new", "Which house did I see in Lisbon?", user_id="ana")
     for number in range(30):
@@ -228,8 +228,8 @@ def test_what_was_left_out_may_be_anothers_before_it_is_kept(memory: AgentMemory
 
 
 def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemory) -> None:
-    """Fails if a question, with all that was recalled for it, goes to whoever begins a session
-    under the id that it was asked for; or one user's keeps another's from being told."""
+    """Wrong: a question, with all that was recalled for it, goes to whoever begins a session under
+    the id that it was asked for; or one user's keeps another's from being told."""
     known(memory)
     memory.get("plan", "Is it open?", user_id="ben")
     memory.get("plan", "Where does Bruno live?", user_id="ana")
@@ -239,7 +239,7 @@ def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemo
 
 
 def test_what_was_asked_in_nobodys_session_is_not_anothers(memory: AgentMemory) -> None:
-    """Fails if whoever takes a session over that was nobody's reads what another asked there."""
+    """Wrong: whoever takes a session over that was nobody's reads what another asked there."""
     known(memory)
     memory.update("s", said("The door is green."))
     memory.get("s", "Where did I move to?", user_id="ana")
@@ -258,8 +258,8 @@ def test_what_was_asked_in_nobodys_session_is_not_anothers(memory: AgentMemory) 
 def test_what_outlives_its_session_is_not_the_next_ones(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    """Fails if a session is deleted while a model answers in it, and who begins one under its id
-    sees what the model was sent."""
+    """Wrong: a session is deleted while a model answers in it, and who begins one under its id sees
+    what the model was sent."""
     known(memory)
     memory.update("s", said("Hello"), user_id="ana")
     asked = [Message(role="user", content="Where does Bruno live?")]
@@ -289,8 +289,8 @@ def test_what_outlives_its_session_is_not_the_next_ones(
 
 @pytest.mark.parametrize("deleting", ["user", "session"])
 def test_what_was_asked_before_a_deletion_is_gone(tmp_path: Path, deleting: str) -> None:
-    """Fails if a question for a session that had not begun, as far as this process knew, outlives
-    the user or the session, if another process deletes them."""
+    """Wrong: a question for a session that had not begun, as far as this process knew, outlives the
+    user or the session, if another process deletes them."""
     settings: dict[str, Any] = {"store": f"sqlite:///{tmp_path}/m.db", "keep_contexts": True}
     with AgentMemory(**settings) as here, AgentMemory(**settings) as there:
         here.get("s", "Where do I live?", user_id="ana")

@@ -295,7 +295,7 @@ def edited(value: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("names", GROUPS, ids=lambda names: names[0])
 def test_a_field_of_another_type_is_refused(tmp_path: Path, names: list[str]) -> None:
-    """Fails if 500 for what was sent, or a call that does something else with it."""
+    """Wrong: 500 for what was sent, or a call that does something else with it."""
     failed: list[Any] = []
     with serving(tmp_path) as service:
         fill(service)

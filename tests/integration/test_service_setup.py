@@ -28,8 +28,8 @@ FROZEN = Path(__file__).parents[2] / "docs" / "reference" / "openapi.json"
 
 
 def test_the_document_is_frozen(tmp_path: Path) -> None:
-    """Fails if a call, a field or an answer changed, and clients that were made from the document
-    are not told. `make reference` freezes it anew, once that is what is wanted."""
+    """Wrong: a call, a field or an answer changed, and clients that were made from the document are
+    not told. `make reference` freezes it anew, once that is what is wanted."""
     made = json.loads(json.dumps(document(OPERATIONS, agent_memory.__version__)))
     openapi_spec_validator.validate(made)
     assert made == json.loads(FROZEN.read_text(encoding="utf-8")), "run: make reference"
@@ -38,7 +38,7 @@ def test_the_document_is_frozen(tmp_path: Path) -> None:
 
 
 def test_every_call_is_told_whole() -> None:
-    """Fails if a call is missing, has no words, or refers to a form that is not there."""
+    """Wrong: a call is missing, has no words, or refers to a form that is not there."""
     made = document(OPERATIONS, "0")
     assert made["openapi"] == "3.1.0"
     told = [call for path in made["paths"].values() for call in path.values()]
@@ -58,7 +58,7 @@ def test_every_call_is_told_whole() -> None:
 
 
 def test_each_entry_stands_alone() -> None:
-    """Fails if an entry needs something else to be told of it, so that one is forgotten."""
+    """Wrong: an entry needs something else to be told of it, so that one is forgotten."""
     names = [one.name for one in OPERATIONS]
     assert len(names) == len(set(names))
     for one in OPERATIONS:
@@ -96,7 +96,7 @@ def client() -> Iterator[TestClient]:
 
 
 def test_it_is_mounted_with_a_sign_in_of_ones_own(client: TestClient) -> None:
-    """Fails if a path, a right or a user is another below a mount; or a key opens it."""
+    """Wrong: a path, a right or a user is another below a mount; or a key opens it."""
     ana, ben = {"x-user": "ana"}, {"x-user": "ben"}
     assert client.get("/").json() == "home"
     path = "/memory/v1/sessions/a%2Fb/messages"

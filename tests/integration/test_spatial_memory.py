@@ -57,7 +57,7 @@ def nearest(places: SpatialHandle, **more: Any) -> list[str]:
 
 
 def test_what_was_observed_is_there(memory: AgentMemory) -> None:
-    """Fails if an observation is lost, changed, or can't be taken back."""
+    """Wrong: an observation is lost, changed, or can't be taken back."""
     places = memory.user("ada").spatial()
     assert (places.all(), places.count(), places.get("x")) == ([], 0, None)
     assert places.near(HERE) == places.nearest(HERE) == places.within(HERE, HERE) == []
@@ -86,7 +86,7 @@ def test_what_was_observed_is_there(memory: AgentMemory) -> None:
 
 
 def test_it_is_there_when_opened_again(tmp_path: Path) -> None:
-    """Fails if a place is rounded, or a time, when it is read from the file."""
+    """Wrong: a place is rounded, or a time, when it is read from the file."""
     exact = (0.1 + 0.2, -5e-324)
     at = datetime(1999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     config = AgentMemoryConfig(store=f"sqlite:///{tmp_path}/m.db", blocks=[{"kind": "spatial"}])
@@ -99,7 +99,7 @@ def test_it_is_there_when_opened_again(tmp_path: Path) -> None:
 
 
 def test_three_dimensions(store: Store) -> None:
-    """Fails if the height does not count."""
+    """Wrong: the height does not count."""
     with AgentMemory(store=store, blocks=[SpatialMemory(dimensions=3)]) as memory:
         places = memory.user("ada").spatial()
         places.observe("lamp", (0, 0, 3))
@@ -128,7 +128,7 @@ def test_three_dimensions(store: Store) -> None:
     ],
 )
 def test_a_bad_observation_is_refused(store: Store, given: dict[str, Any], wanted: str) -> None:
-    """Fails if what can't be kept is kept, or has begun a session, or half of a batch is there."""
+    """Wrong: what can't be kept is kept, or has begun a session, or half of a batch is there."""
     with AgentMemory(store=store, blocks=[SpatialMemory(max_chars=20)]) as memory:
         places = memory.session("s", "ada").owner().spatial()
         good = {"text": "A door.", "position": (1, 2)}
@@ -140,7 +140,7 @@ def test_a_bad_observation_is_refused(store: Store, given: dict[str, Any], wante
 
 
 def test_no_more_than_so_many(store: Store) -> None:
-    """Fails if a user fills the store; or is refused though others have made the room scarce."""
+    """Wrong: a user fills the store; or is refused though others have made the room scarce."""
     with AgentMemory(store=store, blocks=[SpatialMemory(max_observations=2)]) as memory:
         places = memory.user("ada").spatial()
         first = places.observe("one", HERE)
@@ -157,7 +157,7 @@ def test_no_more_than_so_many(store: Store) -> None:
 
 
 def test_near_weighs_how_sure_it_is(memory: AgentMemory) -> None:
-    """Fails if what was hardly seen comes before what is sure and a little farther."""
+    """Wrong: what was hardly seen comes before what is sure and a little farther."""
     places = memory.user("ada").spatial()
     places.observe("hardly seen", (1, 0), confidence=0.2)
     places.observe("sure", (1.5, 0))
@@ -178,7 +178,7 @@ def test_near_weighs_how_sure_it_is(memory: AgentMemory) -> None:
 
 
 def test_a_query_counts_too(memory: AgentMemory) -> None:
-    """Fails if the text is not compared."""
+    """Wrong: the text is not compared."""
     places = memory.user("ada").spatial()
     for n in range(30):
         places.observe(f"shelf number {n} with boxes", (n / 10, 1))
@@ -199,7 +199,7 @@ def test_a_query_counts_too(memory: AgentMemory) -> None:
 
 
 def test_of_a_full_box_the_surest_are_compared(memory: AgentMemory) -> None:
-    """Fails if a box with everything in it is compared with a query for ever."""
+    """Wrong: a box with everything in it is compared with a query for ever."""
     places = memory.user("ada").spatial()
     batch: list[dict[str, Any]] = [
         {"text": f"Box {n}.", "position": (n % 20, n // 20), "confidence": 0.5} for n in range(205)
@@ -220,7 +220,7 @@ def _middle(places: SpatialHandle) -> float:
 
 
 def test_confidence_as_of_a_moment(store: Store) -> None:
-    """Fails if it does not decay, decays from another time, or what was not known yet is found."""
+    """Wrong: it does not decay, decays from another time, or what was not known yet is found."""
     block = SpatialMemory(half_life=10 * DAY, min_confidence=0.1)
     with AgentMemory(store=store, blocks=[block]) as memory:
         places = memory.user("ada").spatial()
@@ -245,7 +245,7 @@ def test_confidence_as_of_a_moment(store: Store) -> None:
 
 
 def test_it_may_never_decay_and_a_clock_may_be_ahead(store: Store) -> None:
-    """Fails if `None` takes a default half-life."""
+    """Wrong: `None` takes a default half-life."""
     with AgentMemory(
         store=store,
         blocks=[SpatialMemory(half_life=None), SpatialMemory(name="short", half_life=DAY)],
@@ -275,7 +275,7 @@ def mark(store: Store, session_id: str) -> None:
 
 
 def test_once_its_deletion_has_begun(memory: AgentMemory, store: Store) -> None:
-    """Fails if what somebody asked to be deleted is found until a process that was killed is
+    """Wrong: what somebody asked to be deleted is found until a process that was killed is
     replaced; or more is kept, which then stays."""
     places = memory.session("s", "ada").owner().spatial()
     made = places.observe("in s", (1, 0))
@@ -294,7 +294,7 @@ def test_once_its_deletion_has_begun(memory: AgentMemory, store: Store) -> None:
 
 
 def test_a_session_that_is_deleted_meanwhile(store: Store) -> None:
-    """Fails if what is put down just after a deletion has looked for it stays for ever."""
+    """Wrong: what is put down just after a deletion has looked for it stays for ever."""
     with AgentMemory(store=store, blocks=[SpatialMemory()]) as other:
 
         def watch(step: str) -> None:
@@ -339,8 +339,8 @@ def pair(tmp_path: Path) -> Iterator[tuple[AgentMemory, AgentMemory]]:
 
 
 def test_others_see_each_change_at_once(pair: tuple[AgentMemory, AgentMemory]) -> None:
-    """Fails if what another process has written, deleted or cleared is found, or not, because of
-    what this one keeps in memory."""
+    """Wrong: what another process has written, deleted or cleared is found, or not, because of what
+    this one keeps in memory."""
     one, two = (memory.user("ada").spatial() for memory in pair)
     first = one.observe("first", (1, 0))
     assert nearest(two) == ["first"]
@@ -370,7 +370,7 @@ def test_others_see_each_change_at_once(pair: tuple[AgentMemory, AgentMemory]) -
 
 
 def test_what_others_change_is_read_by_itself(store: Store) -> None:
-    """Fails if after another process has changed one observation all are read anew."""
+    """Wrong: after another process has changed one observation all are read anew."""
     reads: list[str] = []
     watch = watched(store, reads.append)
     blocks = [SpatialMemory()]
@@ -406,7 +406,7 @@ def test_what_others_change_is_read_by_itself(store: Store) -> None:
 
 @pytest.mark.parametrize("step", ["before put_records", "after put_records"])
 def test_a_write_that_failed(pair: tuple[AgentMemory, AgentMemory], step: str) -> None:
-    """Fails if what failed is found until the process ends."""
+    """Wrong: what failed is found until the process ends."""
     block = pair[0].blocks["spatial"]
     armed: list[str] = []
 
@@ -433,7 +433,7 @@ def test_a_write_that_failed(pair: tuple[AgentMemory, AgentMemory], step: str) -
 
 
 def test_two_at_once_keep_to_the_limit(tmp_path: Path) -> None:
-    """Fails if who looks at the same time finds room, and both write."""
+    """Wrong: who looks at the same time finds room, and both write."""
     url, blocks = f"sqlite:///{tmp_path}/m.db", [SpatialMemory(max_observations=10)]
     refused: list[int] = []
 
@@ -451,7 +451,7 @@ def test_two_at_once_keep_to_the_limit(tmp_path: Path) -> None:
 
 
 def test_other_dimensions_than_before(store: Store) -> None:
-    """Fails if after a change of the settings places of the plane are taken for places in space."""
+    """Wrong: after a change of the settings places of the plane are taken for places in space."""
     with AgentMemory(store=store, blocks=[SpatialMemory()]) as memory:
         memory.user("ada").spatial().observe("door", HERE)
     with AgentMemory(store=store, blocks=[SpatialMemory(dimensions=3)]) as memory:
@@ -472,7 +472,7 @@ def recalled(memory: AgentMemory, message: object, user_id: str = "ada") -> list
 
 
 def test_it_is_recalled_by_what_it_says(memory: AgentMemory) -> None:
-    """Fails if a context has all that was observed, or nothing; or another's; or what has faded."""
+    """Wrong: a context has all that was observed, or nothing; or another's; or what has faded."""
     places = memory.user("ada").spatial()
     now = datetime.now(UTC)
     for n in range(30):
@@ -498,7 +498,7 @@ def test_it_is_recalled_by_what_it_says(memory: AgentMemory) -> None:
 
 
 def test_it_is_recalled_by_where_one_is(memory: AgentMemory) -> None:
-    """Fails if a message's place does not count; or what it asks for is not found elsewhere."""
+    """Wrong: a message's place does not count; or what it asks for is not found elsewhere."""
     places = memory.user("ada").spatial()
     for n in range(0, 300, 3):
         places.observe(f"Box {n} stands on a shelf.", (n % 20, n // 20), at=MARCH + n * DAY)
@@ -521,8 +521,7 @@ def test_it_is_recalled_by_where_one_is(memory: AgentMemory) -> None:
 
 
 def test_tools(memory: AgentMemory) -> None:
-    """Fails if a model can't observe or look, is told what is not so, or reaches another's
-    places."""
+    """Wrong: a model can't observe or look, is told what is not so, or reaches another's places."""
     call = partial(memory.call_tool, "s", user_id="ada")
     told = json.loads(call("spatial_observe", {"text": "A red door.", "position": [3, 4]}))
     seen = {"text": "Perhaps a cat.", "position": [1.0, 1], "confidence": 0.5}

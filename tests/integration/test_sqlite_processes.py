@@ -84,7 +84,7 @@ def _child(code: str, *args: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_processes_create_and_append_at_once(url: str) -> None:
-    """Else: 'database is locked', a table made twice, a lost message or a seq used twice."""
+    """Wrong: 'database is locked', a table made twice, a lost message or a seq used twice."""
     names = ["a", "b", "c", "d"]
     with (
         _child(WRITER, url, "a", str(APPENDS)) as a,
@@ -119,7 +119,7 @@ def test_processes_create_and_append_at_once(url: str) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_has_connections_of_its_own(url: str) -> None:
-    """Else: a child of a preforking server corrupts the file its parent has open."""
+    """Wrong: a child of a preforking server corrupts the file its parent has open."""
     with _child(FORKER, url) as child:
         _, errors = child.communicate(timeout=60)
         assert (child.returncode, errors) == (0, "")

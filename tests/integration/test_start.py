@@ -91,13 +91,13 @@ with AgentMemory(store="STORE") as memory:
 
 @pytest.mark.parametrize("store", ["sqlite:///m.db", "memory://"])
 def test_a_first_update_loads_nothing_heavy(store: str, start: Start) -> None:
-    """Else: a library that one update does not need is on its way all the same, and the first
+    """Wrong: a library that one update does not need is on its way all the same, and the first
     update of a process takes half a second or more."""
     assert said(start(FIRST.replace("STORE", store))) == "100000 []"
 
 
 def test_the_environment_is_read_all_the_same(start: Start) -> None:
-    """Else: what reads the environment is never loaded, and a deployment's settings are lost."""
+    """Wrong: what reads the environment is never loaded, and a deployment's settings are lost."""
     process = start(FIRST.replace("STORE", "memory://"), agent_memory_max_tokens="5000")
     assert said(process).startswith("5000 ")
 
@@ -165,7 +165,7 @@ def test_no_update_waits_for_litellm(mode: str, messages: int, start: Start) -> 
 
 
 def test_what_keeps_litellm_from_loading_is_told_to_the_caller(start: Start) -> None:
-    """Else: a thread nobody asked for prints a traceback, or whoever asks a model is told
+    """Wrong: a thread nobody asked for prints a traceback, or whoever asks a model is told
     something else than what is wrong."""
     code = HELD.replace("MODE", "'inline'").replace("MESSAGES", "3") + REFUSED
     assert said(start(code)).splitlines() == ["updated", "litellm is broken"]
@@ -196,7 +196,7 @@ print(litellm.exceptions.__name__)
 
 
 def test_loading_that_failed_half_way_is_begun_anew(start: Start) -> None:
-    """Else: litellm was stopped half-way, say by a warning that is an error, and whoever asks a
+    """Wrong: litellm was stopped half-way, say by a warning that is an error, and whoever asks a
     model then meets a litellm that lacks parts of itself."""
     assert said(start(HALF_WAY)).splitlines() == ["not this time", "litellm.exceptions"]
 
@@ -240,8 +240,8 @@ memory.update("s", {HELLO})
 
 
 def test_an_exit_breaks_the_loading_off(start: Start, tmp_path: Path) -> None:
-    """Else: a process that made one update ends seconds after its last line, when litellm is
-    there at last, which nobody needs any more; or a thread that waited for it loads it anew."""
+    """Wrong: a process that made one update ends seconds after its last line, when litellm is there
+    at last, which nobody needs any more; or a thread that waited for it loads it anew."""
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace("PATIENCE", "10**6"))
     code = """
 from contextlib import suppress
@@ -263,7 +263,7 @@ sys.stdin.readline()
 
 @pytest.mark.parametrize("mode", ["inline", "background"])
 def test_an_exit_amid_the_loading_of_litellm_itself(mode: str, start: Start) -> None:
-    """Else: an exit at a bad moment hangs, or tells of a thread that nobody asked about."""
+    """Wrong: an exit at a bad moment hangs, or tells of a thread that nobody asked about."""
     code = ASKS.replace("MODE", mode) + "time.sleep(SECONDS)"
     processes = [start(code.replace("SECONDS", str(n / 3))) for n in range(4)]
     assert [said(process) for process in processes] == [""] * 4
@@ -271,7 +271,7 @@ def test_an_exit_amid_the_loading_of_litellm_itself(mode: str, start: Start) -> 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_fork_amid_the_loading(start: Start, tmp_path: Path) -> None:
-    """Else: the child can never load litellm, since the thread that began to is not there."""
+    """Wrong: the child can never load litellm, since the thread that began to is not there."""
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace("PATIENCE", "100"))
     code = """
 import warnings

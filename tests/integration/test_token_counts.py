@@ -125,7 +125,7 @@ def litellm() -> Any:
 def test_a_context_counts_no_less_than_litellm_says(
     litellm: Any, model: str, messages: list[dict[str, Any]]
 ) -> None:
-    """Fails if a context within our budget is above what the caller's own litellm allows."""
+    """Wrong: a context within our budget is above what the caller's own litellm allows."""
     chat = [view for m in messages for view in Message.of(m).views()]
     for message in chat:
         if isinstance(message.get("content"), list):

@@ -94,7 +94,7 @@ TOLD = [together, apart, waiting]
 def test_nothing_is_left(
     store: Store, fake: FakeLLM, told: Callable[[AgentMemory, Sequence[Any]], None]
 ) -> None:
-    """Fails if a call tells what a twin that never got the popped messages does not."""
+    """Wrong: a call tells what a twin that never got the popped messages does not."""
     with twins(fake, store=store) as (memory, twin):
         told(memory, POPPED)
         told(twin, [])
@@ -131,8 +131,8 @@ def test_nothing_is_left_elsewhere(
 def test_a_block_that_is_not_configured(
     store: Store, fake: FakeLLM, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fails if a memory without the blocks that absorbed a session leaves their records, and who
-    has the blocks finds in them what was taken back."""
+    """Wrong: a memory without the blocks that absorbed a session leaves their records, and who has
+    the blocks finds in them what was taken back."""
     with twins(fake, store=store) as (memory, twin):
         together(memory, POPPED)
         together(twin, [])
@@ -175,7 +175,7 @@ class Digests(Block):
 
 
 def test_a_record_of_many_messages_is_made_anew() -> None:
-    """Fails if what a block made of messages on both sides of the cut keeps the words of those that
+    """Wrong: what a block made of messages on both sides of the cut keeps the words of those that
     went, or is gone with those that stay."""
     with AgentMemory(store="memory://", overflow=FlushToLTM(blocks=[Digests()])) as memory:
         memory.update("s", [said("one"), said("two")], user_id="ada")
@@ -197,7 +197,7 @@ def long(number: int, popped: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("writer", ["model", "local", "redone"])
 @pytest.mark.parametrize("count", [1, 20, 30])
 def test_a_summary_of_what_was_taken_back(fake: FakeLLM, writer: str, count: int) -> None:
-    """Fails if a word of a popped message stands in the summary."""
+    """Wrong: a word of a popped message stands in the summary."""
     fake.default = lambda body: body["messages"][-1]["content"]  # it tells all that it was told
     fields: dict[str, Any] = {"overflow": Summarize(max_summary_tokens=120), "max_tokens": 700}
     fields["store"] = MemoryStore()
@@ -245,7 +245,7 @@ def mixing(body: dict[str, Any]) -> str:
 def test_whatever_was_said_and_taken_back(
     steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Fails if after any order of calls a word of a popped message is told."""
+    """Wrong: after any order of calls a word of a popped message is told."""
     url = f"sqlite:///{tmp_path_factory.mktemp('undo')}/m.db"
     log: list[str] = []
     gone: set[str] = set()
@@ -294,7 +294,7 @@ class Dying:
 
 @pytest.mark.long
 def test_a_pop_that_dies(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails if at some step of a pop a process can die so that a block lacks."""
+    """Wrong: at some step of a pop a process can die so that a block lacks."""
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
     with opened(fake) as whole, opened(fake) as twin:
@@ -331,7 +331,7 @@ class Slow(VectorMemory):
 
 
 def test_pop_while_a_block_absorbs(fake: FakeLLM) -> None:
-    """Fails if what is being absorbed while it is taken back is there afterwards."""
+    """Wrong: what is being absorbed while it is taken back is there afterwards."""
     begun, go_on = threading.Event(), threading.Event()
     with (
         opened(fake, Slow(begun=begun, go_on=go_on), ExtractiveMemory()) as memory,

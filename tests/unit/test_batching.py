@@ -78,7 +78,7 @@ def held_up(queue: AppendQueue[int, int], book: Book, jobs: Sequence[int]) -> li
 
 
 def test_writers_that_wait_are_made_together() -> None:
-    """Fails if each waits for a commit of its own."""
+    """Wrong: each waits for a commit of its own."""
     book = Book()
     queue = AppendQueue[int, int](book.make, book.make_all)
     first, one, two, three = held_up(queue, book, [1, 2, 3])
@@ -98,7 +98,7 @@ def test_writers_that_wait_are_made_together() -> None:
 
 
 def test_the_main_thread_has_nobody_elses_call_in_its_hands() -> None:
-    """Fails if Ctrl-C in the main thread takes messages of other threads with it."""
+    """Wrong: Ctrl-C in the main thread takes messages of other threads with it."""
     book = Book()
     queue = AppendQueue[int, int](book.make, book.make_all)
     first = begun(lambda: queue.run(0))
@@ -112,7 +112,7 @@ def test_the_main_thread_has_nobody_elses_call_in_its_hands() -> None:
 
 
 def test_nobody_hangs_where_the_one_inside_is_cut_off() -> None:
-    """Fails if a thread that ends in the middle of it leaves the others waiting for ever."""
+    """Wrong: a thread that ends in the middle of it leaves the others waiting for ever."""
     book = Book()
     book.cut_off = True
     queue = AppendQueue[int, int](book.make, book.make_all)
@@ -126,7 +126,7 @@ def test_nobody_hangs_where_the_one_inside_is_cut_off() -> None:
 
 @pytest.mark.parametrize("message", [SHORT, Message(**SHORT)], ids=["dict", "message"])
 def test_short_texts_take_turns(message: Any) -> None:
-    """Fails if threads race for the interpreter between the calls of one append."""
+    """Wrong: threads race for the interpreter between the calls of one append."""
     assert is_brief([message])
 
 
@@ -136,7 +136,7 @@ def test_short_texts_take_turns(message: Any) -> None:
     ids=["long", "many", "call", "parts", "foreign"],
 )
 def test_what_takes_long_or_runs_code_of_others_holds_nobody_up(given: list[Any]) -> None:
-    """Fails if a long text keeps all threads waiting, or code of others is run under a lock."""
+    """Wrong: a long text keeps all threads waiting, or code of others is run under a lock."""
     assert not is_brief(given)
 
 
@@ -172,7 +172,7 @@ class Turns:
 
 
 def test_calls_share_turns_and_fail_alone() -> None:
-    """Fails if a call that comes when the last turn has ended waits for ever."""
+    """Wrong: a call that comes when the last turn has ended waits for ever."""
 
     async def main() -> list[int]:
         together = Together(Turns().run, all_made, 1, 60)
@@ -199,7 +199,7 @@ def test_calls_share_turns_and_fail_alone() -> None:
 
 
 def test_where_no_turn_can_be_had_all_are_told() -> None:
-    """Fails if they wait for ever, or none can come after them."""
+    """Wrong: they wait for ever, or none can come after them."""
     turns = Turns()
     turns.failure = RuntimeError("can't start new thread")
 
@@ -216,7 +216,7 @@ def test_where_no_turn_can_be_had_all_are_told() -> None:
 
 
 def test_one_whose_caller_has_gone_is_not_begun() -> None:
-    """Fails if what nobody waits for any more keeps others waiting; or it breaks their turn."""
+    """Wrong: what nobody waits for any more keeps others waiting; or it breaks their turn."""
     made: list[str] = []
 
     async def main() -> None:
@@ -236,7 +236,7 @@ def test_one_whose_caller_has_gone_is_not_begun() -> None:
 
 
 def test_a_turn_that_hangs_is_given_up() -> None:
-    """Fails if a store that does not answer keeps a request waiting for ever, and all after it."""
+    """Wrong: a store that does not answer keeps a request waiting for ever, and all after it."""
     made = 0
 
     async def run(call: Callable[[], T], /) -> T:

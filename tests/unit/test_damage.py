@@ -45,7 +45,7 @@ def spoilt(field: str, value: object) -> Document:
 
 
 def test_a_sound_document() -> None:
-    """Else: nothing below is worth anything."""
+    """Wrong: nothing below is worth anything."""
     assert head_of(stored()) == head()
     lag = lag_of(stored(), "facts")
     assert lag is not None

@@ -20,7 +20,7 @@ def encoded(secret: bytes) -> str:
 
 
 def test_sealed_texts_open_and_differ() -> None:
-    """Else: what was sealed comes back changed; nonces repeat, which gives the key away."""
+    """Wrong: what was sealed comes back changed; nonces repeat, which gives the key away."""
     keys = Keys({"k": SECRET})
     for plain in (b"", b"said", "😀\x00".encode(), b"x" * 5_000_000):
         sealed = keys.current.seal(PLACE, plain)
@@ -46,14 +46,14 @@ def test_sealed_texts_open_and_differ() -> None:
     ],
 )
 def test_nothing_opens_at_another_place(place: tuple[object, ...]) -> None:
-    """Else: records can be swapped, or moved between sessions, unnoticed."""
+    """Wrong: records can be swapped, or moved between sessions, unnoticed."""
     keys = Keys({"k": SECRET})
     with pytest.raises(Undecryptable):
         keys.open(place, keys.current.seal(PLACE, b"said"))
 
 
 def test_every_change_is_noticed_and_named() -> None:
-    """Else: an altered record comes back as garbage."""
+    """Wrong: an altered record comes back as garbage."""
     keys = Keys({"k": SECRET, "l": SECRET})
     seals = (keys.current.seal(PLACE, b"said") for _ in range(10_000))
     sealed = next(one for one in seals if one.endswith("A="))  # its last bits stand for nothing
@@ -77,7 +77,7 @@ def test_every_change_is_noticed_and_named() -> None:
 
 
 def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else: the wrong key is written with, or a key with other base64 letters is refused."""
+    """Wrong: the wrong key is written with, or a key with other base64 letters is refused."""
     secret = b"\xfb\xff" * 16
     urlsafe = base64.urlsafe_b64encode(secret).decode()
     monkeypatch.setenv(VARIABLE, f" new:{urlsafe} ,old: {encoded(OTHER)}")
@@ -105,7 +105,7 @@ def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_bad_environment(monkeypatch: pytest.MonkeyPatch, value: str | None, told: str) -> None:
-    """Else: a mistake surfaces at the first message, or the sentence tells the key to the log."""
+    """Wrong: a mistake surfaces at the first message, or the sentence tells the key to the log."""
     if value is None:
         monkeypatch.delenv(VARIABLE, raising=False)
     else:
@@ -133,13 +133,13 @@ def test_bad_environment(monkeypatch: pytest.MonkeyPatch, value: str | None, tol
     ],
 )
 def test_bad_keys(make: Callable[[], Keys], told: str) -> None:
-    """Else: a weak key is taken, or a mistake surfaces at the first message."""
+    """Wrong: a weak key is taken, or a mistake surfaces at the first message."""
     with pytest.raises(ConfigError, match=told):
         make()
 
 
 def test_no_secret_is_shown() -> None:
-    """Else: logging a store writes its keys to the log."""
+    """Wrong: logging a store writes its keys to the log."""
     keys = Keys({"k": b"secret! " * 4})
     for text in (repr(keys), str(keys), repr(keys.current), f"{keys}"):
         assert "secret" not in text
@@ -147,7 +147,7 @@ def test_no_secret_is_shown() -> None:
 
 
 def test_a_callable_is_asked_once_for_each_id() -> None:
-    """Else: every message waits for the key service, or a thread gets no key."""
+    """Wrong: every message waits for the key service, or a thread gets no key."""
     asked: list[str] = []
 
     def ask(key_id: str) -> bytes | None:
@@ -171,7 +171,7 @@ def test_a_callable_is_asked_once_for_each_id() -> None:
 
 
 def test_a_key_service_that_is_down() -> None:
-    """Else: a stranger's error reaches the caller, or the key is never asked for again."""
+    """Wrong: a stranger's error reaches the caller, or the key is never asked for again."""
     down = True
 
     def ask(key_id: str) -> bytes:
@@ -188,7 +188,7 @@ def test_a_key_service_that_is_down() -> None:
 
 
 def test_rotation_while_running() -> None:
-    """Else: a new key needs a restart, or what the old one sealed is lost with it."""
+    """Wrong: a new key needs a restart, or what the old one sealed is lost with it."""
     keys = Keys({"k1": SECRET})
     old = keys.current.seal(PLACE, b"said")
     keys.rotate("k2", OTHER)
@@ -206,7 +206,7 @@ def test_rotation_while_running() -> None:
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else: the user reads an ImportError, and not the command that helps."""
+    """Wrong: the user reads an ImportError, and not the command that helps."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography", None)

@@ -47,7 +47,7 @@ def nothing() -> None:
 
 
 def test_why_a_lease_could_not_be_had(store: MemoryStore) -> None:
-    """Fails if who waits for a session that is gone is told that somebody holds it."""
+    """Wrong: who waits for a session that is gone is told that somebody holds it."""
     leases = Leases(store)
     with leases.take("other") as taken:
         assert taken is Unheld.GONE
@@ -62,7 +62,7 @@ def test_why_a_lease_could_not_be_had(store: MemoryStore) -> None:
 
 
 def test_a_session_that_goes_while_it_is_waited_for(store: MemoryStore) -> None:
-    """Fails if that it is gone is found out only when the time is over."""
+    """Wrong: that it is gone is found out only when the time is over."""
     assert store.lease("s", "somebody", 60)
     leases = Leases(watched(store, at_lease(nothing, nothing, lambda: store.delete("s"))))
     with leases.take("s", waiting=True) as taken:
@@ -70,14 +70,14 @@ def test_a_session_that_goes_while_it_is_waited_for(store: MemoryStore) -> None:
 
 
 def test_nothing_to_do_takes_no_lease(store: MemoryStore) -> None:
-    """Fails if who has nothing to do keeps a worker off, or waits for him."""
+    """Wrong: who has nothing to do keeps a worker off, or waits for him."""
     leases = Leases(watched(store, at_lease(lambda: pytest.fail("a lease was asked for"))))
     done = under_lease(leases, "s", lambda: None, lambda task, lease: "done", TOLD)
     assert done is None
 
 
 def test_whoever_comes_second_looks_again(store: MemoryStore) -> None:
-    """Fails if what was planned before another writer came is done after him."""
+    """Wrong: what was planned before another writer came is done after him."""
     seen: list[tuple[int, str]] = []
     tasks = iter(range(9))
 
@@ -92,7 +92,7 @@ def test_whoever_comes_second_looks_again(store: MemoryStore) -> None:
 
 
 def test_whoever_loses_the_lease_takes_another(store: MemoryStore) -> None:
-    """Fails if a worker that was taken over gives up."""
+    """Wrong: a worker that was taken over gives up."""
     owners: list[str] = []
 
     def work(task: str, lease: Lease) -> str:
@@ -106,7 +106,7 @@ def test_whoever_loses_the_lease_takes_another(store: MemoryStore) -> None:
 
 
 def test_a_session_that_is_gone_and_back(store: MemoryStore) -> None:
-    """Fails if it is said to be held, and nobody holds it."""
+    """Wrong: it is said to be held, and nobody holds it."""
     watch = at_lease(lambda: store.delete("s"), lambda: begin(store))
     done = under_lease(
         Leases(watched(store, watch)), "s", lambda: "task", lambda task, lease: "done", TOLD
@@ -118,7 +118,7 @@ def test_a_session_that_is_gone_and_back(store: MemoryStore) -> None:
 def test_a_session_that_is_not_let_go(
     still: bool, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails if it is waited for without end."""
+    """Wrong: it is waited for without end."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.0)
     assert store.lease("s", "somebody", 60)
     tasks = ["task", "task" if still else None]
@@ -159,7 +159,7 @@ def made_meanwhile() -> Iterator[None]:
 
 @pytest.mark.usefixtures("made_meanwhile")
 def test_locks_are_looked_at_while_others_are_made() -> None:
-    """Fails if a call ends in "Set changed size during iteration"."""
+    """Wrong: a call ends in "Set changed size during iteration"."""
     mine = [known_lock() for _ in range(200)]
     for _ in range(300):
         assert not holds_a_lock()
@@ -168,7 +168,7 @@ def test_locks_are_looked_at_while_others_are_made() -> None:
 
 
 def test_a_lock_that_is_gone_is_not_known() -> None:
-    """Fails if what is known of locks grows with every call."""
+    """Wrong: what is known of locks grows with every call."""
     lock = known_lock()
     with lock:
         assert holds_a_lock()
@@ -192,7 +192,7 @@ class _Turn:
 
 
 def test_who_asks_meanwhile_shares_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails if a caller is content with one that began before it asked, or each has its own."""
+    """Wrong: a caller is content with one that began before it asked, or each has its own."""
     erasures, turn, begun, may_end = Erasures(), _Turn(), threading.Event(), threading.Event()
     monkeypatch.setattr(erasures, "_turn", turn)
     runs: list[str] = []
@@ -220,7 +220,7 @@ def test_who_asks_meanwhile_shares_the_next(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_erasures_that_fail_or_nest() -> None:
-    """Fails if who shares one that failed believes that it was done."""
+    """Wrong: who shares one that failed believes that it was done."""
     erasures, runs = Erasures(), list[int]()
 
     def fail() -> None:

@@ -50,7 +50,7 @@ def test_places_are_taken_in_order_and_waited_for() -> None:
 
 
 def test_who_waits_is_told() -> None:
-    """Else: he looks himself, so many times a second."""
+    """Wrong: he looks himself, so many times a second."""
     places: Places[Connection] = Places(1, 1)
     found: list[Place[Connection] | None] = []
     with held(places):

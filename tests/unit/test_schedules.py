@@ -43,21 +43,21 @@ def logs(draw: st.DrawFn) -> tuple[Head, int, list[int]]:
 
 @given(logs())
 def test_on_overflow_what_left_the_window(log: tuple[Head, int, list[int]]) -> None:
-    """Fails if what the window still shows is absorbed, or what left it waits."""
+    """Wrong: what the window still shows is absorbed, or what left it waits."""
     head, cursor, _ = log
     assert target_seq(head, cursor, "overflow", never) == head.start
 
 
 @given(logs())
 def test_at_every_update_all(log: tuple[Head, int, list[int]]) -> None:
-    """Fails if the newest message waits for the next."""
+    """Wrong: the newest message waits for the next."""
     head, cursor, _ = log
     assert target_seq(head, cursor, "every_update", never) == head.end
 
 
 @given(logs(), st.integers(1, 300))
 def test_by_tokens(log: tuple[Head, int, list[int]], tokens: int) -> None:
-    """Fails if more tokens wait than were asked for, or what left the window waits for more."""
+    """Wrong: more tokens wait than were asked for, or what left the window waits for more."""
     head, cursor, totals = log
     upto = target_seq(head, cursor, tokens, totals.__getitem__)
     waiting = totals[-1] - totals[cursor]
@@ -71,14 +71,14 @@ def test_by_tokens(log: tuple[Head, int, list[int]], tokens: int) -> None:
 def test_a_block_that_is_up_to_date_has_nothing_to_do(
     log: tuple[Head, int, list[int]], absorb: Any
 ) -> None:
-    """Fails if a session is looked at for ever, or the log is read in vain."""
+    """Wrong: a session is looked at for ever, or the log is read in vain."""
     head, _, _ = log
     assert target_seq(head, head.end, absorb, never) <= head.end
 
 
 @given(MOMENTS, MOMENTS, MINUTES)
 def test_idle_after_so_long_a_silence(newest: datetime, now: datetime, minutes: float) -> None:
-    """Fails if a session is absorbed while it goes on, or is looked at too early and too often."""
+    """Wrong: a session is absorbed while it goes on, or is looked at too early and too often."""
     wait = idle_wait(newest, now, minutes)
     assert 0 <= wait <= minutes * 60
     if now >= newest:
@@ -89,7 +89,7 @@ def test_idle_after_so_long_a_silence(newest: datetime, now: datetime, minutes: 
 
 @given(st.floats(0, 1e6), MINUTES)
 def test_a_clock_that_is_ahead(ahead: float, minutes: float) -> None:
-    """Fails if messages dated ahead keep a session from ever counting as idle, or for too long."""
+    """Wrong: messages dated ahead keep a session from ever counting as idle, or for too long."""
     assert idle_wait(NOON + timedelta(seconds=ahead), NOON, minutes) == minutes * 60
 
 
@@ -99,7 +99,7 @@ _USERS = st.sampled_from([None, None, "a", "b", "0", "1"])  # some have the name
 
 @given(st.lists(st.tuples(st.integers(0, 9), _USERS), max_size=25))
 def test_each_owner_has_a_turn_before_any_has_another(drawn: list[tuple[int, str | None]]) -> None:
-    """Fails if who has many sessions keeps others waiting, or who waits longest comes last."""
+    """Wrong: who has many sessions keeps others waiting, or who waits longest comes last."""
     since = {str(n): at for n, (at, _) in enumerate(drawn)}
     heads = [Head(str(n), user, created_at=_BEGUN) for n, (_, user) in enumerate(drawn)]
 
@@ -132,8 +132,7 @@ def owner(session: str) -> str:
 
 @given(STEPS)
 def test_queues_behave_as_their_model(steps: list[str | None]) -> None:
-    """Fails if a session waits twice, is lost, is another user's, or passes one of its own
-    user's."""
+    """Wrong: a session waits twice, is lost, is another user's, or passes one of its own user's."""
     queue, waiting = FairQueue(), list[str]()
     for session in steps:
         if session is not None:
@@ -153,8 +152,7 @@ def test_queues_behave_as_their_model(steps: list[str | None]) -> None:
 
 @given(STEPS)
 def test_nobody_waits_for_more_than_the_other_users(steps: list[str | None]) -> None:
-    """Fails if a user with many sessions, or who adds one after the other, delays those of
-    others."""
+    """Wrong: a user with many sessions, or who adds one after the other, delays those of others."""
     queue, takes = FairQueue(), 0
     waiting: list[str] = []
     latest: dict[str, int] = {}
@@ -177,7 +175,7 @@ def test_nobody_waits_for_more_than_the_other_users(steps: list[str | None]) -> 
 
 @given(st.integers(1, 50), st.integers(1, 10))
 def test_a_crowd_and_a_few(crowd: int, few: int) -> None:
-    """Fails if who comes with fifty sessions is served before who comes with one."""
+    """Wrong: who comes with fifty sessions is served before who comes with one."""
     queue = FairQueue()
     for n in range(crowd):
         queue.add(f"crowd-{n}", "crowd")
@@ -190,7 +188,7 @@ def test_a_crowd_and_a_few(crowd: int, few: int) -> None:
 
 
 def test_who_waits_keeps_the_place() -> None:
-    """Fails if a session that changes hands, or is woken again, loses its place or waits twice."""
+    """Wrong: a session that changes hands, or is woken again, loses its place or waits twice."""
     queue = FairQueue()
     queue.add("s", "session:s")
     queue.add("t", "user:ann")
@@ -203,7 +201,7 @@ def test_who_waits_keeps_the_place() -> None:
 
 
 def test_rests_grow_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails if an outage slows every call, or is never found to be over."""
+    """Wrong: an outage slows every call, or is never found to be over."""
     clock = [0.0]
     monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
     rests = Backoff()
@@ -233,8 +231,7 @@ NAMES = ["x", "y", ("x", "s")]
     )
 )
 def test_a_model(steps: list[tuple[str, object]]) -> None:
-    """Fails if names rest for each other, a rest ends early or never, or a success is not
-    enough."""
+    """Wrong: names rest for each other, a rest ends early or never, or a success is not enough."""
     clock, failures = 1000.0, Counter[object]()
     until: dict[object, float] = {}
     with pytest.MonkeyPatch.context() as patch:
@@ -262,7 +259,7 @@ def test_a_model(steps: list[tuple[str, object]]) -> None:
 
 
 def test_a_long_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails if after a thousand failures the rest can't be computed any more, or is forgotten."""
+    """Wrong: after a thousand failures the rest can't be computed any more, or is forgotten."""
     monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: 0.0)
     rests = Backoff()
     for _ in range(2000):

@@ -18,7 +18,7 @@ from tests.unit.claiming import DAY
 
 @pytest.mark.parametrize("text", SMALL_TALK)
 def test_small_talk_is_known(text: str) -> None:
-    """Fails if thanks, or a nod, makes memories come up that nobody asked for."""
+    """Wrong: thanks, or a nod, makes memories come up that nobody asked for."""
     assert is_courtesy(text)
 
 
@@ -34,7 +34,7 @@ def test_small_talk_is_known(text: str) -> None:
     ],
 )
 def test_small_talk_in_more_languages(text: str) -> None:
-    """Fails if what is written with marks is none of the words of the list, which has it."""
+    """Wrong: what is written with marks is none of the words of the list, which has it."""
     assert is_courtesy(text)
 
 
@@ -58,13 +58,13 @@ def test_small_talk_in_more_languages(text: str) -> None:
     ],
 )
 def test_what_asks_or_tells_something_is_none(text: str) -> None:
-    """Fails if a question that begins politely is not answered from memory."""
+    """Wrong: a question that begins politely is not answered from memory."""
     assert not is_courtesy(text)
 
 
 @given(st.text())
 def test_any_text_can_be_looked_at(text: str) -> None:
-    """Fails if some text raises, or the same text in capitals is another."""
+    """Wrong: some text raises, or the same text in capitals is another."""
     assert is_courtesy(text) in (True, False)
     assert is_courtesy(f"  {text}\n") == is_courtesy(text) or len(text) > 100
 
@@ -89,7 +89,7 @@ def finding(text: str, **fields: object) -> Candidate:
     ],
 )
 def test_a_mood_or_a_courtesy_is_no_fact(text: str) -> None:
-    """Fails if half of what is remembered says nothing."""
+    """Wrong: half of what is remembered says nothing."""
     assert is_chatter(finding(text), SHOWN)
 
 
@@ -108,12 +108,12 @@ def test_a_mood_or_a_courtesy_is_no_fact(text: str) -> None:
     ],
 )
 def test_what_tells_something_is_kept(text: str) -> None:
-    """Fails if what somebody wants, likes or is proud of is lost with the courtesies."""
+    """Wrong: what somebody wants, likes or is proud of is lost with the courtesies."""
     assert not is_chatter(finding(text), SHOWN)
 
 
 def test_what_changes_a_known_fact_or_is_a_plan_is_kept() -> None:
-    """Fails if "is not happy any more" is no news."""
+    """Wrong: "is not happy any more" is no news."""
     assert not is_chatter(finding("Caroline is happy.", relation="end", known=("x",)), SHOWN)
     assert not is_chatter(finding("Caroline looks forward to seeing friends.", kind="plan"), SHOWN)
 
@@ -140,7 +140,7 @@ def nothing(text: str, *, user: bool = False, question: str = QUESTION) -> bool:
     ],
 )
 def test_an_answer_that_nobody_knew_tells_nothing(answer: str) -> None:
-    """Fails if an old "I don't know" takes the place of what was said since."""
+    """Wrong: an old "I don't know" takes the place of what was said since."""
     assert nothing(answer)
 
 
@@ -158,7 +158,7 @@ def test_an_answer_that_nobody_knew_tells_nothing(answer: str) -> None:
     ],
 )
 def test_nobody_knew_in_other_languages_either(question: str, answer: str) -> None:
-    """Fails if the old "I don't know" hides what was said since, but for who writes English."""
+    """Wrong: the old "I don't know" hides what was said since, but for who writes English."""
     assert nothing(answer, question=question)
 
 
@@ -167,13 +167,13 @@ def test_nobody_knew_in_other_languages_either(question: str, answer: str) -> No
     [("Wo wohne ich?", "Du wohnst in Lissabon."), ("Где я живу?", "Ты живёшь в Москве.")],
 )
 def test_an_answer_in_another_language_stays(question: str, answer: str) -> None:
-    """Fails if an answer is dropped for being short."""
+    """Wrong: an answer is dropped for being short."""
     assert not nothing(answer, question=question)
 
 
 @pytest.mark.parametrize("question", [QUESTION, "where do i live ?", "So where do I live?"])
 def test_the_same_question_tells_nothing(question: str) -> None:
-    """Fails if a question that was asked in vain is recalled in place of its answer."""
+    """Wrong: a question that was asked in vain is recalled in place of its answer."""
     assert nothing(question, user=True)
 
 
@@ -188,12 +188,12 @@ def test_the_same_question_tells_nothing(question: str) -> None:
     ],
 )
 def test_what_tells_something_stays(text: str, user: bool) -> None:
-    """Fails if an answer is dropped for having the question's words, or for a doubt in it."""
+    """Wrong: an answer is dropped for having the question's words, or for a doubt in it."""
     assert not nothing(text, user=user)
 
 
 def test_a_yes_in_the_question_s_words_stays() -> None:
-    """Fails if "My dog's name is Rex" is dropped where "Is my dog's name Rex?" is asked."""
+    """Wrong: "My dog's name is Rex" is dropped where "Is my dog's name Rex?" is asked."""
     assert not nothing("My dog's name is Rex.", user=True, question="Is my dog's name Rex?")
 
 
@@ -208,7 +208,7 @@ def test_a_yes_in_the_question_s_words_stays() -> None:
     ],
 )
 def test_a_question_that_was_asked_among_other_words(text: str, again: bool) -> None:
-    """Fails if the message in which it was asked hides the answer."""
+    """Wrong: the message in which it was asked hides the answer."""
     question = "Which city do I live in?"
     languages = languages_of(question)
     assert repeats(frozenset(words(question, languages)), languages, text) is again

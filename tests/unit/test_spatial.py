@@ -72,13 +72,13 @@ def ids(found: Found) -> set[str]:
     ],
 )
 def test_a_bad_position_is_refused(given: object, wanted: str) -> None:
-    """Fails if what is no place is kept, and every distance to it is nonsense."""
+    """Wrong: what is no place is kept, and every distance to it is nonsense."""
     with pytest.raises(InvalidInput, match=wanted):
         position_of(given, 2)
 
 
 def test_positions_are_floats() -> None:
-    """Fails if whole numbers and arrays are refused, or two zeros are two places."""
+    """Wrong: whole numbers and arrays are refused, or two zeros are two places."""
     assert position_of([3, 4.5], 2) == (3.0, 4.5)
     assert position_of(np.array([1, -2, 3], np.float32), 3) == (1.0, -2.0, 3.0)
     assert position_of((1e12, -1e12), 2) == (1e12, -1e12)
@@ -87,7 +87,7 @@ def test_positions_are_floats() -> None:
 
 
 def test_bad_radius_confidence_and_time_are_refused() -> None:
-    """Fails if an infinite radius, a confidence of 2 or a time without a zone is taken."""
+    """Wrong: an infinite radius, a confidence of 2 or a time without a zone is taken."""
     assert radius_of(None) == math.inf
     assert (radius_of(0), radius_of(2.5)) == (0.0, 2.5)
     for radius in (-1, math.nan, math.inf, "3"):
@@ -117,13 +117,13 @@ def test_bad_radius_confidence_and_time_are_refused() -> None:
     ],
 )
 def test_settings_are_bounded(fields: dict[str, Any]) -> None:
-    """Fails if a half-life of nothing divides by zero, or a fourth dimension is promised."""
+    """Wrong: a half-life of nothing divides by zero, or a fourth dimension is promised."""
     with pytest.raises(InvalidSetting):
         SpatialMemory(**fields)
 
 
 def test_settings_and_words_of_places() -> None:
-    """Fails if a half-life can't be given in TOML; a model isn't told where, how long ago."""
+    """Wrong: a half-life can't be given in TOML; a model isn't told where, how long ago."""
     block = SpatialMemory.model_validate({"dimensions": 3, "half_life": "P1D"})
     assert (block.half_life, block.name) == (timedelta(days=1), "spatial")
     assert SpatialMemory().half_life == timedelta(days=30)
@@ -152,12 +152,12 @@ def test_settings_and_words_of_places() -> None:
     ],
 )
 def test_ages_in_words(seconds: float, wanted: str) -> None:
-    """Fails if ages are rounded up, or a clock that is ahead makes them negative."""
+    """Wrong: ages are rounded up, or a clock that is ahead makes them negative."""
     assert ago(timedelta(seconds=seconds)) == wanted
 
 
 def test_half_is_left_after_a_half_life() -> None:
-    """Fails if confidence decays in a straight line, by another time, or below nothing."""
+    """Wrong: confidence decays in a straight line, by another time, or below nothing."""
     ages = np.array([0, DAY, 2 * DAY, 10 * DAY, 1e12])
     sure = left(np.full(5, 0.8), ages, DAY)
     assert sure.tolist() == pytest.approx([0.8, 0.4, 0.2, 0.8 / 1024, 0.0])
@@ -170,7 +170,7 @@ lengths = st.floats(0, 1e13)
 
 @given(st.lists(lengths, min_size=1, max_size=20))
 def test_what_is_nearer_is_not_farther(apart: list[float]) -> None:
-    """Fails if a nearer thing has less proximity; the middle one is not worth a half."""
+    """Wrong: a nearer thing has less proximity; the middle one is not worth a half."""
     near = proximity(np.array(apart))
     assert all(0 <= one <= 1 for one in near)
     order = np.argsort(apart, kind="stable")
@@ -192,7 +192,7 @@ def found_at(
 
 
 def test_the_score_orders_what_is_found() -> None:
-    """Fails if the score is not what the docs say; what is near and new is recalled twice."""
+    """Wrong: the score is not what the docs say; what is near and new is recalled twice."""
     found = found_at([0, 2, 4], [1, 0.8, 0.5])
     assert scored(found).tolist() == pytest.approx([1, 0.5 * 0.8, 1 / 3 * 0.5])
     meant = np.array([0, 1, 0.5])
@@ -224,7 +224,7 @@ def test_the_score_orders_what_is_found() -> None:
     st.tuples(*[st.floats(-1e12, 1e12)] * 3),
 )
 def test_distances_are_right(points: list[tuple[float, ...]], here: tuple[float, ...]) -> None:
-    """Fails if squares of tiny numbers are nothing, so that all of them lie in one place."""
+    """Wrong: squares of tiny numbers are nothing, so that all of them lie in one place."""
     for dimensions in (2, 3):
         there = np.array([point[:dimensions] for point in points])
         wanted = [math.dist(point[:dimensions], here[:dimensions]) for point in points]
@@ -233,7 +233,7 @@ def test_distances_are_right(points: list[tuple[float, ...]], here: tuple[float,
 
 
 def test_tiny_distances_are_right() -> None:
-    """Fails if 3e-200 squared is 0, and so the distance."""
+    """Wrong: 3e-200 squared is 0, and so the distance."""
     far = distances(np.array([[3e-200, 4e-200], [0, 0]]), (0.0, 0.0))
     assert far.tolist() == pytest.approx([5e-200, 0])
 
@@ -290,8 +290,8 @@ def nearest_of(
 def test_the_index_finds_the_nearest(
     crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, data: st.DataObject
 ) -> None:
-    """Fails if one that is as near, just on the radius, or hidden behind many that have faded is
-    not found; or one that was taken away is."""
+    """Wrong: one that is as near, just on the radius, or hidden behind many that have faded is not
+    found; or one that was taken away is."""
     dimensions, made = crowd
     index = PlaceIndex(dimensions, fading, made[: len(made) // 2])
     for one in made[len(made) // 2 :]:
@@ -321,7 +321,7 @@ def test_the_index_finds_the_nearest(
 def test_the_index_finds_what_is_in_a_box(
     crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, data: st.DataObject
 ) -> None:
-    """Fails if what lies on a face is left out, or coordinates are rounded."""
+    """Wrong: what lies on a face is left out, or coordinates are rounded."""
     dimensions, made = crowd
     index = PlaceIndex(dimensions, fading, made)
     corner = st.tuples(*[coordinates] * dimensions) | st.sampled_from([o.position for o in made])
@@ -339,7 +339,7 @@ def test_the_index_finds_what_is_in_a_box(
 def test_the_index_finds_the_newest(
     crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, count: int
 ) -> None:
-    """Fails if of what is equally new others are found each time."""
+    """Wrong: of what is equally new others are found each time."""
     dimensions, made = crowd
     index = PlaceIndex(dimensions, fading, made)
     sure = sorted(sure_of(made, fading, moment), key=lambda one: (-one.at.timestamp(), one.id))
@@ -347,7 +347,7 @@ def test_the_index_finds_the_newest(
 
 
 def test_a_crowd_that_grows_and_shrinks() -> None:
-    """Fails if the arrays lose or keep a place after many were added and removed."""
+    """Wrong: the arrays lose or keep a place after many were added and removed."""
     random = Random(7)
     index, there = PlaceIndex(2, Fading(10 * DAY, 0.05)), {}
     for round_ in range(60):
@@ -374,7 +374,7 @@ def test_a_crowd_that_grows_and_shrinks() -> None:
 
 
 def test_what_is_read_may_be_changed() -> None:
-    """Fails if whoever changes the metadata that he was given changes what others are given."""
+    """Wrong: whoever changes the metadata that he was given changes what others are given."""
     one = Observation("a", "a", (0.0, 0.0), NOW, 1.0, "", {"tags": ["x"]})
     index = PlaceIndex(2, NEVER, [one, seen("b")])
 

@@ -126,7 +126,7 @@ def words(text: str) -> int:
 
 
 def test_an_excerpt_is_what_bears_on_the_question() -> None:
-    """Fails if of a long answer its beginning is shown, whatever was asked."""
+    """Wrong: of a long answer its beginning is shown, whatever was asked."""
     text = "First this.\nThen that.\n\nThe port is 5432. It is open. Then more. At last the end."
     assert excerpt(text, "Which port?", words, 6) == "… The port is 5432. …"
     assert excerpt(text, "Which port?", words, 9) == "… The port is 5432. It is open. …"
@@ -137,7 +137,7 @@ def test_an_excerpt_is_what_bears_on_the_question() -> None:
 
 @given(st.text(), st.text(), st.integers(1, 30))
 def test_an_excerpt_fits(text: str, question: str, limit: int) -> None:
-    """Fails if some text passes the limit, or fails."""
+    """Wrong: some text passes the limit, or fails."""
     assert len(excerpt(text, question, len, limit)) <= limit
     assert words(excerpt(text, question, words, limit)) <= limit
 
@@ -148,7 +148,7 @@ def said(seq: int, score: float, session: str = "s", block: str = "b") -> Recall
 
 
 def test_neighbours_are_joined_in_order() -> None:
-    """Fails if an answer stands above its question."""
+    """Wrong: an answer stands above its question."""
     three, nine, four, two = said(3, 0.9), said(9, 0.8), said(4, 0.7), said(2, 0.6)
     passage, alone = joined([three, nine, four, two], ["b"])
     assert passage.text == "#2\n#3\n#4"
@@ -165,7 +165,7 @@ def test_neighbours_are_joined_in_order() -> None:
 
 @given(st.lists(st.integers(1, 12), unique=True))
 def test_every_message_stays(seqs: list[int]) -> None:
-    """Fails if a message is lost, or said twice."""
+    """Wrong: a message is lost, or said twice."""
     passages = joined([said(seq, 1.0) for seq in seqs], ["b"])
     assert sorted(seq for one in passages for _, seq in one.sources) == sorted(seqs)
     assert all("\n".join(f"#{q}" for _, q in one.sources) == one.text for one in passages)
@@ -178,7 +178,7 @@ def passage(seq: int, number: int, of: int, offset: int, text: str) -> Recall:
 
 
 def test_passages_join_their_neighbours() -> None:
-    """Fails if of a long message what two passages share is told twice, they are out of order."""
+    """Wrong: of a long message what two passages share is told twice, they are out of order."""
     text = "One. Two. Three. Four."
     first, second = passage(2, 0, 3, 0, text[:9]), passage(2, 1, 3, 5, text[5:16])
     third = passage(2, 2, 3, 10, text[10:])
@@ -202,7 +202,7 @@ def test_passages_join_their_neighbours() -> None:
 
 @pytest.mark.parametrize("part", [None, "x", [], [1], [0, "2", 3], [None] * 3, {}, [True, 1, 0]])
 def test_what_a_snapshot_says_of_a_passage_may_be_wrong(part: object) -> None:
-    """Fails if a record that somebody crafted makes every context fail."""
+    """Wrong: a record that somebody crafted makes every context fail."""
     odd = replace(said(2, 1.0), metadata={"part": part})
     assert [one.text for one in joined([said(1, 1.0), odd], ["b"])] == ["#1\n#2"]
 
@@ -217,13 +217,13 @@ def sizes(text: str) -> list[int]:
 
 @pytest.mark.parametrize("text", ["", "Hello.", "word " * (LONG // 5), "é" * (LONG // 2)])
 def test_a_text_that_is_not_long_is_one_passage(text: str) -> None:
-    """Fails if ordinary messages, long answers of assistants among them, are torn apart."""
+    """Wrong: ordinary messages, long answers of assistants among them, are torn apart."""
     assert passages(text) == [(0, len(text))]
 
 
 @pytest.mark.parametrize("text", [SENTENCES, CHINESE, SENTENCES.replace(" ", "\n")])
 def test_a_long_text_is_cut_between_sentences(text: str) -> None:
-    """Fails if a passage begins within a sentence, is far longer or shorter than others, or what
+    """Wrong: a passage begins within a sentence, is far longer or shorter than others, or what
     stands where two meet is in neither as a whole."""
     found = passages(text)
     assert len(found) > 5
@@ -239,7 +239,7 @@ def test_a_long_text_is_cut_between_sentences(text: str) -> None:
     "text", ["x" * 30_000, "word " * 6_000, '{"a":1},' * 4_000, "ab\n" * 9_000]
 )
 def test_what_has_no_sentences_is_cut_too(text: str) -> None:
-    """Fails if a long line is one passage whose vector says nothing, or is cut within words."""
+    """Wrong: a long line is one passage whose vector says nothing, or is cut within words."""
     found = passages(text)
     assert max(sizes(text)) < PASSAGE * 2
     assert found[0][0] == 0
@@ -248,7 +248,7 @@ def test_what_has_no_sentences_is_cut_too(text: str) -> None:
 
 
 def test_a_huge_text_has_only_so_many() -> None:
-    """Fails if one pasted file of megabytes makes a hundred thousand records."""
+    """Wrong: one pasted file of megabytes makes a hundred thousand records."""
     assert len(passages("word " * 2_000_000)) <= MOST_PASSAGES
 
 
@@ -260,7 +260,7 @@ def test_a_huge_text_has_only_so_many() -> None:
     )
 )
 def test_nothing_is_in_no_passage(parts: list[str]) -> None:
-    """Fails if something is found in no passage, or passages are out of order or empty."""
+    """Wrong: something is found in no passage, or passages are out of order or empty."""
     text = "".join(parts) * 8
     found = passages(text)
     at = 0

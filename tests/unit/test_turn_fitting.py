@@ -176,7 +176,7 @@ def test_no_request_passes_the_budget(case: Case) -> None:
 @settings(max_examples=at_length(60))
 @given(cases(), st.integers(0, 400))
 def test_a_turn_is_whole_wherever_it_fits_alone(case: Case, more: int) -> None:
-    """Fails if part of a turn is cut although earlier messages could have gone."""
+    """Wrong: part of a turn is cut although earlier messages could have gone."""
     turn = [message for message in case.asked if not message.is_system]
     system = [message for message in case.asked if message.is_system][-1:]
     above = system or ([case.world.head.system] if case.world.head.system is not None else [])

@@ -34,20 +34,20 @@ DAY = datetime(2023, 5, 8, tzinfo=UTC)
     ],
 )
 def test_words(text: str, expected: list[str]) -> None:
-    """Fails if what people write in two ways is not found, or a script is not searched at all."""
+    """Wrong: what people write in two ways is not found, or a script is not searched at all."""
     assert words(text) == expected
 
 
 @given(st.text())
 def test_any_text_has_words(text: str) -> None:
-    """Fails if some text stops a search."""
+    """Wrong: some text stops a search."""
     assert all(words(text))
     assert words(text) == words(text.upper().lower()) or not text.isascii()
 
 
 @given(st.text(), st.integers(1, 5))
 def test_words_are_counted_up_to_a_number(text: str, most: int) -> None:
-    """Fails if a long turn is taken for a short one."""
+    """Wrong: a long turn is taken for a short one."""
     assert words_up_to(most, text) == min(most, len(words(text)))
 
 
@@ -65,12 +65,12 @@ def test_words_are_counted_up_to_a_number(text: str, most: int) -> None:
     ],
 )
 def test_dates(text: str, expected: list[Date]) -> None:
-    """Fails if a date in a question is not seen, or a word is taken for one."""
+    """Wrong: a date in a question is not seen, or a word is taken for one."""
     assert dates(text) == expected
 
 
 def test_a_date_holds_what_it_names() -> None:
-    """Fails if "in May" is taken for one day, or for any month."""
+    """Wrong: "in May" is taken for one day, or for any month."""
     assert Date(None, 5, None).holds(DAY)
     assert Date(2023, 5, 8).holds(DAY)
     assert not Date(2022, 5, None).holds(DAY)
@@ -87,8 +87,7 @@ def hurried() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hurried")
 def test_threads_stem_at_the_same_time() -> None:
-    """Fails if what one thread stems is mixed with another's, and kept so for the process's
-    life."""
+    """Wrong: what one thread stems is mixed with another's, and kept so for the process's life."""
     texts = ["organizations", "relational", "conditionally", "happiness", "international"]
     stem = forms_of.call  # nothing kept
     expected = [stem(text) for text in texts]
@@ -101,7 +100,7 @@ def test_threads_stem_at_the_same_time() -> None:
 
 
 def test_sentences_without_blanks_are_not_kept() -> None:
-    """Fails if a process that reads Chinese keeps gigabytes of what it made of sentences."""
+    """Wrong: a process that reads Chinese keeps gigabytes of what it made of sentences."""
     said = [
         "".join(chr(0x4E00 + (7 * n + at * at) % 20_000) for at in range(90)) for n in range(500)
     ]
@@ -144,7 +143,7 @@ TODAY = date(2025, 6, 4)  # a Wednesday
     ],
 )
 def test_the_days_of_a_question(asked: str, first: str, last: str) -> None:
-    """Fails if a time that people name is passed over, or is another one."""
+    """Wrong: a time that people name is passed over, or is another one."""
     assert period_of(asked, TODAY) == Period(date.fromisoformat(first), date.fromisoformat(last))
 
 
@@ -152,7 +151,7 @@ def test_the_days_of_a_question(asked: str, first: str, last: str) -> None:
     "asked", ["What may I eat?", "What should I cook today?", "Where do I live?", "on 2025-02-30"]
 )
 def test_questions_without_a_time(asked: str) -> None:
-    """Fails if a word is taken for a time, or a day that does not exist raises."""
+    """Wrong: a word is taken for a time, or a day that does not exist raises."""
     assert period_of(asked, TODAY) is None
 
 
@@ -165,7 +164,7 @@ def test_questions_without_a_time(asked: str) -> None:
     ],
 )
 def test_events_that_a_question_dates_by(asked: str, event: Event | None) -> None:
-    """Fails if "before I moved" is no time, or any "before" is one."""
+    """Wrong: "before I moved" is no time, or any "before" is one."""
     assert event_of(asked) == event
 
 
@@ -174,7 +173,7 @@ def test_events_that_a_question_dates_by(asked: str, event: Event | None) -> Non
     st.sampled_from(["last week", "4 months ago", "in March", "last winter", "99 years ago"]),
 )
 def test_every_day_has_periods(today: date, asked: str) -> None:
-    """Fails if at some day of the calendar a question raises, or its days begin in the future."""
+    """Wrong: at some day of the calendar a question raises, or its days begin in the future."""
     period = period_of(f"What did I do {asked}?", today)
     assert period is not None
     assert period.first <= period.last
