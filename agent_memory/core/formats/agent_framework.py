@@ -9,14 +9,14 @@ from agent_memory.core.formats.parts import (
     Json,
     answer_of,
     asked_of,
-    call_of,
+    calls_in,
     calls_of,
     dicts,
     dumped,
-    joined,
     mark_of,
     media_part,
     parts_of,
+    said_by,
     says,
     text_part,
 )
@@ -40,18 +40,13 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
         if block.get("type") == "function_result"
     ]
     parts = [part for block in blocks for part in _parts(block)]
-    calls = [
-        call_of(block.get("call_id"), block.get("name"), block.get("arguments"))
-        for block in blocks
-        if block.get("type") == "function_call"
-    ]
+    used = [block for block in blocks if block.get("type") == "function_call"]
+    calls = calls_in(used, "call_id", "name", "arguments")
     role = raw.get("role")
-    if role in _ROLES and (parts or calls):
-        view: Json = {"role": role, "content": joined(parts) or None}
-        if isinstance(raw.get("author_name"), str) and role != "system":
-            view["name"] = raw["author_name"]
-        views.append({**view, "tool_calls": calls} if calls else view)
-    return views
+    said = said_by(role, parts, calls) if role in _ROLES else []
+    if said and isinstance(raw.get("author_name"), str) and role != "system":
+        said[0]["name"] = raw["author_name"]
+    return views + said
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from agent_memory.core.formats.parts import (
     Json,
     answer_of,
     asked_of,
-    call_of,
+    calls_in,
     calls_of,
     cleaned,
     data_in,
@@ -99,12 +99,8 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
         if block.get("type") == "tool_result"
     ]
     parts = [part for block in blocks for part in _parts(block)]
-    calls = [
-        call_of(block.get("id"), block.get("name"), block.get("input"))
-        for block in blocks
-        if block.get("type") == "tool_use"
-    ]
-    return views + said_by(role, parts, calls)
+    uses = [block for block in blocks if block.get("type") == "tool_use"]
+    return views + said_by(role, parts, calls_in(uses, "id", "name", "input"))
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:

@@ -16,7 +16,7 @@ from agent_memory.core.formats.parts import (
     answer_of,
     asked_of,
     bytes_of,
-    call_of,
+    calls_in,
     calls_of,
     cleaned,
     data_in,
@@ -89,18 +89,11 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     if role not in ("user", "assistant", "system"):
         return []
     blocks = dicts(content)
-    views = [
-        answer_of(item.get("toolUseId"), _result(item.get("content")))
-        for block in blocks
-        if isinstance(item := block.get("toolResult"), dict)
-    ]
+    results = dicts([block.get("toolResult") for block in blocks])
+    views = [answer_of(item.get("toolUseId"), _result(item.get("content"))) for item in results]
     parts = [part for block in blocks for part in _parts(block)]
-    calls = [
-        call_of(item.get("toolUseId"), item.get("name"), item.get("input"))
-        for block in blocks
-        if isinstance(item := block.get("toolUse"), dict)
-    ]
-    return views + said_by(str(role), parts, calls)
+    uses = dicts([block.get("toolUse") for block in blocks])
+    return views + said_by(str(role), parts, calls_in(uses, "toolUseId", "name", "input"))
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:

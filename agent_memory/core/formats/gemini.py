@@ -13,7 +13,7 @@ from agent_memory.core.formats.parts import (
     Json,
     answer_of,
     asked_of,
-    call_of,
+    calls_in,
     calls_of,
     data_in,
     data_url,
@@ -60,12 +60,8 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     role = _role(raw)
     views = [_answer(item) for part in parts if (item := _field(part, *_ANSWER))]
     shown_parts = [item for part in parts for item in _chat_parts(part)]
-    calls = [
-        call_of(item.get("id"), item.get("name"), item.get("args"))
-        for part in parts
-        if (item := _field(part, *_CALL))
-    ]
-    return views + said_by(role, shown_parts, calls)
+    calls = [item for part in parts if (item := _field(part, *_CALL))]
+    return views + said_by(role, shown_parts, calls_in(calls, "id", "name", "args"))
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:

@@ -9,7 +9,7 @@ from agent_memory.core.formats.parts import (
     Json,
     answer_of,
     asked_of,
-    call_of,
+    calls_in,
     calls_of,
     data_in,
     data_url,
@@ -39,10 +39,8 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
         return []
     results = [mapping(part["tool_call_result"]) for part in parts if "tool_call_result" in part]
     views = [_answer(result) for result in results]
-    calls = [
-        call_of(call.get("id"), call.get("tool_name"), call.get("arguments"))
-        for call in (mapping(part["tool_call"]) for part in parts if "tool_call" in part)
-    ]
+    used = [mapping(part["tool_call"]) for part in parts if "tool_call" in part]
+    calls = calls_in(used, "id", "tool_name", "arguments")
     said = said_by(role, [shown for part in parts for shown in _shown(part)], calls)
     if said and isinstance(raw.get("name"), str) and role != "system":
         said[0]["name"] = raw["name"]

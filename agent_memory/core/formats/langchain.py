@@ -9,7 +9,7 @@ from agent_memory.core.formats.names import role_in
 from agent_memory.core.formats.parts import (
     Json,
     asked_of,
-    call_of,
+    calls_in,
     calls_of,
     data_url,
     dicts,
@@ -67,10 +67,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     if not isinstance(role, str):
         return []
     content = _content(raw.get("content"))
-    calls = [
-        call_of(call.get("id"), call.get("name"), call.get("args"))
-        for call in dicts(raw.get("tool_calls"))
-    ]
+    calls = calls_in(dicts(raw.get("tool_calls")), "id", "name", "args")
     view: Json = {"role": role, "content": content}
     if role == "tool":
         view["tool_call_id"] = raw.get("tool_call_id")

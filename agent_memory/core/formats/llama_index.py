@@ -8,7 +8,7 @@ from typing import Any
 from agent_memory.core.formats.parts import (
     Json,
     asked_of,
-    call_of,
+    calls_in,
     calls_of,
     data_url,
     dicts,
@@ -33,19 +33,15 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     role, blocks = _ROLES.get(str(raw.get("role"))), raw.get("blocks")
     if role is None or not isinstance(blocks, list):
         return []
-    more = raw.get("additional_kwargs")
-    extra: Mapping[str, Any] = more if isinstance(more, Mapping) else {}
+    extra = mapping(raw.get("additional_kwargs"))
     content = joined([part for block in dicts(blocks) for part in _parts(block)])
     view: Json = {"role": role, "content": content}
     if role == "tool":
         view["tool_call_id"] = extra.get("tool_call_id")
     if isinstance(extra.get("name"), str):
         view["name"] = extra["name"]
-    calls = [
-        call_of(block.get("tool_call_id"), block.get("tool_name"), block.get("tool_kwargs"))
-        for block in dicts(blocks)
-        if block.get("block_type") == "tool_call"
-    ]
+    used = [block for block in dicts(blocks) if block.get("block_type") == "tool_call"]
+    calls = calls_in(used, "tool_call_id", "tool_name", "tool_kwargs")
     calls = calls or dicts(extra.get("tool_calls"))
     if calls:
         view |= {"content": content or None, "tool_calls": calls}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import is_
 from typing import Any
 
@@ -189,6 +189,11 @@ def call_of(call_id: object, name: object, arguments: object) -> Json:
         arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
     function = {"name": name or "tool", "arguments": arguments}
     return {"id": call_id, "type": "function", "function": function}
+
+
+def calls_in(items: Iterable[Mapping[str, Any]], *keys: str) -> list[Json]:
+    """Return the tool calls of items, whose id, name and arguments stand under `keys`."""
+    return [call_of(*map(item.get, keys)) for item in items]
 
 
 def calls_of(view: Mapping[str, Any]) -> list[Json]:

@@ -8,7 +8,7 @@ from typing import Any
 from agent_memory.core.formats.parts import (
     Json,
     answer_of,
-    call_of,
+    calls_in,
     calls_of,
     data_url,
     dicts,
@@ -36,11 +36,8 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     parts = dicts(raw.get("parts"))
     if raw.get("kind") == "response":
         texts = [p for p in parts if p.get("part_kind") == "text" and p.get("content")]
-        calls = [
-            call_of(p.get("tool_call_id"), p.get("tool_name"), p.get("args"))
-            for p in parts
-            if p.get("part_kind") == "tool-call"
-        ]
+        used = [part for part in parts if part.get("part_kind") == "tool-call"]
+        calls = calls_in(used, "tool_call_id", "tool_name", "args")
         return said_by("assistant", [text_part(str(part["content"])) for part in texts], calls)
     return [view for part in parts for view in _chat_messages(part)]
 
