@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.idempotency import WriteKey, key_of
 from agent_memory.core.ids import check_id
@@ -86,49 +86,6 @@ class TurnHooks:
 _SET_HERE = ("messages", "api_base", "api_key", "num_retries", "max_retries", "drop_params")
 
 
-class Begin(Protocol):
-    """Returns a function that packs a turn's context, as `Contexts.begin`."""
-
-    def __call__(
-        self,
-        session_id: str,
-        asked: Sequence[Message],
-        *,
-        user_id: str | None,
-        reads_turn: bool = False,
-    ) -> Pack: ...
-
-
-class Update(Protocol):
-    """Stores messages, as `AgentMemory.update`."""
-
-    def __call__(
-        self,
-        session_id: str,
-        message: Any,
-        *,
-        user_id: str | None = None,
-        key: Any = None,
-        expected_end: int | None = None,
-    ) -> Head: ...
-
-
-class Stored(Protocol):
-    """Returns the messages stored under a key. None if the key is unknown."""
-
-    def __call__(
-        self, session_id: str, key: WriteKey, *, user_id: str | None = None
-    ) -> Sequence[Message] | None: ...
-
-
-class CallTool(Protocol):
-    """Runs a tool of the memory, as `AgentMemory.call_tool`."""
-
-    def __call__(
-        self, session_id: str, name: str, arguments: str, *, user_id: str | None = None
-    ) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Turns:
     """The calls about a turn, built on the calls that read and store.
@@ -137,21 +94,21 @@ class Turns:
     stored atomically.
 
     Attributes:
-        begin: Returns a function that packs a turn's context.
-        update: Stores a turn.
-        stored: Returns the messages stored under a key.
+        begin: Returns a function that packs a turn's context, as `Contexts.begin`.
+        update: Stores a turn, as `AgentMemory.update`.
+        stored: Returns the messages stored under a key. None if the key is unknown.
         replaced: Replaces the answer that a turn regenerates.
-        call_tool: Runs a tool of the memory.
+        call_tool: Runs a tool of the memory, as `AgentMemory.call_tool`.
         toolbox: Returns the tools of the memory, by name.
         models: Opens a language model by name. None opens the configured one, if any.
         notify: Calls the turn hooks for the start or, with all messages, for the end of a turn.
     """
 
-    begin: Begin
-    update: Update
-    stored: Stored
+    begin: Callable[..., Pack]
+    update: Callable[..., Head]
+    stored: Callable[..., Sequence[Message] | None]
     replaced: Callable[[Turn, Span, Sequence[Message]], Head]
-    call_tool: CallTool
+    call_tool: Callable[..., str]
     toolbox: Callable[[], Mapping[str, Tool]]
     models: Callable[[str | None], LLM | None]
     notify: Callable[[Turn, Sequence[Message] | None], None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from weakref import WeakValueDictionary
@@ -332,13 +332,7 @@ class SharedMemory:
     def _turns(self) -> Turns:
         """The calls about a turn, which read and store through the checked calls."""
 
-        def begin(
-            session_id: str,
-            asked: Sequence[Message],
-            *,
-            user_id: str | None,
-            reads_turn: bool = False,
-        ) -> Pack:
+        def begin(session_id: str, asked: Sequence[Message], **_: Any) -> Pack:
             session = self._session(session_id)
             turns = self._memory.turns
             pack = self._reading(lambda: turns.begin(session, asked, user_id=self._user))
@@ -349,9 +343,7 @@ class SharedMemory:
         ) -> Head:
             return self.update(session_id, message, **terms)
 
-        def stored(
-            session_id: str, key: WriteKey, *, user_id: str | None = None
-        ) -> Sequence[Message] | None:
+        def stored(session_id: str, key: WriteKey, **_: Any) -> Sequence[Message] | None:
             return self._reading(
                 lambda: self._memory._stored(self._session(session_id), key, user_id=self._user)
             )
@@ -399,13 +391,7 @@ def _refuse_to_replace(turn: Turn, part: Span, said: Sequence[Message]) -> Head:
     raise InvalidInput("This turn was not begun in a shared namespace. Nothing was stored.")
 
 
-def _refuse_to_call(
-    session_id: str,
-    name: str,
-    arguments: Mapping[str, Any] | str | None = None,
-    *,
-    user_id: str | None = None,
-) -> str:
+def _refuse_to_call(session_id: str, name: str, *_: object, **__: object) -> str:
     raise ToolRefused(f"{name} cannot be called in a shared namespace.")
 
 
