@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import inf
 from time import monotonic, time
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from agent_memory.core.receipts import Part
@@ -38,6 +38,9 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.damage import head_or_rest, noted
 from agent_memory.stores.log import check_owner
 
+if TYPE_CHECKING:
+    from agent_memory.engine.sharing.grants import Redaction
+
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 60.0
@@ -53,53 +56,30 @@ _FORMER = "its records in this store were deleted, what it kept elsewhere was no
 T = TypeVar("T")
 
 
-class SharedNamespaces(Protocol):
-    """The part of a deletion that concerns namespaces shared by several agents."""
-
-    def takes_part(self, user_id: str) -> bool:
-        """Return whether the following calls have anything to do for a user."""
-        ...
-
-    def close(self, user_id: str) -> None:
-        """Revoke the access of a user, or of all agents of a namespace, before the deletion."""
-        ...
-
-    def erase(self, user_id: str) -> None:
-        """Empty the messages that a user wrote as an agent, and delete its grants. Idempotent."""
-        ...
-
-
+@dataclass(eq=False, repr=False)
 class Deletion:
     """Erases sessions and users from a store and its blocks.
 
-    `manual_blocks` have records that do not come from a log. `tombstones` are those of forgotten
-    facts, and `deleted` those of sessions and users.
+    `_manual_blocks` have records that do not come from a log. `_tombstones` are those of forgotten
+    facts, and `_deleted` those of sessions and users.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        leases: Leases,
-        absorber: Absorber,
-        manual_blocks: Sequence[Block],
-        tombstones: Tombstones,
-        records: SystemRecords,
-        windows: Windows,
-        shared: SharedNamespaces,
-        deleted: Deleted,
-    ) -> None:
-        self._store = store
-        self._leases = leases
-        self._locks = Locks(store)
-        self._absorber = absorber
-        self._manual_blocks = manual_blocks
-        self._blocks = [*absorber.blocks.values(), *manual_blocks]
-        self._whole = WholeDeletion(store, self._blocks, records, windows, shared.takes_part)
-        self._tombstones = tombstones
-        self._records = records
-        self._windows = windows
-        self._shared = shared
-        self._deleted = deleted
+    _store: Store
+    _leases: Leases
+    _absorber: Absorber
+    _manual_blocks: Sequence[Block]
+    _tombstones: Tombstones
+    _records: SystemRecords
+    _windows: Windows
+    _shared: Redaction
+    _deleted: Deleted
+
+    def __post_init__(self) -> None:
+        self._locks = Locks(self._store)
+        self._blocks = [*self._absorber.blocks.values(), *self._manual_blocks]
+        self._whole = WholeDeletion(
+            self._store, self._blocks, self._records, self._windows, self._shared.takes_part
+        )
 
     def session(self, session_id: str, user_id: str | None = None) -> Outcome:
         """Erase one session; see `AgentMemory.delete`."""

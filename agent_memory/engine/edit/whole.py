@@ -7,6 +7,7 @@ Otherwise `Deletion` does it in steps, which any worker can resume.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import time
 from typing import NamedTuple
@@ -44,27 +45,22 @@ class Deleting(NamedTuple):
     has_registry: bool
 
 
+@dataclass(eq=False, repr=False)
 class WholeDeletion:
     """Deletes sessions and users whose data is all in the session store.
 
-    `records` holds a note of a deletion until the traces in the files are erased. `takes_part`
+    `_records` holds a note of a deletion until the traces in the files are erased. `_takes_part`
     returns whether a user takes part in shared namespaces.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        blocks: Sequence[Block],
-        records: SystemRecords,
-        windows: Windows,
-        takes_part: Callable[[str], bool],
-    ) -> None:
-        self._store = store
-        self._in_one_step = store.spans and all(block.deletes_by_owner for block in blocks)
-        self._blocks = blocks
-        self._records = records
-        self._windows = windows
-        self._takes_part = takes_part
+    _store: Store
+    _blocks: Sequence[Block]
+    _records: SystemRecords
+    _windows: Windows
+    _takes_part: Callable[[str], bool]
+
+    def __post_init__(self) -> None:
+        self._in_one_step = self._store.spans and all(one.deletes_by_owner for one in self._blocks)
 
     def session(self, session_id: str, user_id: str | None) -> Deleting | None:
         """Delete a session. None if it does not exist, or if that needs several steps.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from agent_memory.config.settings import Retention as Setting
@@ -32,28 +32,20 @@ def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLette
     return max(head.expired, min(readers))
 
 
+@dataclass(eq=False, repr=False)
 class Retention:
-    """Shortens logs from the beginning, and calls `expired` with the session and the last seq.
+    """Shortens logs from the beginning, and calls `_expired` with the session and the last seq.
 
-    A `retention` is "forever", "window" (until nothing reads a message), or a minimum age of a
+    `_retention` is "forever", "window" (until nothing reads a message), or a minimum age of a
     message.
     """
 
-    def __init__(
-        self,
-        store: SessionStore,
-        windows: Windows,
-        dead_letters: DeadLetters,
-        blocks: Collection[str],
-        expired: Callable[[str, int], None],
-        retention: Setting,
-    ) -> None:
-        self._store = store
-        self._windows = windows
-        self._dead_letters = dead_letters
-        self._blocks = blocks
-        self._expired = expired
-        self._retention: Setting = retention
+    _store: SessionStore
+    _windows: Windows
+    _dead_letters: DeadLetters
+    _blocks: Collection[str]
+    _expired: Callable[[str, int], None]
+    _retention: Setting
 
     @property
     def seconds(self) -> float | None:

@@ -6,6 +6,7 @@ import logging
 import struct
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -91,23 +92,18 @@ def _are_traits(stored: Stored, dimension: int) -> bool:
     return bool(((terms.weights >= 0) & (terms.weights <= _HEAVIEST)).all())
 
 
+@dataclass(eq=False, repr=False)
 class RecordImport:
     """Stores the records of one imported session."""
 
-    def __init__(
-        self,
-        resources: Resources,
-        failures: DeadLetters,
-        blocks: Mapping[str, Block],
-        head: Head,
-        lease: Lease,
-    ) -> None:
-        self._resources = resources
-        self._store = resources.store
-        self._failures = failures
-        self._blocks = blocks
-        self._head = head
-        self._lease = lease
+    _resources: Resources
+    _failures: DeadLetters
+    _blocks: Mapping[str, Block]
+    _head: Head
+    _lease: Lease
+
+    def __post_init__(self) -> None:
+        self._store = self._resources.store
         self._facts: dict[tuple[str, str], list[tuple[int, Record]]] = defaultdict(list)
         self._keys: list[KeptKey] = []
         self._letters: list[DeadLetter] = []

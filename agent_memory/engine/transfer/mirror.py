@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from hashlib import blake2b, sha256
 from itertools import chain, islice
-from typing import Any, Protocol
+from typing import Any
 
 from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.messages import Message
@@ -103,14 +103,6 @@ class StoredRecord:
         return self.block, self.record.id
 
 
-class RecordSet(Protocol):
-    """A part of a store's records, read in any order. `remove` may remove more than the keys."""
-
-    def read(self) -> Iterator[StoredRecord]: ...
-    def put(self, records: Sequence[StoredRecord]) -> None: ...
-    def remove(self, keys: Collection[tuple[str, str]]) -> None: ...
-
-
 @dataclass(eq=False, repr=False)
 class FactRecords:
     """All facts of a store, except its records about itself and those of the sessions `leaving`."""
@@ -166,6 +158,10 @@ class VectorRecords:
         found = (stored.record for stored in self.read() if stored.key in keys)
         for owner, session_id in {(record.owner, record.session_id) for record in found}:
             self._store.delete_vectors(self._block, owner=owner, session_id=session_id)
+
+
+RecordSet = FactRecords | VectorRecords
+"""A part of a store's records, read in any order. `remove` may remove more than the keys."""
 
 
 def mirror(
@@ -246,6 +242,7 @@ def _pages(records: Iterator[StoredRecord]) -> Iterator[list[StoredRecord]]:
         yield page
 
 
+@dataclass(eq=False, repr=False)
 class Sessions:
     """The sessions of two stores.
 
@@ -253,13 +250,12 @@ class Sessions:
     deletion is then finished in the target too, since blocks may hold records elsewhere.
     """
 
-    def __init__(
-        self, source: SessionStore, target: SessionStore, removing: Callable[[], None]
-    ) -> None:
-        self._source = source
-        self._target = target
-        self._leases = Leases(target)
-        self._removing = removing
+    _source: SessionStore
+    _target: SessionStore
+    _removing: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        self._leases = Leases(self._target)
 
     def bring(self) -> Iterator[Head]:
         """Copy the sessions that the target lacks, and yield each head. `compare` verifies them."""
