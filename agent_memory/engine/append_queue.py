@@ -22,24 +22,13 @@ _CUT_OFF = (
 
 
 class _Pending(Generic[J, T]):
-    """A pending call and its outcome."""
+    """A pending call and its outcome. None while it runs."""
 
-    __slots__ = ("error", "is_made", "job", "result")
-
-    result: T
+    __slots__ = ("job", "outcome")
 
     def __init__(self, job: J) -> None:
         self.job = job
-        self.error: Exception | None = None
-        self.is_made = False
-
-    def finish(self, outcome: T | Exception) -> None:
-        """Set the outcome."""
-        if isinstance(outcome, Exception):
-            self.error = outcome
-        else:
-            self.result = outcome
-        self.is_made = True
+        self.outcome: T | Exception | None = None
 
 
 class AppendQueue(Generic[J, T]):
@@ -82,11 +71,11 @@ class AppendQueue(Generic[J, T]):
         mine = _Pending[J, T](job)
         self._pending.append(mine)
         with lock:
-            while not mine.is_made:
+            while mine.outcome is None:
                 self._lead()
-        if mine.error is not None:
-            raise mine.error
-        return mine.result
+        if isinstance(mine.outcome, Exception):
+            raise mine.outcome
+        return mine.outcome
 
     def _lead(self) -> None:
         """Run the oldest pending calls."""
@@ -94,11 +83,11 @@ class AppendQueue(Generic[J, T]):
         del self._pending[: len(calls)]
         try:
             for call, outcome in zip(calls, self._outcomes(calls), strict=True):
-                call.finish(outcome)
+                call.outcome = outcome
         finally:
             for call in calls:
-                if not call.is_made:
-                    call.finish(StoreUnavailable(_CUT_OFF))
+                if call.outcome is None:
+                    call.outcome = StoreUnavailable(_CUT_OFF)
 
     def _outcomes(self, calls: Sequence[_Pending[J, T]]) -> Sequence[T | Exception]:
         if len(calls) > 1:
