@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -20,9 +21,9 @@ from agent_memory.core.idempotency import (
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft
 from agent_memory.core.redaction import redacted
-from agent_memory.core.timestamps import IN_UTC, Zones
+from agent_memory.core.timestamps import Zones
 from agent_memory.engine.append_queue import AppendQueue
-from agent_memory.engine.paging import is_there, read_of
+from agent_memory.engine.paging import is_there, range_of
 from agent_memory.errors import MessageTooLarge
 
 if TYPE_CHECKING:
@@ -52,49 +53,34 @@ _Stored: TypeAlias = tuple["Head", "KeptKey | None"]
 """The head after an append. For a retry, also the stored key of the first append."""
 
 
+@dataclass(eq=False, repr=False)
 class Appender:
     """Appends messages.
 
-    `wait` returns the seconds until a worker must look at a session, from the time of its newest
+    `_wait` returns the seconds until a worker must look at a session, from the time of its newest
     message.
     """
 
-    def __init__(
-        self,
-        store: SessionStore,
-        counter: TokenCounter,
-        windows: Windows,
-        max_message_bytes: int,
-        keep_keys: KeepKeys,
-        wait: Callable[[datetime], float],
-        redact: Callable[[str], str] | None = None,
-        zones: Zones = IN_UTC,
-    ) -> None:
-        self._store = store
-        self._zones = zones
-        self._wait = wait
-        self._counter = counter
-        # a remote store serves concurrent appends itself
-        self._queue = None if store.remote else AppendQueue(self._append, self.append_all)
-        self._windows = windows
-        self._max_message_bytes = max_message_bytes
-        self._keep_keys: KeepKeys = keep_keys
-        self._redact = redact
+    _store: SessionStore
+    _counter: TokenCounter
+    _windows: Windows
+    _max_message_bytes: int
+    _keep_keys: KeepKeys
+    _wait: Callable[[datetime], float]
+    _redact: Callable[[str], str] | None
+    _zones: Zones
 
-    def append(
-        self,
-        session_id: str,
-        messages: Sequence[Any],
-        user_id: str | None,
-        key: WriteKey | str | None = None,
-        expected_end: int | None = None,
-    ) -> tuple[Head, KeptKey | None]:
+    def __post_init__(self) -> None:
+        # a remote store serves concurrent appends itself
+        is_remote = self._store.remote
+        self._queue = None if is_remote else AppendQueue(self._append, self.append_all)
+
+    def append(self, update: Update) -> tuple[Head, KeptKey | None]:
         """Append messages atomically. See `AgentMemory.update`.
 
         Return the current head, and for a retry the stored key of the first append.
         """
-        update = Update(session_id, messages, user_id, key, expected_end)
-        if self._queue is not None and is_brief(messages):
+        if self._queue is not None and is_brief(update.messages):
             return self._queue.run(update)
         return self._append(update)
 
@@ -182,9 +168,7 @@ class Appender:
         stored_key = once.chosen(1, 0, found).before
         if stored_key is None:
             return None
-        log = read_of(
-            self._store, head, after=stored_key.seq - 1, limit=stored_key.end - stored_key.seq + 1
-        )
+        log = range_of(self._store, head, stored_key.seq - 1, stored_key.end)
         return [entry.message for entry in log]
 
     def _since(self, now: datetime) -> datetime | None:

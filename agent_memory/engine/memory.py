@@ -16,6 +16,7 @@ from agent_memory.core.notices import with_call_errors
 from agent_memory.core.recognition import check_pair
 from agent_memory.core.records import Head, Scope
 from agent_memory.core.tracing import of_id, of_messages, traced
+from agent_memory.engine.append import Update
 from agent_memory.engine.later import load_rest, with_rest
 from agent_memory.engine.opened import OpenMemory
 from agent_memory.engine.paging import newest_of, read_of
@@ -145,7 +146,8 @@ class AgentMemory(OpenMemory):
             if expected_end is not None:
                 check_end(expected_end, head.end)
             return head
-        append = partial(self._appender.append, session_id, messages, user_id, key, expected_end)
+        update = Update(session_id, messages, user_id, key, expected_end)
+        append = partial(self._appender.append, update)
         try:
             stored = append()
         except SessionDeleting:

@@ -294,15 +294,14 @@ class OpenMemory:
 
     @property
     def _regenerating(self) -> Regenerate:
-        from agent_memory.engine.edit.edit import Regeneration
         from agent_memory.engine.loop.regenerate import Regenerate
 
         parts = self.components
-        regeneration = Regeneration(parts.store, parts.windows, parts.editor)
         return Regenerate(
             self._guard,
             parts.contexts,
-            regeneration,
+            parts.store,
+            parts.windows,
             parts.editor,
             self._appender,
             self._settle,

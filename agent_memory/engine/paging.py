@@ -47,6 +47,11 @@ def read_of(
     return found if not found or is_there(store, head) else []
 
 
+def range_of(store: SessionStore, head: Head, after: int, upto: int) -> list[Entry]:
+    """Return the entries after a seq, up to another, as far as the log has them."""
+    return read_of(store, head, after=after, limit=upto - after) if upto > after else []
+
+
 def picked_of(store: SessionStore, head: Head, seqs: Sequence[int]) -> list[Entry]:
     """Return the entries with these seqs, as far as the log has them. Empty if it is gone."""
     found = store.pick(head.session_id, seqs)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft, Entry, Head, Lease, Recall, Scope, Span
-from agent_memory.core.shapes import role_of
+from agent_memory.core.records import Draft, Entry, Head, Lease, Scope, Span
 from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.edit.plans import (
     Drafts,
@@ -24,17 +24,16 @@ from agent_memory.engine.edit.plans import (
     answered,
     changed,
     popped,
-    window_before,
 )
 from agent_memory.engine.leases import Leases, Unheld, busy
-from agent_memory.engine.paging import read_of
+from agent_memory.engine.paging import range_of
 from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.recall.prompt_log import SentContexts
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost, SessionDeleting
 from agent_memory.ltm_blocks.registry import Tombstones, erase_derived
-from agent_memory.stores.base import SessionStore, Store
+from agent_memory.stores.base import Store
 from agent_memory.stores.log import check_owner
 
 logger = logging.getLogger(__name__)
@@ -158,7 +157,7 @@ class Editor:
             if head is not None:
                 check_owner(head, user_id)
             if head is None or known is None or known.before != head:
-                known = plan(head, self._log(head)) if head else None
+                known = plan(head, partial(range_of, self._store, head)) if head else None
             return known
 
         def find_conflicting() -> LogEdit | None:
@@ -202,14 +201,6 @@ class Editor:
         raise SessionDeleting(
             f"Session {session_id!r} is being deleted. Delete it again to finish that."
         )
-
-    def _log(self, head: Head) -> Callable[[int, int], list[Entry]]:
-        def read(after: int, upto: int) -> list[Entry]:
-            if upto <= after:
-                return []
-            return read_of(self._store, head, after=after, limit=upto - after)
-
-        return read
 
     def _edit(self, edit: LogEdit, lease: Lease) -> Edited | None:
         """Do an edit. None if another writer came first."""
@@ -270,57 +261,3 @@ class Editor:
         self._windows.forget(stored.session_id)
         self._store.schedule(stored, 0)
         return Edited(stored, edit.taken)
-
-
-_PAGE = 64
-
-
-@dataclass(eq=False, repr=False)
-class Regeneration:
-    """Reads sessions as if their newest question had just been asked."""
-
-    _store: SessionStore
-    _windows: Windows
-    _editor: Editor
-
-    def question(self, head: Head) -> Entry | None:
-        """Return the newest user message. None if the log has none."""
-        end = head.end
-        while end > head.expired:
-            after = max(head.expired, end - _PAGE)
-            for entry in reversed(self._read(head, after, end)):
-                if role_of(entry.message) == "user":
-                    return entry
-            end = after
-        return None
-
-    def before(self, head: Head, question: Entry) -> tuple[Head, list[Entry]]:
-        """Return the head and the window without the question and all that followed it."""
-        end = question.seq - 1
-        if head.start <= end:
-            shown = [entry for entry in self._windows.of(head) if entry.seq <= end]
-        else:  # the window, and the summary, begin after the question
-            head = window_before(head, end, lambda after, upto: self._read(head, after, upto))
-            shown = self._read(head, head.start, end)
-        return replace(head, end=end, total=question.total - question.tokens), shown
-
-    def without(
-        self, head: Head, question: Entry, found: Mapping[str, Sequence[Recall]]
-    ) -> dict[str, list[Recall]]:
-        """Return the recalls from before the question, and from before records that span it."""
-        kept: dict[str, list[Recall]] = {}
-        for block, recalls in found.items():
-            last = min(self._editor.reach(block, head, question.seq), question.seq - 1)
-            kept[block] = [
-                recall
-                for recall in recalls
-                if not any(name == head.session_id and seq > last for name, seq in recall.sources)
-            ]
-        return kept
-
-    def messages_after(self, head: Head, after: int) -> list[Message]:
-        """Return the messages after a seq."""
-        return [entry.message for entry in self._read(head, after, head.end)]
-
-    def _read(self, head: Head, after: int, upto: int) -> list[Entry]:
-        return read_of(self._store, head, after=after, limit=upto - after)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_memory.core.idempotency import digest_of
 from agent_memory.core.records import Span
+from agent_memory.core.shapes import role_of
 from agent_memory.core.turns import Turn, turn_of
 from agent_memory.engine.append import Appender
-from agent_memory.engine.edit.edit import Editor, Regeneration
+from agent_memory.engine.edit.edit import Editor
+from agent_memory.engine.edit.plans import window_before
 from agent_memory.engine.guard import Guard, scope_of
+from agent_memory.engine.paging import range_of
 from agent_memory.engine.recall.contexts import Contexts, Seen, View
 from agent_memory.errors import InvalidInput
 from agent_memory.models.usage import Account
 
 if TYPE_CHECKING:
     from agent_memory.core.messages import Message
-    from agent_memory.core.records import Head
+    from agent_memory.core.records import Entry, Head, Recall
+    from agent_memory.engine.windows import Windows
+    from agent_memory.stores.base import SessionStore
+
+_PAGE = 64
 
 
 @dataclass(eq=False)
@@ -27,7 +35,8 @@ class Regenerate:
 
     _guard: Guard
     _contexts: Contexts
-    _regeneration: Regeneration
+    _store: SessionStore
+    _windows: Windows
     _editor: Editor
     _appender: Appender
     _settle: Callable[[Head], Head]
@@ -36,19 +45,18 @@ class Regenerate:
         """Return the turn. See `AgentMemory.regenerate`."""
         self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
-        regeneration = self._regeneration
-        question = regeneration.question(head) if head else None
+        question = self._question(head) if head else None
         if head is None or question is None:
             raise InvalidInput(
                 f"Session {session_id!r} has no question to ask again. Ask one first."
             )
-        before, entries = regeneration.before(head, question)
+        before, entries = self._before(head, question)
         packer, asked = self._contexts.packer, [question.message]
         window = packer.window(before, entries, asked)
         scope = replace(scope_of(head, user_id, session_id), shown=window.sources)
         with Account("other", scope.user_id).charged() as account:
             found, warnings = self._contexts.recall(scope, question.message)
-        found = regeneration.without(head, question, found)
+        found = self._without(head, question, found)
         warnings += self._contexts.troubles(head)
         seen = Seen(packer, before, entries, asked, question.message, scope, window)
         context = View(seen, found, warnings, usage=account.usage).context()
@@ -77,10 +85,42 @@ class Regenerate:
 
     def _is_there(self, head: Head, part: Span, messages: Sequence[Message]) -> bool:
         """Return whether a log ends with these messages, from the first seq of a part on."""
-        stored = [
-            message
-            for message in self._regeneration.messages_after(head, part.first - 1)
-            if not message.is_system
-        ]
+        log = range_of(self._store, head, part.first - 1, head.end)
+        stored = [entry.message for entry in log if not entry.message.is_system]
         new = [message for message in messages if not message.is_system]
         return digest_of(stored) == digest_of(new)
+
+    def _question(self, head: Head) -> Entry | None:
+        """Return the newest user message. None if the log has none."""
+        end = head.end
+        while end > head.expired:
+            after = max(head.expired, end - _PAGE)
+            for entry in reversed(range_of(self._store, head, after, end)):
+                if role_of(entry.message) == "user":
+                    return entry
+            end = after
+        return None
+
+    def _before(self, head: Head, question: Entry) -> tuple[Head, list[Entry]]:
+        """Return the head and the window without the question and all that followed it."""
+        end = question.seq - 1
+        if head.start <= end:
+            shown = [entry for entry in self._windows.of(head) if entry.seq <= end]
+        else:  # the window, and the summary, begin after the question
+            head = window_before(head, end, partial(range_of, self._store, head))
+            shown = range_of(self._store, head, head.start, end)
+        return replace(head, end=end, total=question.total - question.tokens), shown
+
+    def _without(
+        self, head: Head, question: Entry, found: Mapping[str, Sequence[Recall]]
+    ) -> dict[str, list[Recall]]:
+        """Return the recalls from before the question, and from before records that span it."""
+        kept: dict[str, list[Recall]] = {}
+        for block, recalls in found.items():
+            last = min(self._editor.reach(block, head, question.seq), question.seq - 1)
+            kept[block] = [
+                recall
+                for recall in recalls
+                if not any(name == head.session_id and seq > last for name, seq in recall.sources)
+            ]
+        return kept

@@ -13,7 +13,7 @@ from agent_memory.core.cache import Cache
 from agent_memory.core.usage import seconds_left
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.later import load_rest
-from agent_memory.engine.paging import head_now, read_of
+from agent_memory.engine.paging import head_now, range_of
 from agent_memory.engine.processing.absorb import without_system
 from agent_memory.engine.spending import now_utc
 from agent_memory.errors import ModelError, ModelOutputInvalid
@@ -277,7 +277,7 @@ class Compaction:
 
     def _left(self, head: Head, after: int, upto: int) -> list[Entry]:
         """Return the entries that a summary covers in a part of the log: those not pinned."""
-        entries = read_of(self._store, head, after=after, limit=upto - after)
+        entries = range_of(self._store, head, after, upto)
         return without_system([entry for entry in entries if entry.seq not in head.pinned])
 
     def _summarize(
@@ -296,9 +296,7 @@ class Compaction:
         if most < _LEAST_SUMMARY:
             return head.summary  # contexts warn of the uncovered messages
         if head.summary is not None and head.summary.upto < head.start:
-            covered = head.summary.upto
-            between = read_of(self._store, head, after=covered, limit=head.start - covered)
-            leaving = [*between, *leaving]
+            leaving = [*range_of(self._store, head, head.summary.upto, head.start), *leaving]
         failures: list[ModelError] = []
         departure = Departure(
             entries=without_system(leaving),
