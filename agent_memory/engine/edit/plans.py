@@ -129,7 +129,12 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
     """
 
     def plan(head: Head, log: Log) -> LogEdit | None:
-        _check_list(head, messages)
+        if head.expired and not messages:
+            raise UnsupportedOperation(
+                f"Session {head.session_id!r} cannot be made empty: messages of it have expired, "
+                "and new ones must continue their numbers. Delete the session instead (`clear` a "
+                "history)."
+            )
         had = log(head.expired, head.end)
         same = agreeing(had, messages)
         end = head.expired + same
@@ -172,14 +177,6 @@ def entries_and_messages(value: object) -> list[Entry | Message]:
     return [
         each for one in value for each in ([one] if isinstance(one, Entry) else Message.all_of(one))
     ]
-
-
-def _check_list(head: Head, messages: Sequence[Message]) -> None:
-    if head.expired and not messages:
-        raise UnsupportedOperation(
-            f"Session {head.session_id!r} cannot be made empty: messages of it have expired, and "
-            "new ones must continue their numbers. Delete the session instead (`clear` a history)."
-        )
 
 
 def agreeing(log: Sequence[Entry], messages: Sequence[Message]) -> int:

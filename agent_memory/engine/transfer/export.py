@@ -136,9 +136,7 @@ class Exporter:
     def _check_still(self, head: Head, lease: Lease) -> None:
         """Check that the session did not change, before the last line is written."""
         now = head_now(self._store, head)
-        if now is None or now.deleting:
-            raise _gone(head)
-        if not self._leases.renew(lease):
+        if now is None or now.deleting or not self._leases.renew(lease):
             raise _gone(head)
 
 

@@ -181,16 +181,11 @@ class ImportTransaction:
     _head: Head
     lease: Lease
 
-    def begin(self, entries: Sequence[Entry]) -> None:
-        """Write the first entries of the log, in place of existing ones."""
+    def add(self, entries: Sequence[Entry], after: int | None = None) -> None:
+        """Write the next entries of the log, or those after a seq, in place of existing ones."""
         head = self._head
-        written = self._store.rewrite(head, head.expired, entries, lease=self.lease)
-        self._head = self._there(written)
-
-    def add(self, entries: Sequence[Entry]) -> None:
-        """Write the next entries of the log."""
-        head = self._head
-        self._head = self._there(self._store.rewrite(head, head.end, entries, lease=self.lease))
+        end = head.end if after is None else after
+        self._head = self._there(self._store.rewrite(head, end, entries, lease=self.lease))
 
     def show(self, head: Head) -> Head:
         """Make the session visible with the fields of a head, and due for its blocks."""
@@ -231,7 +226,7 @@ def import_transaction(
                 continue  # a worker has just erased it
             transaction = ImportTransaction(store, begun, lease)
             # rewrite under the lease: a worker may have erased the session, and another created it
-            transaction.begin(first)
+            transaction.add(first, head.expired)
             yield transaction
             return
     raise StoreError(

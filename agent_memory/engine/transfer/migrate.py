@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -237,7 +238,7 @@ def move(
         yield MigrationStep("sessions", done, max(done, total))
     differences = yield from _verified(source, target, sessions, parts, copies=True)
     if differences:
-        raise StoreError(str(differences))
+        raise StoreError(_sentence(differences))
 
 
 def compare(source: Store, target: Store) -> Generator[MigrationStep, None, bool]:
@@ -269,50 +270,40 @@ def _parts(source: Store, target: Store, blocks: Iterable[str]) -> list[_Part]:
     return [facts, *(_Part("vectors", ours, theirs) for ours, theirs in sides)]
 
 
-class _Differences:
-    """The differences between both stores, and whether changes in the source caused them."""
-
-    def __init__(self) -> None:
-        self._all: list[tuple[str, bool]] = []
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def add(self, description: str, changed: bool) -> None:
-        self._all.append((description, changed))
-
-    def __str__(self) -> str:
-        shown = ", ".join(description for description, _ in self._all[:_SHOWN])
-        more = f" and {len(self) - _SHOWN} more" if len(self) > _SHOWN else ""
-        why = (
-            "The source was changed during the migration: stop the processes that use it. Then the"
-            if any(changed for _, changed in self._all)
-            else "The"
-        )
-        return (
-            f"The target is not the same as the source: {shown}{more}. {why} same call again "
-            "copies the missing data."
-        )
+def _sentence(differences: Mapping[str, bool]) -> str:
+    """Describe the differences. The values are whether changes in the source caused them."""
+    shown = ", ".join(islice(differences, _SHOWN))
+    more = f" and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+    why = (
+        "The source was changed during the migration: stop the processes that use it. Then the"
+        if any(differences.values())
+        else "The"
+    )
+    return (
+        f"The target is not the same as the source: {shown}{more}. {why} same call again "
+        "copies the missing data."
+    )
 
 
 def _verified(
     source: Store, target: Store, sessions: Sessions, parts: Sequence[_Part], *, copies: bool
-) -> Generator[MigrationStep, None, _Differences]:
+) -> Generator[MigrationStep, None, dict[str, bool]]:
     """Compare both stores. With `copies`, sessions that differ are copied again first.
 
     The last step has the verified data if there are no differences.
     """
-    differences, seen = _Differences(), Sums()
+    differences, seen = dict[str, bool](), Sums()
     total = source.counts().sessions + 2 * sum(part.sent.counts.total() for part in parts)
     done = messages = 0
     for done, (head, difference) in enumerate(sessions.compare(seen, copies=copies), 1):
         messages += head.end - head.expired
         if difference is not None:
-            differences.add(f"session {head.session_id!r} ({difference})", difference != "differs")
+            name = f"session {head.session_id!r} ({difference})"
+            differences[name] = difference != "differs"
         yield MigrationStep("verifying", done, max(done, total))
     count = done
     if target.counts().sessions != count:
-        differences.add("sessions that only the target has", changed=False)
+        differences["sessions that only the target has"] = False
     held = {"facts": 0, "vectors": 0}
     # after the sessions: changes during their comparison show in the records
     for part in parts:
@@ -323,12 +314,11 @@ def _verified(
             done += sums.counts.total()
         held[part.what] += here.counts.total()
         for block in here.differing(there):
-            changed = block in here.differing(part.sent)
-            differences.add(f"{part.what} of {block!r}", changed)
+            differences[f"{part.what} of {block!r}"] = block in here.differing(part.sent)
     if seen.differing(sessions.summed()):
-        differences.add("sessions that have changed since", changed=True)
+        differences["sessions that have changed since"] = True
     if source.vector_blocks() != target.vector_blocks():
-        differences.add("the blocks with vectors", changed=True)
+        differences["the blocks with vectors"] = True
     if not differences:
         yield MigrationStep("verifying", done, done, Migrated(count, messages, **held))
     return differences
