@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import is_
 
+from agent_memory.core.cache import continues
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.core.shapes import role_of, shape_of
@@ -85,7 +85,9 @@ class Cleared:
         before: Cleared | None,
     ) -> None:
         self._window, self._counter, self._pinned = window, counter, pinned
-        last = before if before is not None and before._is_prefix_of(window, pinned) else None
+        last = before
+        if last is not None and not (last._pinned == pinned and continues(window, last._window)):
+            last = None
         # None marks a place that another entry stands for.
         self._shown: list[Entry | None] = last._shown.copy() if last else []
         self._costs: list[int] = last._costs.copy() if last else []
@@ -100,10 +102,6 @@ class Cleared:
     def entries(self) -> list[Entry]:
         """Return the entries that are shown."""
         return [entry for entry in self._shown if entry is not None]
-
-    def _is_prefix_of(self, window: Sequence[Entry], pinned: frozenset[int]) -> bool:
-        was = self._window
-        return self._pinned == pinned and len(was) <= len(window) and all(map(is_, was, window))
 
     @cached_property
     def _steps(self) -> list[list[int]]:

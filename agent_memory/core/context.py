@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from agent_memory.core.formats.registry import CHAT, format_of
 from agent_memory.core.messages import Message
@@ -16,7 +16,7 @@ from agent_memory.core.rendering import (
     rendered,
 )
 from agent_memory.core.settings_model import MemoryRole
-from agent_memory.core.shapes import role_of
+from agent_memory.core.shapes import newest_user
 from agent_memory.core.text import escape, listed_text, runs
 from agent_memory.core.usage import Usage
 
@@ -84,9 +84,7 @@ class MemoryContext:
     @property
     def question(self) -> Message | None:
         """Return the user's message that `to_messages()` adds; None if the window ends with it."""
-        return next(
-            (message for message in reversed(self.asked) if role_of(message) == "user"), None
-        )
+        return newest_user(self.asked)
 
     @property
     def static_facts(self) -> list[Recall]:
@@ -158,7 +156,7 @@ def leading_count(messages: Sequence[Message], head: Head | None) -> int:
 def summary_message(summary: Summary, role: MemoryRole) -> Message:
     """Return the message that holds the summary, marked as one."""
     return Message(
-        role=_placed_as(role),
+        role="user" if role == "user" else "system",
         content=f"<summary>\n{escape(summary.text)}\n</summary>",
         metadata={"kind": "summary", "upto": summary.upto, "by": summary.by},
     )
@@ -206,11 +204,6 @@ def from_newest_user(messages: Sequence[Message]) -> Sequence[Message]:
 def chat_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Return messages as OpenAI chat dicts. Messages without a chat form are left out."""
     return [view for message in messages for view in message.views()]
-
-
-def _placed_as(role: MemoryRole) -> Literal["system", "user"]:
-    """Return the role of a message that the memory itself adds."""
-    return "user" if role == "user" else "system"
 
 
 _NEAR, _NEARER = 0.16, 0.32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from agent_memory.core.context import BlockInfo, render_line, render_memory
@@ -180,12 +181,10 @@ class Fitting:
             if total > room:
                 while begun < place and total > low:
                     total, count, begun = total - taken[begun], count - len(steps[begun]), begun + 1
-            while begun < place and self._too_many(count + question_count):
+            most = inf if self.max_messages is None else self.max_messages
+            while begun < place and count + question_count > most:
                 total, count, begun = total - taken[begun], count - len(steps[begun]), begun + 1
         return ((steps[place], taken[place]) for place in range(begun, len(steps)))
-
-    def _too_many(self, count: int) -> bool:
-        return self.max_messages is not None and count > self.max_messages
 
     def _question_of(self, turn: Sequence[Entry], newest: Sequence[Entry]) -> list[Entry]:
         """Return the user message that opened a turn, and the last one before its newest step."""

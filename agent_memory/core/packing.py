@@ -159,7 +159,8 @@ class Packer:
         was_cut = head is not None and head.start > 0
         systems = [message for message in asked if message.is_system]
         messages = [message for message in asked if not message.is_system] if systems else asked
-        drafts = self._drafts(head, own, messages) if messages else []
+        end = max(head.end if head is not None else 0, own[-1].seq if own else 0)
+        drafts = self._entries(messages, end)
         all_of_it = [*own, *drafts] if drafts else own
         shown = visible(all_of_it, was_cut=was_cut)
         if once and drafts and _ends_with_question(shown, drafts):
@@ -241,16 +242,14 @@ class Packer:
             fitted = Fitting(shortener, room, budget.free, max(1, message), most).fit(shown)
             if fitted is None:
                 continue
-            if not (question and question.seq in fitted.cut and self._is_short(question)):
+            is_short = question is not None and question.tokens <= self.max_tokens // _SHORT
+            if not (question and is_short and question.seq in fitted.cut):
                 return self._shown(leading, fitted, drafts)
             # A short question stays whole, if that is possible.
             fallback = fallback or (leading, fitted)
         if fallback:
             return self._shown(*fallback, drafts)
         return self._as_text(shown, drafts, shortener)
-
-    def _is_short(self, question: Entry) -> bool:
-        return question.tokens <= self.max_tokens // _SHORT
 
     def _choices(
         self, head: Head | None, system: Message | None, shortener: Shortener
@@ -356,12 +355,6 @@ class Packer:
         if remaining:
             return as_text
         return replace(as_text, tokens=min(as_text.tokens, self.max_tokens))
-
-    def _drafts(
-        self, head: Head | None, own: Sequence[Entry], messages: Sequence[Message]
-    ) -> list[Entry]:
-        end = max(head.end if head is not None else 0, own[-1].seq if own else 0)
-        return self._entries(messages, end)
 
     def entries(self, messages: Sequence[Any]) -> list[Entry]:
         """Convert messages in any form to entries without a log."""

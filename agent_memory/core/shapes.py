@@ -81,6 +81,11 @@ def role_of(message: Message) -> str | None:
     return message.role if message.role is not None else shape_of(message).role
 
 
+def newest_user(messages: Iterable[Message]) -> Message | None:
+    """Return the newest user message."""
+    return next((one for one in reversed([*messages]) if role_of(one) == "user"), None)
+
+
 def _is_known(name: str | None) -> bool:
     from agent_memory.core.formats.registry import is_known
 

@@ -20,7 +20,7 @@ from agent_memory.core.provider_formats import native
 from agent_memory.core.query_text import asked_for, is_courtesy
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope
 from agent_memory.core.rendering import OPENING
-from agent_memory.core.shapes import role_of
+from agent_memory.core.shapes import newest_user, role_of
 from agent_memory.core.threads import apart
 from agent_memory.core.usage import Usage
 from agent_memory.core.window import ruled
@@ -274,10 +274,7 @@ class Contexts:
             window = _window(packer, begun, entries, asked, once, form)
             window = replace(window, held=held)
         if query is None:
-            messages = (entry.message for entry in reversed(entries))
-            query = newest_user(asked) or next(
-                (message for message in messages if role_of(message) == "user"), None
-            )
+            query = newest_user(asked) or newest_user(entry.message for entry in entries)
         scope = scope_of(head, user_id, session_id)
         if self.blocks:
             scope = replace(scope, shown=window.sources)
@@ -375,11 +372,6 @@ def existing(store: SessionStore, found: Found) -> Found:
 def to_add(query: Message | None) -> list[Message]:
     """Return the messages of a query that a context ends with: a user's message."""
     return [query] if query is not None and role_of(query) == "user" else []
-
-
-def newest_user(messages: Sequence[Message]) -> Message | None:
-    """Return the newest user message."""
-    return next((message for message in reversed(messages) if role_of(message) == "user"), None)
 
 
 def checked_budget(max_tokens: object) -> int | None:
