@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.core.receipts import Part
-    from agent_memory.core.records import Entry, Head, Scope
+    from agent_memory.core.records import Head, Scope
     from agent_memory.engine.edit.delete import Deletion
     from agent_memory.engine.edit.edit import Editor
     from agent_memory.engine.edit.receipts import Deleted, Receipts
@@ -111,10 +111,10 @@ class Components:
             blocks,
             config.absorb_timeout,
             config.recall_timeout,
-            prepares=not self.services.spending.is_by_user,
-            store_id=config.namespace,
-            absorbed=self.heartbeats.absorbed,
-            moved=self.windows.moved,
+            not self.services.spending.is_by_user,
+            config.namespace,
+            self.heartbeats.absorbed,
+            self.windows.moved,
         )
         self.compaction = Compaction(
             store,
@@ -125,14 +125,14 @@ class Components:
             config.recall_tokens if blocks else 0,
             config.max_messages,
             self.services.spending.unaffordable,
-            self._held,
+            lambda *window: self.pins.held(*window),
         )
         self.retention = Retention(
             store,
             self.windows,
             self.dead_letters,
             list(self.absorber.blocks),
-            self._expire,
+            lambda *place: self.sent.expire(*place),
             config.retention,
         )
         backlog = Backlog([block.name for block in blocks if block.recalls_pending])
@@ -143,7 +143,7 @@ class Components:
             self.compaction,
             self.absorber,
             self.retention,
-            self._erase,
+            lambda session_id: self.deletion.finish(session_id),
             config.strategy.absorbs,
             config.idle_minutes,
             backlog,
@@ -152,18 +152,6 @@ class Components:
             config.quiet_seconds,
             min(BATCH_TOKENS, config.max_tokens // 2),
         )
-
-    def _held(self, head: Head, entries: Sequence[Entry], room: int) -> frozenset[int]:
-        return self.pins.held(head, entries, room)
-
-    def _expire(self, session_id: str, upto: int) -> None:
-        self.sent.expire(session_id, upto)
-
-    def _resume(self) -> None:
-        self.deletion.resume()
-
-    def _erase(self, session_id: str) -> object:
-        return self.deletion.finish(session_id)
 
     @made_later
     def pins(self) -> Pins:
@@ -448,10 +436,14 @@ class Components:
 
     def worker(self, threads: int, on_done: OnDone | None = None, *, polls: bool = True) -> Worker:
         """Return a worker for this store that is not started yet. See `Worker`."""
-        jobs = list(self.absorber.blocks)
-        jobs += [job for job in (self.retention.job, self.services.spending.job) if job]
-        beat = self.heartbeats.beat
-        housekeeping = Housekeeping(self.store, self.records, self._resume, beat, jobs)
+        jobs = [*self.absorber.blocks, self.retention.job, self.services.spending.job]
+        housekeeping = Housekeeping(
+            self.store,
+            self.records,
+            lambda: self.deletion.resume(),
+            self.heartbeats.beat,
+            {job for job in jobs if job},
+        )
         return Worker(self.store, self.work, housekeeping.run, threads, on_done, polls)
 
     def warm_up(self, scope: Scope | None = None) -> None:

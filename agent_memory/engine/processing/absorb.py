@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, replace
 from datetime import datetime
 from functools import partial
 from math import inf
@@ -92,38 +92,30 @@ def _state(head: Head) -> _State:
     return head.created_at, head.version, head.end
 
 
+@dataclass(eq=False, repr=False)
 class Absorber:
     """Brings blocks up to date with sessions. Each block has its own cursor.
 
-    A batch may take `timeout` seconds. With `prepares`, blocks receive the pending messages of
+    A batch may take `_timeout` seconds. With `_prepares`, blocks receive the pending messages of
     several users in one call. No user is charged for it, so it is off with spending limits per
-    user. `absorbed` is called with the name of a block that absorbed a batch. `moved` is called
+    user. `_absorbed` is called with the name of a block that absorbed a batch. `_moved` is called
     with the heads before and after a cursor moved.
     """
 
-    def __init__(
-        self,
-        store: SessionStore,
-        dead_letters: DeadLetters,
-        blocks: Sequence[Block],
-        timeout: float,
-        patience: float,
-        *,
-        prepares: bool = True,
-        store_id: str | None = None,
-        absorbed: Callable[[str], None] = lambda block: None,
-        moved: Callable[[Head, Head], None] = lambda before, after: None,
-    ) -> None:
-        self._moved = moved
-        self._store_id = store_id
-        self._absorbed = absorbed
-        self._prepares = prepares
-        self._store = store
-        self._leases = Leases(store)
-        self._dead_letters = dead_letters
-        self._timeout = timeout
+    _store: SessionStore
+    _dead_letters: DeadLetters
+    _blocks: InitVar[Sequence[Block]]
+    _timeout: float
+    _patience: InitVar[float]
+    _prepares: bool
+    _store_id: str | None
+    _absorbed: Callable[[str], None]
+    _moved: Callable[[Head, Head], None]
+
+    def __post_init__(self, blocks: Sequence[Block], patience: float) -> None:
+        self._leases = Leases(self._store)
         self.blocks = {block.name: block for block in blocks if block.absorbs}
-        self.failures = Failures(dead_letters, self.blocks, patience)
+        self.failures = Failures(self._dead_letters, self.blocks, patience)
         self._backoff = Backoff()
         self._unaffordable: dict[tuple[str, str], float] = {}  # end of the wait for a budget
         # sessions without stored attempts of earlier processes

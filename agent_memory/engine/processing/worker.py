@@ -7,8 +7,9 @@ import logging
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from math import inf
 from time import monotonic, time
 
@@ -73,27 +74,20 @@ class FairQueue:
         return session_id, owner
 
 
+@dataclass(eq=False, repr=False)
 class Housekeeping:
     """Work of a worker before its first session, and every minute after.
 
     A job is a name: of an absorbing block, of the retention, or of the spending limits. A new job
-    makes all sessions due. `resume` finishes interrupted deletions.
+    makes all sessions due. `_resume` finishes interrupted deletions.
     """
 
-    def __init__(
-        self,
-        store: SessionStore,
-        records: SystemRecords,
-        resume: Callable[[], None],
-        beat: Callable[[], None],
-        jobs: Iterable[str],
-    ) -> None:
-        self._store = store
-        self._records = records
-        self._resume = resume
-        self._beat = beat
-        self._jobs = set(jobs)
-        self._introduced = False
+    _store: SessionStore
+    _records: SystemRecords
+    _resume: Callable[[], None]
+    _beat: Callable[[], None]
+    _jobs: set[str]
+    _introduced: bool = False
 
     def run(self) -> None:
         """Run the housekeeping. Safe to repeat and to interrupt."""
@@ -124,6 +118,7 @@ class Housekeeping:
             self._records.write(Kind.JOBS, name, again_at=None)
 
 
+@dataclass(eq=False, repr=False)
 class Worker:
     """Processes due sessions, several at a time, users in turn.
 
@@ -132,21 +127,14 @@ class Worker:
     processes only the sessions passed to `wake`.
     """
 
-    def __init__(
-        self,
-        store: SessionStore,
-        work: SessionWork,
-        housekeeping: Callable[[], None],
-        threads: int,
-        on_done: OnDone | None = None,
-        polls: bool = True,
-    ) -> None:
-        self._polls = polls
-        self._store = store
-        self._work = work
-        self._housekeeping = housekeeping
-        self._count = threads
-        self._on_done = on_done
+    _store: SessionStore
+    _work: SessionWork
+    _housekeeping: Callable[[], None]
+    _count: int
+    _on_done: OnDone | None = None
+    _polls: bool = True
+
+    def __post_init__(self) -> None:
         self._begin()
         _workers.add(self)
         begin_anew_in_child(self, Worker._begin)  # the next wake starts new threads
