@@ -69,11 +69,11 @@ class ChatHistoryContract:
         assert history.load("s")[:-1] == again
 
     def test_nothing_is_there_before(self, history: History) -> None:
-        """Wrong: who looks first gets an error, or somebody else's list."""
+        """Wrong: loading a new session fails, or returns another list."""
         assert history.load("s") == []
 
     def test_a_list_takes_the_place_of_another(self, history: History, other: History) -> None:
-        """Wrong: of what was to be replaced something stays, or what was not goes."""
+        """Wrong: a save keeps replaced messages, or loses others."""
         for after in _AFTER:
             history.save("s", said("a", "b", "c"))
             assert texts(other) == ["a", "b", "c"]
@@ -138,7 +138,7 @@ class ChatHistoryContract:
                     call(name)
 
     def test_a_list_is_the_callers_own(self, history: History) -> None:
-        """Wrong: what a caller does with his list later changes what was saved."""
+        """Wrong: a caller who changes its list later changes the stored one."""
         given: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "text", "text": "a"}]}]
         history.save("s", given)
         given[0]["content"][0]["text"] = "changed"
@@ -189,7 +189,7 @@ class ChatHistoryContract:
         assert found in [some for one in lists.values() for some in (one, one[1:])]
 
     def test_a_clearing_is_whole(self, history: History, other: History) -> None:
-        """Wrong: who reads while a session is cleared gets a part of it."""
+        """Wrong: a reader sees part of a list while it is cleared."""
         whole = [str(n) for n in range(40)]
         done: list[None] = []
 

@@ -70,7 +70,7 @@ class ClockContract(Contract):
     def test_whoever_takes_a_lease_early_fences_the_other_off(
         self, store: Store, other: Store, with_clock: _Handle, holds: int, takes: int
     ) -> None:
-        """Wrong: of two workers, each the only one by its own clock, both write."""
+        """Wrong: two workers with different clocks both write under one lease."""
         head = filled(store)
         holder, taker = with_clock(store, holds), with_clock(other, takes)
         assert holder.lease("s", "w1", 60)
@@ -122,7 +122,7 @@ class ClockContract(Contract):
     def test_whoever_takes_a_lock_early_keeps_it(
         self, store: Store, other: Store, with_clock: _Handle, holds: int, takes: int
     ) -> None:
-        """Wrong: of two workers, each the only one by its own clock, both go on holding a lock."""
+        """Wrong: two workers with different clocks both hold one lock."""
         holder, taker = with_clock(store, holds), with_clock(other, takes)
         assert holder.lock("l", "w1", 60)
         taken = taker.lock("l", "w2", 60)
@@ -135,7 +135,7 @@ class ClockContract(Contract):
     def test_dues_are_late_by_no_more_than_the_difference(
         self, store: Store, other: Store, with_clock: _Handle
     ) -> None:
-        """Wrong: what a machine with a wrong clock appended or put off is never looked at."""
+        """Wrong: a session appended to by a machine with a wrong clock never falls due."""
         ahead, behind = with_clock(other, MINUTES), with_clock(other, -MINUTES)
 
         def due(handle: Store) -> list[str]:

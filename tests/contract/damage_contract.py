@@ -75,7 +75,7 @@ class DamageContract(Contract):
         assert [entry.seq for entry in other.read("s")] == [1, 2, 3]
 
     def test_a_damaged_session_is_deleted(self, filled: Store, other: Store) -> None:
-        """Wrong: who is to be forgotten cannot be, since a row of theirs is broken."""
+        """Wrong: a session with a damaged row cannot be deleted."""
         self.spoil(filled, "head")
         other.delete("s")
         assert other.head("s") is None

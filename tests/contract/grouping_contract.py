@@ -29,7 +29,7 @@ class GroupingContract(Contract):
     """Appends of a group in one transaction."""
 
     def test_appends_of_a_group_are_as_if_made_one_by_one(self, store: Store) -> None:
-        """Wrong: of two to one session the second takes the first one's place."""
+        """Wrong: the second of two appends to one session gets the first one's seqs."""
         store.append("known", [draft("first")], "ada")
         group = [
             Append("known", [draft("second")], "ada"),
@@ -77,7 +77,7 @@ class GroupingContract(Contract):
     def test_one_that_cannot_be_written_fails_alone(
         self, store: Store, other: Store, unwritable: Draft
     ) -> None:
-        """Wrong: what a database cannot take is the end of all that came at the same time."""
+        """Wrong: one append that the database refuses fails the whole group."""
         store.append("s", [draft("a")], "ada")
         group = [
             Append("s", [draft("b")], "ada"),
@@ -109,7 +109,7 @@ class GroupingContract(Contract):
         assert said(store, "s") == [(1, "a"), (2, "c")]
 
     def test_a_session_that_was_put_off_falls_due(self, store: Store) -> None:
-        """Wrong: what is said in it is absorbed only when somebody looks at it anyway."""
+        """Wrong: an append in a group does not make its session due."""
         head = store.append("s", [draft("a")], "ada")
         assert store.schedule(head, 600)
         assert store.due() == []
@@ -121,7 +121,7 @@ class GroupingContract(Contract):
         assert [one.session_id for one in store.due()] == ["s"]
 
     def test_an_append_to_an_own_session_takes_over_none(self, store: Store) -> None:
-        """Wrong: whoever names a session that belongs to nobody first gets all that it holds."""
+        """Wrong: an append with `own` takes over a session that has messages and no user."""
         store.append("nobody's", [draft("a")])
         group = [
             Append("nobody's", [draft("b")], "ada", own=True),

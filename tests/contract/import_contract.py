@@ -59,7 +59,7 @@ class ImportContract(Contract):
 
     @pytest.mark.parametrize("count", [0, 1, 10, 30])
     def test_a_session_arrives_whole(self, store: Store, other: Store, count: int) -> None:
-        """Wrong: what was moved or imported lacks something, or nobody goes on with it."""
+        """Wrong: an imported session lacks data, or no worker continues it."""
         log = entries(1, count)
         arrived = _bring(store, _HEAD, log)
         assert arrived is not None
@@ -154,14 +154,14 @@ class ImportContract(Contract):
         assert (stored(store), store.read("s")) == (arrived, log)
 
     def test_one_that_is_there_is_left_alone(self, store: Store, other: Store) -> None:
-        """Wrong: what was said here gives way to what was said elsewhere."""
+        """Wrong: an import overwrites an existing session."""
         head = store.append("s", [draft("here")], "u")
         assert _bring(other, _HEAD, entries(1, 30)) is None
         assert stored(store) == head
         assert _texts(store) == ["here"]
 
     def test_two_at_once(self, store: Store, other: Store) -> None:
-        """Wrong: of two that bring one session, each a part of it gets in."""
+        """Wrong: concurrent imports of one session mix their entries."""
 
         def bring(handle: Store, n: int) -> Head | None:
             try:
@@ -177,7 +177,7 @@ class ImportContract(Contract):
     def test_one_that_stalled_writes_no_more(
         self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Wrong: what another has begun in its place since is mixed with what it still brings."""
+        """Wrong: a stalled import writes into the import that replaced it."""
         monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0)
         log = entries(1, 30)
         stalled = ExitStack()

@@ -66,7 +66,7 @@ class SealedSegmentsContract(Contract):
         raise NotImplementedError
 
     def test_no_vector_and_no_word_is_to_be_read(self, store: Store, other: Store) -> None:
-        """Wrong: who has the disk tells from a vector what was said."""
+        """Wrong: vectors or words can be read from an encrypted database."""
         store.open_vectors("v", _WIDE, "m")
         _put(store, "a0", "a1")
         assert _told(self.held(store)) - {"a segment"}
@@ -109,7 +109,7 @@ class SealedSegmentsContract(Contract):
             assert {hit.record.id for hit in hits if hit.words > 0} == {"a0", "a1", "b2"}
 
     def test_what_stood_there_before_is_read(self, store: Store, other: Store) -> None:
-        """Wrong: who switches encryption on finds nothing any more of what stood there before."""
+        """Wrong: records stored before encryption was switched on are not found."""
         other.open_vectors("v", _WIDE, "m")
         _put(other, "a0", "a1")
         with pytest.raises(Undecryptable, match="plaintext=True"):
@@ -123,7 +123,8 @@ class SealedSegmentsContract(Contract):
         assert [_nearest(sealed, n) for n in (0, 1)] == ["a0", "a1"]
 
     def test_who_has_no_key_deletes(self, store: Store, other: Store) -> None:
-        """Wrong: who lost a key can't forget anybody; or is told that what is sealed is broken."""
+        """Wrong: without the key nothing can be deleted, or encrypted data is reported as
+        damaged."""
         _put(_sealed(store), "a0", "a1")
         _put(_sealed(store), "b2", session="t")
         other.open_vectors("v", _WIDE, "m")

@@ -16,7 +16,7 @@ class MigrationContract:
     """Tables are made and changed as on SQLite; `database` is the URL of an empty one."""
 
     def test_many_make_the_tables_at_once(self, database: str) -> None:
-        """Wrong: of workers that start together for the first time, all but one fail."""
+        """Wrong: all but one of the workers that start together fail."""
         stores = together([partial(SQLStore, database) for _ in range(6)])
         together([partial(s.append, "s", [draft("a")]) for s in stores])
         assert stores[0].counts() == Counts(sessions=1, entries=6)
@@ -56,7 +56,7 @@ class MigrationContract:
             assert server.read(stored_version) == FIRST + len(STEPS)
 
     def test_errors_do_not_tell_messages(self, database: str) -> None:
-        """Wrong: what users said turns up in logs of database errors."""
+        """Wrong: a database error in a log contains a user's message."""
         store = SQLStore(database)
         store.append("s", [draft("a")])
         short = f"ALTER TABLE {table_name('messages')} ADD CONSTRAINT short CHECK (seq < 2)"

@@ -84,7 +84,8 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
     def test_a_line_that_breaks_while_a_store_is_opened(
         self, server: Served, store: Store, namespace: str
     ) -> None:
-        """Wrong: who opens a store at that moment gets what only the library's own parts know."""
+        """Wrong: a connection that breaks while a store is opened raises something else than
+        `StoreUnavailable`."""
         for answers in range(30):
             with line_to(server.private()) as line:
                 line.answers_left = answers

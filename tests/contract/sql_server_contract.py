@@ -235,7 +235,7 @@ class ServerContract(
     def test_many_are_woken(
         self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Wrong: of more sessions than are woken at once, the rest sleep on."""
+        """Wrong: only the first page of sessions is woken."""
         monkeypatch.setattr("agent_memory.stores.kernel.sessions.PAGE", 2)
         for n in range(5):
             assert store.schedule(store.append(f"s{n}", [draft("a")]), None if n % 2 else 60)
@@ -300,7 +300,7 @@ class ServerContract(
         assert len(said) == 41
 
     def test_a_missing_driver(self, server: Served) -> None:
-        """Wrong: whoever forgot an extra reads of a module that he never heard of."""
+        """Wrong: a missing driver raises an ImportError that does not name the extra."""
         code = (
             "import sys\n"
             "sys.modules['psycopg'] = sys.modules['pymysql'] = None\n"

@@ -154,7 +154,7 @@ def assert_alike(found: Sequence[Hit], wanted: Sequence[Hit]) -> None:
 
 
 def test_stores_rank_alike(store: VectorStore) -> None:
-    """Wrong: what a user is reminded of depends on where it is kept."""
+    """Wrong: the same question gets other records or scores in another store."""
     plain = MemoryStore()
     for one in (plain, store):
         filled(one, ("user:a", 1))

@@ -180,7 +180,7 @@ def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_key_in_the_place_of_its_id_is_not_told(
     given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: who writes key and id in the wrong order finds the key in a log."""
+    """Wrong: an error shows the key when key and id are swapped."""
     monkeypatch.setenv("AGENT_MEMORY_KEYS", f"{given}:2026a,{given}:2026b")
     with pytest.raises(ConfigError, match="ntry 1 of AGENT_MEMORY_KEYS") as caught:
         Keys.from_environment()
@@ -268,7 +268,7 @@ def _is_refused(store: Store) -> None:
 
 @pytest.mark.parametrize("statement", _SWAPS.values(), ids=_SWAPS.keys())
 def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
-    """Wrong: who can write to the database puts words into mouths, though he can read none."""
+    """Wrong: someone with write access to the database moves or swaps encrypted data unnoticed."""
     url = f"sqlite:///{tmp_path}/memory.db"
     store = encrypted(open_store(url))
     filled(store, "s", "t")
@@ -385,7 +385,8 @@ def test_an_append_that_is_refused_stores_nothing() -> None:
 
 
 def test_an_append_while_the_key_service_is_down_stores_nothing() -> None:
-    """Wrong: what is in the log is taken for lost, and said again."""
+    """Wrong: an append that raises because a key is unavailable is stored, and the retry duplicates
+    it."""
 
     def ask(key_id: str) -> bytes:
         if down and key_id == "k2":
@@ -424,7 +425,7 @@ def _absorbed(url: str, key: bytes) -> tuple[int, set[int]]:
 
 
 def test_an_altered_message_keeps_no_other_from_being_absorbed(tmp_path: Path) -> None:
-    """Wrong: who alters one message hides all that is said after it from blocks."""
+    """Wrong: one altered message keeps blocks from absorbing all later ones."""
     url = f"sqlite:///{tmp_path}/memory.db"
     store = encrypted(open_store(url))
     store.append("s", [draft(f"message {n}") for n in range(1, 6)])

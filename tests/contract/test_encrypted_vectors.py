@@ -69,7 +69,7 @@ class _Seen(MemoryStore):
 
 
 def test_numbers_of_words_are_secret() -> None:
-    """Wrong: who has the database tries the words of a dictionary, and reads what was said."""
+    """Wrong: someone with the database recovers words by hashing a dictionary."""
     inner, words = _Seen(), "fox owl den"
     store = vectors_in(inner)
     store.open_vectors("v", 0, "none")

@@ -141,7 +141,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
 
 
 def test_processes_at_once_lose_nothing(tmp_path: Path) -> None:
-    """Wrong: of two processes one writes over what the other has just written."""
+    """Wrong: a process overwrites what another has just written."""
     children = [saying(tmp_path, who, 30) for who in ("a", "b", "c")]
     for child in children:
         child.communicate()
@@ -157,7 +157,7 @@ def test_processes_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_a_write_that_breaks_off_leaves_the_one_or_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, after: bool
 ) -> None:
-    """Wrong: what a process remembers is another thing than the files say, once a write failed."""
+    """Wrong: after a failed write the process's cache differs from the files."""
     store = open_store(url_of(tmp_path))
     store.append("s", [draft("first")])
     written, steps = Files.write, iter(range(100))
@@ -336,7 +336,7 @@ def test_a_url_without_a_path_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["folder:///a?b", "folder:///a\0b", "folder:///:memory:"])
 def test_what_is_wrong_with_a_folders_url_is_said_of_folders(url: str) -> None:
-    """Wrong: whoever names a folder is told how to name a SQLite file."""
+    """Wrong: the error about a folder's URL describes SQLite URLs."""
     with pytest.raises(UnknownStore, match="folder:///") as caught:
         check_url(url)
     assert "sqlite" not in str(caught.value).casefold()

@@ -140,7 +140,7 @@ def test_a_server_that_refuses(code: int, says: str) -> None:
 
 
 def test_errors_do_not_tell_messages(store: Store) -> None:
-    """Wrong: what users said turns up in logs of database errors."""
+    """Wrong: a database error in a log contains a user's message."""
     with pytest.raises(StoreError) as caught:
         store.put_records("facts", [record("f1", text="my secret " * 2**21)])
     assert told_nothing(caught.value, "secret")

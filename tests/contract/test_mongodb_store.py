@@ -145,7 +145,7 @@ def test_entries_in_the_tail_and_on_their_own(store: Store, other: Store) -> Non
 def test_nothing_is_left_of_what_was_removed(
     store: Store, documents: Callable[[str], list[Doc]]
 ) -> None:
-    """Wrong: what a user took back or deleted stays in the database, out of sight."""
+    """Wrong: popped or deleted data stays in the database."""
     store.append("s", long_drafts("gone", 150), "u")
     store.append("s", long_drafts("gone", 30), "u")
     assert store.rewrite(stored(store), 0) is not None
@@ -248,7 +248,7 @@ def test_a_newer_layout_is_refused(server: MongoDBServer) -> None:
 
 
 def test_two_that_start_at_once(url: str) -> None:
-    """Wrong: of two processes that make the indexes at once one fails."""
+    """Wrong: one of several processes that create the indexes together fails."""
     opens = [partial(MongoDBStore, url, uuid4().hex[:8]) for _ in range(4)]
     for opened in together(opens):
         opened.close()

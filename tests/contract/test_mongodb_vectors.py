@@ -84,7 +84,7 @@ def test_others_amid_a_put(
 def test_an_index_after_a_put_that_was_cut_off(
     server: MongoDBServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: what a writer committed before it died is found by nobody who had kept an index."""
+    """Wrong: a handle with a cached index misses what a killed writer had committed."""
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     seen = set()
     for command in range(1, 60):
@@ -118,7 +118,7 @@ def test_an_index_after_a_put_that_was_cut_off(
 def test_a_deletion_that_was_cut_off_is_finished_by_whoever_comes(
     server: MongoDBServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: what a deleter that was killed took out stays among what others are found by."""
+    """Wrong: a killed deletion removes part of an owner's vectors, or leaves documents for good."""
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     seen = set()
     for command in range(1, 60):

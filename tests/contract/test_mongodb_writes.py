@@ -224,7 +224,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(server: MongoDBServer, name: 
 @pytest.mark.usefixtures("brisk")
 @pytest.mark.parametrize("before", ["nobody", "one who let it run out", "himself"])
 def test_a_lock_whose_answer_is_lost(server: MongoDBServer, before: str) -> None:
-    """Wrong: who has taken a lock hears that he has not, and waits for himself."""
+    """Wrong: a caller whose reply was lost is refused the lock that it holds."""
     for command in range(1, 6):
         link = Link(server.port)
         far = MongoDBStore(server.url_at(link.port, seconds=5), uuid4().hex[:8])
@@ -330,7 +330,7 @@ def test_others_act_between_any_two_commands(
 def test_a_rewrite_that_is_overtaken_before_its_answer_comes(
     server: MongoDBServer, leased: bool, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: who sends it again removes what the log has, or hears that nothing was written."""
+    """Wrong: a repeated rewrite removes entries, or reports that nothing was written."""
     namespace = uuid4().hex[:8]
     far, direct = (MongoDBStore(server.url, namespace) for _ in range(2))
     _prepared(direct, 50)
@@ -419,7 +419,7 @@ def test_another_begins_between_any_two_commands(
 
 
 def test_a_slow_spill_brings_back_nothing_that_expired(server: MongoDBServer) -> None:
-    """Wrong: what was kept as long as it should stays in the database, if its writer was slow."""
+    """Wrong: a slow writer restores entries that have expired."""
     namespace = uuid4().hex[:8]
     direct, link = MongoDBStore(server.url, namespace), Link(server.port)
     far = MongoDBStore(server.url_at(link.port), namespace)

@@ -33,7 +33,7 @@ class TestDivided(ServerFixtures, StoreContract):
 
 
 def test_what_was_there_is_there(server: Served) -> None:
-    """Wrong: who divides the tables later loses what was kept."""
+    """Wrong: partitioning the tables loses data."""
     store = SQLStore(server.url, "before")
     assert [entry.message.content for entry in store.read("s")] == ["said before"]
     assert store.append("s", [draft("after")], "ada").end == 2

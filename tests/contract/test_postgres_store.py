@@ -131,7 +131,7 @@ def test_who_waits_too_long(server: Served, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_commit_that_is_refused(database: str) -> None:
-    """Wrong: what the server undid at the very end is acknowledged, or the log gets a gap."""
+    """Wrong: a commit that the server refused is acknowledged, or leaves a gap in the log."""
     store = SQLStore(database)
     store.append("s", [draft("a")], "u")
     refuse = (

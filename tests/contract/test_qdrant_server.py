@@ -270,7 +270,7 @@ def test_a_key_that_is_refused(
 
 
 def test_a_server_that_repeats_the_key(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: what a server answers carries the key into logs."""
+    """Wrong: an error that quotes the server's reply contains the key."""
     monkeypatch.setenv("QDRANT_API_KEY", KEY)
 
     def before(request: Request) -> None:
@@ -297,7 +297,7 @@ def test_the_right_key(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_key_in_plain_over_a_network(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: nobody is told that a key goes over the network unencrypted."""
+    """Wrong: no warning says that a key is sent unencrypted over the network."""
     monkeypatch.setenv("QDRANT_API_KEY", KEY)
     for url in ("http://qdrant.example:6333", "https://qdrant.example", "http://localhost:6333"):
         QdrantStore(url).close()

@@ -42,7 +42,7 @@ class TestQdrantLocally(VectorStoreContract, VectorChangesContract):
         store.close()
 
     def test_many_threads(self, store: VectorStore) -> None:
-        """Wrong: what one thread writes breaks the search of another."""
+        """Wrong: a write in one thread breaks a search in another."""
         rows = np.eye(16, dtype=np.float32)
 
         def run(n: int) -> None:

@@ -44,7 +44,7 @@ class TestMemory(MemoryOutageContract):
 
 
 def test_a_namespace_is_on_one_node(cluster: RedisNodes, namespace: str) -> None:
-    """Wrong: what changes together is on two nodes, which no script reaches."""
+    """Wrong: keys that one script changes are on different nodes."""
     store = RedisStore(cluster.url, namespace)
     store.append("s", [draft("a")], "u")
     store.put_records("facts", [record("r")], replacing=("s", 1, 1))

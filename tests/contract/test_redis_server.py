@@ -176,7 +176,7 @@ def test_who_is_refused(
 def test_the_permissions_that_are_asked_for_are_enough(
     server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: who does what the error says reads the next error."""
+    """Wrong: the permissions that the error asks for are not sufficient."""
     admin = RedisStore(server.url)
     rules = ("~agent_memory:*", "+@all", "-@dangerous", "+info")
     admin._server.ask("ACL", "SETUSER", "memory", "on", ">hunter2", *rules)
@@ -233,7 +233,7 @@ def test_urls_that_name_one() -> None:
 
 
 def test_a_socket_of_the_file_system(start: Start, tmp_path: Path) -> None:
-    """Wrong: who has no network has no store."""
+    """Wrong: a Unix socket cannot be used."""
     path = tmp_path / "redis.sock"
     server = start("--unixsocket", str(path))
     store = RedisStore(f"unix://{path}?db=1")
@@ -245,7 +245,7 @@ def test_a_socket_of_the_file_system(start: Start, tmp_path: Path) -> None:
 
 
 def test_scrub_leaves_nothing_in_files(server: RedisServer) -> None:
-    """Wrong: what a user asked to forget can be read in the server's files."""
+    """Wrong: deleted text can be read in the server's files."""
     store = RedisStore(server.url)
     store.append("s", [draft("the canary sings")])
     store.append("t", [draft("others stay")])
@@ -298,7 +298,8 @@ def test_durability_is_told(server: RedisServer, settings: dict[str, str], says:
 
 
 def test_many_erase_at_the_same_time(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: of deletions that begin to rewrite a file at once, all but one warn of traces."""
+    """Wrong: concurrent erasures warn of traces because one of them is already rewriting the
+    file."""
     server = start()
     stores = [RedisStore(server.url) for _ in range(8)]
     for _ in range(5):

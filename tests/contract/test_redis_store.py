@@ -155,7 +155,7 @@ def test_an_append_whose_answer_is_lost(server: RedisServer) -> None:
 
 
 def test_a_lock_whose_answer_is_lost(server: RedisServer) -> None:
-    """Wrong: who has taken a lock hears that he has not, and waits for himself."""
+    """Wrong: a caller whose reply was lost is refused the lock that it holds."""
     relay = Relay(server.port)
     store = RedisStore(relay.url)
     for seconds, renew in ((0, False), (60, True), (60, False)):
@@ -268,7 +268,7 @@ def test_forked_processes_append(url: str, namespace: str) -> None:
 
 
 def test_a_deleted_session_leaves_no_keys(server: RedisServer) -> None:
-    """Wrong: what a user asked to forget stays in the server, or an index fills up."""
+    """Wrong: a deleted session leaves keys or index entries on the server."""
     store = RedisStore(server.url)
     for name in ("s", "t"):
         store.append(name, [draft("a")], "u")
@@ -345,7 +345,7 @@ def test_a_member_of_an_index_that_names_nothing(
 
 @pytest.mark.parametrize("meta", [b"{broken", b"", b"1\x002"])
 def test_where_a_record_belongs_is_damaged(server: RedisServer, meta: bytes) -> None:
-    """Wrong: who is to be forgotten cannot be, and their block takes nothing new."""
+    """Wrong: damaged metadata of a record makes deletions or new records fail."""
     store = RedisStore(server.url, f"metas{len(meta)}")
     two = [record("a", "user:u"), record("b", "user:u", "t")]
     store.put_records("facts", two)

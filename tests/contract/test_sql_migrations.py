@@ -62,7 +62,7 @@ def _shape(path: Path) -> dict[str, Any]:
 
 
 def test_many_migrate_at_once(path: Path) -> None:
-    """Wrong: of workers that start together after an upgrade, all but one fail."""
+    """Wrong: all but one of the workers that start together after an upgrade fail."""
     store = SQLStore(f"sqlite:///{path}")
     head = store.append("s", [draft("a")], "u")
     assert stored(store) == head

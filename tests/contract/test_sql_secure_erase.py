@@ -82,7 +82,7 @@ def _check(folder: Path) -> None:
 
 @pytest.mark.parametrize("size", [40, 600, 3_900, 4_050, 4_100, 9_000, 300_000, 4 * 2**20])
 def test_a_deleted_session_is_gone(store: SQLStore, tmp_path: Path, size: int) -> None:
-    """Wrong: what a user asked to forget can be read from the disk."""
+    """Wrong: deleted text can be read from the disk."""
     for turn in range(3):
         for name in ("s-1", f"{MARK}-session", "s-2"):
             word = MARK if MARK in name else "others"

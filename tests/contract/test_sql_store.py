@@ -121,7 +121,7 @@ def test_data_outlives_the_handle(path: Path) -> None:
 
 
 def test_nothing_of_a_deleted_session_or_lock_is_left(path: Path) -> None:
-    """Wrong: what a user asked to forget stays in the file, out of sight."""
+    """Wrong: a deleted session or a released lock leaves rows in the file."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a"), draft("b")], "u")
     store.delete("s")
@@ -145,7 +145,7 @@ def test_nothing_of_a_deleted_session_or_lock_is_left(path: Path) -> None:
 
 
 def test_processes_take_turns(path: Path, tmp_path: Path) -> None:
-    """Wrong: of processes that make one lock at once two are within, or one gets an error."""
+    """Wrong: two processes hold one lock at the same time, or one gets an error."""
     SQLStore(f"sqlite:///{path}").close()
     count = tmp_path / "count"
     count.write_text("0")
@@ -309,7 +309,7 @@ def test_settings_of_the_file(path: Path) -> None:
 
 
 def test_errors_do_not_tell_messages(path: Path) -> None:
-    """Wrong: what users said turns up in logs of database errors."""
+    """Wrong: a database error in a log contains a user's message."""
     store = SQLStore(f"sqlite:///{path}")
     connection = sqlite3.connect(path)
     connection.execute("ALTER TABLE agent_memory_messages RENAME COLUMN encoding TO other")

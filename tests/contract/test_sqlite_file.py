@@ -214,7 +214,7 @@ def test_what_was_put_in_its_place_is_erased_too(
 
 @POSIX
 def test_a_log_that_was_deleted_is_written_to_the_file(path: Path) -> None:
-    """Wrong: what was acknowledged before somebody tidied up `-wal` and `-shm` is lost."""
+    """Wrong: acknowledged messages are lost when someone deletes `-wal` and `-shm`."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     _drop_log(path)
@@ -291,7 +291,7 @@ def test_a_new_file_is_its_owners_alone(path: Path) -> None:
 
 @POSIX
 def test_the_mode_of_a_file_that_is_there_stays(path: Path) -> None:
-    """Wrong: whoever made the file for a group finds it shut, or its log, which the group needs."""
+    """Wrong: the store narrows the permissions of an existing file, or of its log."""
     path.touch()
     path.chmod(0o660)
     link = path.with_name("link.db")

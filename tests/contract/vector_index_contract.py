@@ -95,7 +95,7 @@ class VectorIndexContract:
         return opened(3)
 
     def test_scores_are_cosines_descending(self, index: Index, other: Index) -> None:
-        """Wrong: what is most alike does not come first, or lengths count."""
+        """Wrong: the most similar item does not come first, or vector lengths change scores."""
         index.store(items(COMPASS))
         found = other.search(EAST)
         assert ids(found) == ["e", "ne", "n", "w"]
@@ -124,7 +124,7 @@ class VectorIndexContract:
         assert [one.id for one in index.items(user_id="ana")] == ["n"]
 
     def test_the_threshold_is_exclusive(self, index: Index) -> None:
-        """Wrong: what is just as much alike as the threshold says is found."""
+        """Wrong: an item that scores exactly the threshold is found."""
         index.store(items(COMPASS))
         assert ids(index.search(EAST, threshold=0.6)) == ["e"]
         assert ids(index.search(EAST, threshold=0.5999999)) == ["e", "ne"]
@@ -190,8 +190,7 @@ class VectorIndexContract:
         assert (bare.text, dict(bare.metadata), blank.text) == (None, {}, "")
 
     def test_what_is_kept_is_not_the_callers(self, index: Index) -> None:
-        """Wrong: what a caller does with his metadata, or his vector, later changes what is
-        kept."""
+        """Wrong: a caller who changes its metadata or vector later changes the stored item."""
         metadata: dict[str, Any] = {"tags": ["a"]}
         vector = [1.0, 0.0, 0.0]
         index.store({"id": "a", "vector": vector, "metadata": metadata})
@@ -203,7 +202,7 @@ class VectorIndexContract:
             found.metadata["tags"].append("c")
 
     def test_deleting(self, index: Index, other: Index) -> None:
-        """Wrong: what was deleted is found, another goes with it, or deleting twice fails."""
+        """Wrong: a deleted item is found, another is deleted too, or deleting twice fails."""
         index.store(items(COMPASS))
         assert len(other.search(EAST)) == 4
         for _ in range(2):
@@ -228,7 +227,7 @@ class VectorIndexContract:
         assert index.search(EAST, user_id="everybody") == []
 
     def test_what_is_no_vector(self, index: Index) -> None:
-        """Wrong: what can never be found, or always, is kept; or a part of what was refused."""
+        """Wrong: an invalid vector is stored, or other items of a refused list are."""
         for bad in _NO_VECTORS:
             with pytest.raises(InvalidInput):
                 index.store(items({"good": EAST, "bad": bad}))
@@ -267,7 +266,7 @@ class VectorIndexContract:
         assert len(opened(3).search(EAST)) == 4
 
     def test_many_threads(self, index: Index, other: Index) -> None:
-        """Wrong: what one thread stores or deletes breaks another, or is lost."""
+        """Wrong: concurrent stores and deletions lose items or break each other."""
 
         def work(handle: Index, name: str) -> None:
             for turn in range(4):

@@ -97,7 +97,7 @@ def test_what_it_is_built_on_is_named_to_the_version() -> None:
 
 
 def test_nobody_is_root_and_nothing_else_is_written() -> None:
-    """Wrong: what breaks out of the process owns the container, or writes wherever it likes."""
+    """Wrong: the container runs as root, has capabilities, or writes outside /data."""
     assert last("USER") == f"{UID}:{UID}"
     assert json.loads(last("VOLUME")) == ["/data"]
     for name in ("server", "worker"):

@@ -57,8 +57,8 @@ def test_turns_are_stored_once_and_recalled(memory: AgentMemory) -> None:
 
 
 def test_nothing_is_compressed_that_is_not_durable(memory: AgentMemory, tmp_path: Path) -> None:
-    """Wrong: what a compression drops is not in the log, is there twice after it, or a failure is
-    not told."""
+    """Wrong: a compression drops messages that are not stored, stores them twice, or hides a
+    failure."""
     manager = managed(memory, "s1")
     (provider,) = manager.providers
     turn = [

@@ -68,7 +68,8 @@ def test_a_memory_gives_the_context(memory: AgentMemory) -> None:
 
 
 def test_a_block_recalls_in_llama_indexs_own_memory(memory: AgentMemory) -> None:
-    """Wrong: what left LlamaIndex's window is known no more, or is another user's."""
+    """Wrong: messages that left LlamaIndex's window are not recalled, or another user recalls
+    them."""
 
     async def talk(user: str) -> str:
         block = AgentMemoryBlock(memory, user_id=user)

@@ -75,7 +75,7 @@ def test_a_session_goes_whole(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize("role", ["user", "assistant"])
 def test_a_chat_message_comes_back_from_the_format(role: str) -> None:
-    """Wrong: what others said does not reach Strands."""
+    """Wrong: another framework's message does not reach Strands."""
     view = {"role": role, "content": "hello"}
     (raw,) = from_chat(view)
     assert to_chat(raw) == [view]

@@ -63,7 +63,7 @@ def test_notes_are_written_changed_and_forgotten(memory: AgentMemory) -> None:
 
 
 def test_a_bad_note_is_refused(url: str) -> None:
-    """Wrong: what is empty, too long or not JSON is kept."""
+    """Wrong: a note is stored that is empty, too long, not JSON, or above the maximum number."""
     with opened(url, NoteMemory(max_notes=2, max_chars=20)) as memory:
         notes = memory.session("s", "ada").owner().notes()
         bad: list[tuple[str, dict[str, Any], str]] = [

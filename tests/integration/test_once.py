@@ -131,7 +131,7 @@ def test_keys_are_kept_as_long_as_the_setting_says(url: str) -> None:
 
 
 def test_what_was_popped_can_be_said_again(url: str) -> None:
-    """Wrong: who takes a message back, and gives it once more, loses it."""
+    """Wrong: a message that was popped and is sent again is dropped as a repetition."""
     with opened(url) as memory:
         memory.update("s", user("a", id="1"))
         memory.update("s", user("b", id="2"), key="k")
@@ -186,7 +186,8 @@ def test_tools_write_once(url: str) -> None:
 
 
 def test_an_agent_whose_first_write_was_retried_is_redacted() -> None:
-    """Wrong: of an agent that died before it was noted, and retried, words stay when it is gone."""
+    """Wrong: an agent whose first write was a retry is not recorded as an author, so its deletion
+    leaves that message."""
     store = MemoryStore()
     with AgentMemory(store=store) as memory:
         share = memory.share("team")

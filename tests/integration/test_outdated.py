@@ -56,13 +56,13 @@ def test_a_message_whose_facts_were_superseded_says_so(memory: AgentMemory) -> N
 
 
 def test_a_message_of_which_something_holds_does_not(memory: AgentMemory) -> None:
-    """Wrong: of two things that a message tells one is over, and the other is taken to be."""
+    """Wrong: a message with two facts is marked as outdated although one of them still holds."""
     told = lines(memory, "What do I have in Lyon, a home or a dog?")
     assert "[2024-02-05] user: I have a home in Lyon, and a dog in Lyon" in told
 
 
 def test_another_user_is_told_nothing(memory: AgentMemory) -> None:
-    """Wrong: what one user said marks what another one did."""
+    """Wrong: one user's newer fact marks another user's message as outdated."""
     absorbed(memory, "e1", said("I live in Paris", "2024-01-05"), user_id="eve")
     found = memory.search("Where do I live, in Paris?", user_id="eve")
     assert found

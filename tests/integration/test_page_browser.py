@@ -74,7 +74,7 @@ def test_signing_in_and_out(page: Page) -> None:
 
 
 def test_a_key_that_is_revoked_signs_out(page: Page) -> None:
-    """Wrong: what was read with it stays open to be read on, or the page is stuck."""
+    """Wrong: after its key was revoked the page still shows data, or hangs."""
     key = page.sign_in("ana", rights="read")
     page.browser.go("#/u/ana/facts", "Facts")
     page.service.ring.revoke(key[:15])

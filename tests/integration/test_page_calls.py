@@ -70,7 +70,7 @@ def test_what_would_be_sent_now(service: Service) -> None:
 
 
 def test_the_history_of_facts(service: Service) -> None:
-    """Wrong: what was superseded is not told, or is told to who asks for what holds."""
+    """Wrong: superseded facts are missing from the history, or are listed among current facts."""
     key = service.key("ana", rights="read")
     holds = {one["text"] for one in service.call("list_facts", key).json["facts"]}
     assert "Lives in Lisbon." in holds

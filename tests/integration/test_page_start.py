@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=LACKING)
 
 
 def test_three_commands(tmp_path: Path) -> None:
-    """Wrong: who begins with an empty folder sees no message in the page after three commands."""
+    """Wrong: after three commands in an empty folder the page does not show the stored message."""
     folder = tmp_path / "empty"
     (tmp_path / "browser").mkdir()
     folder.mkdir()

@@ -38,7 +38,7 @@ def shown(memory: AgentMemory) -> str:
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
 def test_a_pinned_message_stays(strategy: Any) -> None:
-    """Wrong: what a person called important leaves the window with the rest, or stays for good."""
+    """Wrong: a pinned message leaves the window, or stays after it was unpinned."""
     with AgentMemory("memory://", max_tokens=400, overflow=strategy, blocks=[]) as memory:
         session = memory.session("s")
         chat(memory, 0, 3)
@@ -101,7 +101,7 @@ def test_a_pin_is_of_the_message_and_not_of_its_number() -> None:
 
 
 def test_a_pinned_note_is_recalled_first_with_any_question() -> None:
-    """Wrong: what matters always is left out since it has no word of the question."""
+    """Wrong: a pinned note is not recalled because it shares no word with the question."""
     with AgentMemory("memory://") as memory:
         ana = memory.user("ana")
         allergy = memory.remember("Ana is allergic to peanuts.", user_id="ana")

@@ -133,7 +133,8 @@ def moves(model: Model) -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_history_and_late_news() -> None:
-    """Wrong: what is told late takes the place of what began later, or the past is overwritten."""
+    """Wrong: a late message about an earlier time replaces a newer value, or overwrites the
+    past."""
     model = Model()
     with profiled(model) as memory:
         for session, message in moves(model):
@@ -169,7 +170,7 @@ def test_no_second_call() -> None:
 
 
 def test_a_correction_was_never_so() -> None:
-    """Wrong: what was corrected is told of the past, or the value before it does not come back."""
+    """Wrong: a corrected value still holds in the past."""
     model = Model()
     model.fill("born in Lyon", "city", "Lyon", since="2020")
     model.fill("not Lyon but Metz", "city", "Metz", since="2020", corrects=True)
@@ -265,7 +266,8 @@ def test_a_field_that_is_none_is_asked_again() -> None:
 
 
 def test_fields_without_a_default() -> None:
-    """Wrong: what nobody told yet can't be read, which shows at the first call only."""
+    """Wrong: a profile with a field that has no default is accepted, and fails when it is first
+    read."""
 
     class Bare(BaseModel):
         fine: str = ""
@@ -281,7 +283,7 @@ def test_fields_without_a_default() -> None:
 
 
 def test_a_profile_that_has_changed(tmp_path: Path) -> None:
-    """Wrong: what was known under an older model of the profile fails the newer one."""
+    """Wrong: values stored under an older profile model make the newer one fail."""
 
     class Older(BaseModel):
         town: str = ""

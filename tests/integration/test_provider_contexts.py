@@ -392,7 +392,7 @@ HELLO = [{"text": "hello"}]
     ],
 )  # fmt: skip
 def test_a_message_is_known_by_its_shape(given: Any, role: str) -> None:
-    """Wrong: what a provider or a framework calls a message is refused, or shown without text."""
+    """Wrong: a message in a provider's or framework's format is refused, or loses its text."""
     (shown,) = of(given)
     assert shown["role"] == role
     assert "hello" in str(shown["content"])

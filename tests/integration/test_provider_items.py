@@ -104,7 +104,7 @@ def test_for_another_provider_the_log_is_shown_instead() -> None:
 
 
 def test_what_compact_answers_with_is_one_item() -> None:
-    """Wrong: what the user said is in the log twice, or is taken out of what was compacted."""
+    """Wrong: the user's message is stored twice, or is missing from the compacted item."""
     first = {"type": "message", "role": "user",
              "content": [{"type": "input_text", "text": "I like plums."}]}  # fmt: skip
     answer = {"object": "response.compaction", "id": "r", "created_at": 1741476542,
@@ -176,7 +176,7 @@ def test_an_adapter_adds_a_format() -> None:
 
 
 def test_recalls_stand_beside_the_providers_items() -> None:
-    """Wrong: what is recalled gets lost in another format, or an item is sent twice."""
+    """Wrong: recalls are lost in a provider's format, or an item is sent twice."""
     facts = [StaticMemory(facts=["The shop opens at nine."])]
     asked = {"type": "message", "role": "user",
              "content": [{"type": "input_text", "text": "When?"}]}  # fmt: skip

@@ -33,7 +33,7 @@ def proxied(store: Store, *without: str) -> Store:
 
 @pytest.mark.parametrize("address", ["memory://", "sqlite:///{}/m.db"])
 def test_a_store_behind_a_proxy(address: str, tmp_path: Path) -> None:
-    """Wrong: who counts or logs the calls of a store cannot give it to a memory."""
+    """Wrong: a store wrapped in a proxy that counts or logs calls is refused."""
     store = open_store(address.format(tmp_path), "default", "process")
     with AgentMemory(store=proxied(store), system_store=proxied(MemoryStore())) as memory:
         memory.update(

@@ -43,7 +43,7 @@ def test_one_that_waits_is_put_off_until_it_is_idle(
 
 
 def test_one_that_is_idle_is_not_put_off(memory: AgentMemory) -> None:
-    """Wrong: what was said ten minutes ago is never absorbed."""
+    """Wrong: a session that has been idle for ten minutes is put off, so it is never absorbed."""
     long_ago = datetime.now(UTC) - timedelta(minutes=11)
     message = Message(role="user", content="Long ago.", created_at=long_ago)
     head = memory.components.store.append(
@@ -68,7 +68,7 @@ def test_one_with_work_to_do_is_not_put_off(memory: AgentMemory) -> None:
 
 
 def test_one_that_was_spoken_in_since_is_not_put_off(memory: AgentMemory) -> None:
-    """Wrong: what was said right after the look waits as long as what was said before it."""
+    """Wrong: a worker puts off a session that got a message since the worker looked."""
     before = memory.update("s", SAID, user_id="ana")
     assert memory.components.store.schedule(before, 0)
     memory.update("s", SAID, user_id="ana")
@@ -100,8 +100,8 @@ def test_an_update_that_leaves_nothing_to_do_makes_nothing_due(memory: AgentMemo
 
 
 def test_an_update_that_leaves_work_makes_it_due(tmp_path: Path) -> None:
-    """Wrong: what overflowed waits for ten minutes, though workers run, since the process that
-    wrote it was killed; or it is not absorbed by others while that one is slow."""
+    """Wrong: overflowed messages wait for ten minutes after a crash of their process, or while it
+    is slow, although other workers run."""
     config = AgentMemoryConfig(
         store=f"sqlite:///{tmp_path}/m.db", max_tokens=600, overflow_mode="background"
     )

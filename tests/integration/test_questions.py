@@ -13,7 +13,7 @@ BAR = 0.8  # of two messages that have as many of the words either may come firs
 
 @pytest.mark.parametrize("language", languages(), ids=lambda language: language.name)
 def test_inflected_forms(language: Language) -> None:
-    """Wrong: who does not write English finds only the very words, whatever is said around them."""
+    """Wrong: in languages other than English only exact words are found, not inflected forms."""
     hits = first_hits(language)
     assert sum(hits) / len(hits) >= BAR
 
@@ -54,7 +54,8 @@ def test_a_long_value_replaces_a_long_value() -> None:
 
 
 def test_what_memory_answered_before_does_not_hide_a_change() -> None:
-    """Wrong: who asked before, as people write in chats, is shown the old answer first."""
+    """Wrong: the assistant's earlier answer is recalled instead of the message that made it
+    outdated."""
     said = [
         "Choir is Tuesday nights, I sing alto.", "Lovely, enjoy it.",
         "dinner invite. what day is choir rehearsal", "Choir rehearsal is on Tuesdays.",
@@ -72,7 +73,7 @@ def test_what_memory_answered_before_does_not_hide_a_change() -> None:
 
 
 def test_a_word_that_is_looked_up_brings_no_correction() -> None:
-    """Wrong: who looks up a word in a short history is shown an unrelated message beside it."""
+    """Wrong: a query of one word also recalls an unrelated message that mentions a change."""
     with AgentMemory("memory://") as memory:
         for text in ("The parrot sits in the hall.", "We just moved the piano.", "I like tea."):
             memory.update("s", {"role": "user", "content": text}, user_id="ana")
@@ -81,7 +82,7 @@ def test_a_word_that_is_looked_up_brings_no_correction() -> None:
 
 
 def test_yesterday_is_the_users() -> None:
-    """Wrong: who asks in the evening in Los Angeles is told of a day that is not his yesterday."""
+    """Wrong: "yesterday" in the evening in Los Angeles is computed in UTC."""
     with AgentMemory("memory://", timezone="America/Los_Angeles") as memory:
         for at, text in (
             ("2025-06-10T10:00:00-07:00", "Ran along the river."),

@@ -71,7 +71,8 @@ def test_a_page_fits_a_small_budget(tmp_path: Path, budget: int) -> None:
 
 
 def test_a_turn_is_read_on_before_it_is_stored(tmp_path: Path) -> None:
-    """Wrong: of what a user has just said."""
+    """Wrong: the model cannot read the rest of a long message or tool result of the current
+    turn."""
     question, result = f"{document(4_000)}\nRead it.", document(3_000)
 
     def look() -> str:
@@ -159,7 +160,7 @@ def test_another_session_is_read_only_if_it_is_the_users(memory: AgentMemory) ->
 
 
 def test_the_newest_of_a_log(memory: AgentMemory) -> None:
-    """Wrong: who wants the newest messages has to read all before them, or gets the oldest."""
+    """Wrong: `last` returns the oldest messages, or the newest need a read of the whole log."""
     messages = [{"role": "user", "content": f"Message {number}."} for number in range(1, 8)]
     memory.update("s", messages, user_id="ada")
 

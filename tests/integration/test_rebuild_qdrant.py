@@ -186,8 +186,8 @@ def test_cut_short_at_any_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_deletion_meanwhile(rig: Rig) -> None:
-    """Wrong: what a user had deleted during a rebuild is recalled still by the processes with the
-    old settings, or comes back; or a deletion by one of these leaves it in what is filled."""
+    """Wrong: data deleted during a rebuild stays in the old or the new vectors, whichever settings
+    the deleting process has."""
     talk(rig)
     for model in (OLD, NEW):
         with rig.memory(OLD) as memory:

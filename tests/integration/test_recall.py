@@ -44,7 +44,7 @@ def memory(tmp_path: Path) -> Iterator[AgentMemory]:
     ],
 )
 def test_words_and_meaning_find_it(memory: AgentMemory, question: str, seq: int) -> None:
-    """Wrong: what was said in other words, or a number that means nothing, is not found."""
+    """Wrong: a paraphrase, or an exact number, does not find its message."""
     assert memory.search(question, user_id="u")[0].sources == (("s", seq),)
 
 
@@ -61,7 +61,7 @@ def test_what_is_foreign_brings_nothing(memory: AgentMemory) -> None:
 
 
 def test_a_recall_says_why(memory: AgentMemory) -> None:
-    """Wrong: nobody can tell why something was found."""
+    """Wrong: a recall does not show the scores by which it was found."""
     best = memory.search("Which route did we walk last year?", user_id="u")[0]
     assert {"words", "words_around", "meaning", "meaning_around"} <= set(best.views)
     assert sum(best.views.values()) - best.views["nearest"] <= best.score + 1e-4
@@ -103,7 +103,8 @@ def test_a_new_message_is_found_at_once(memory: AgentMemory) -> None:
 
 
 def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
-    """Wrong: what an answer is about is lost where the log happens to be cut."""
+    """Wrong: messages absorbed one by one lose their neighbours, so the same question scores
+    otherwise."""
     found = []
     for name, every in (("once", len(TALK)), ("each", 1)):
         with AgentMemory(
@@ -155,5 +156,5 @@ def test_random_histories(part: int) -> None:
 
 @pytest.mark.parametrize("seed", [12889])
 def test_histories_that_were_shown_wrongly(seed: int) -> None:
-    """Wrong: what a long run found comes back. Here."""
+    """Wrong: a fault that a long run of `test_random_histories` found has come back."""
     assert play(seed) == []

@@ -73,7 +73,8 @@ def test_a_session_is_deleted(memory: AgentMemory) -> None:
 
 
 def test_a_user_is_deleted(memory: AgentMemory) -> None:
-    """Wrong: what is left of a user passes for deleted, or what was said since for left."""
+    """Wrong: leftover data of a user counts as deleted, or data stored after the deletion counts as
+    leftover."""
     receipt = memory.user("ana").delete()
     assert failed(receipt) == []
     assert failed(operations.verify(memory, receipt)) == []
@@ -139,7 +140,7 @@ def _damage(path: Path, change: str) -> None:
     ],
 )
 def test_a_checkpoint_of_what_was_damaged_since(tmp_path: Path, change: str) -> None:
-    """Wrong: who wants to know whether it holds gets a traceback, or that it does."""
+    """Wrong: verifying a checkpoint of a damaged log raises, or reports that it holds."""
     with AgentMemory(f"{tmp_path}/m.db") as memory:
         memory.update("a1", SAID, user_id="ana")
         receipt = memory.checkpoint("a1")
@@ -223,7 +224,8 @@ def test_what_is_begun_after_a_deletion_can_be_moved(memory: AgentMemory, tmp_pa
 
 
 def test_a_block_that_is_not_configured_is_told(tmp_path: Path) -> None:
-    """Wrong: what a former block may keep elsewhere passes for deleted."""
+    """Wrong: a deletion reports success for a block that is not configured, and may store data
+    elsewhere."""
     with AgentMemory(f"{tmp_path}/m.db", blocks=[VectorMemory()]) as memory:
         memory.update("a1", SAID, user_id="ana")
         memory.flush()
@@ -270,7 +272,7 @@ def test_what_a_provider_was_sent_is_told(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: whoever runs the service can't hold a receipt against the store."""
+    """Wrong: an operator cannot verify a receipt against the store."""
     monkeypatch.chdir(tmp_path)
     with AgentMemory("m.db") as memory:
         memory.update("a1", SAID, user_id="ana")
@@ -328,6 +330,6 @@ def test_what_is_no_receipt(text: str) -> None:
 
 
 def test_the_worst_is_told() -> None:
-    """Wrong: of a place that failed in one session of many it is said that all is done."""
+    """Wrong: a place that failed in one of many sessions is reported as done."""
     parts = [Part("a"), Part("b", "failed", "x"), Part("a", "not supported"), Part("b"), Part("a")]
     assert merged(parts) == (Part("a", "not supported"), Part("b", "failed", "x"))

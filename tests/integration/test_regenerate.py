@@ -128,7 +128,7 @@ def test_a_newer_system_message_stays(fake: FakeLLM) -> None:
 
 @pytest.mark.parametrize("fault", ["half", "too large", "store", "another user"])
 def test_the_old_answer_stays_until_the_new_one_is_there(fake: FakeLLM, fault: str) -> None:
-    """Wrong: who fails half-way has neither the old answer nor the new one, or both."""
+    """Wrong: a regeneration that fails loses the old answer, or stores part of a new one."""
     down: list[bool] = []
 
     def watch(step: str) -> None:
@@ -179,7 +179,7 @@ def test_a_session_that_went_on(fake: FakeLLM, between: str) -> None:
 
 
 def test_a_new_answer_with_tools(fake: FakeLLM) -> None:
-    """Wrong: of a new answer that took calls of tools a part is left out."""
+    """Wrong: a new answer loses its tool calls or their results."""
     with opened(fake) as memory:
         memory.update("s", [*BEFORE, *OLD], user_id="ada")
         new = with_tool(ASKED, "fish", "It eats fish.", 2)[1:]

@@ -210,7 +210,7 @@ def test_a_new_block_absorbs_the_past(how: str) -> None:
 
 
 def test_a_block_that_comes_back_catches_up() -> None:
-    """Wrong: what was said while a block was away is never absorbed by it."""
+    """Wrong: a block that was not configured for a time never absorbs the messages of that time."""
     store = MemoryStore()
     both, one = (Notes(), Notes(name="added")), (Notes(),)
     for blocks, text in ((both, "before"), (one, "meanwhile"), (one, "still"), (both, "after")):

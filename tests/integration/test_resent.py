@@ -34,7 +34,7 @@ def test_what_came_from_the_context_is_not_stored_again(role: Any, rules: str | 
 
 
 def test_a_long_question_and_tool_calls_are_stored_whole() -> None:
-    """Wrong: what a context shows in part is stored in part."""
+    """Wrong: a message that the context shortened is stored shortened."""
     question = "Compare these: " + "many words " * 2000
     function = {"name": "f", "arguments": "{}"}
     call = {

@@ -65,7 +65,7 @@ def test_forever_is_the_default(url: str) -> None:
 
 @pytest.mark.parametrize("store", ["memory://", "sqlite"])
 def test_window_keeps_what_the_window_shows(url: str, store: str) -> None:
-    """Wrong: what left the window stays, or what it shows goes."""
+    """Wrong: messages that left the window stay in the log, or shown ones are removed."""
     settings: dict[str, Any] = {
         "store": url if store == "sqlite" else store,
         "overflow": Trim(),
@@ -85,7 +85,7 @@ def test_window_keeps_what_the_window_shows(url: str, store: str) -> None:
 
 
 def test_a_block_that_fails_holds_the_log(url: str) -> None:
-    """Wrong: what a block could not absorb yet is gone when it comes back."""
+    """Wrong: messages that a failing block has not absorbed are removed."""
     keeper = Keeper(failing=[True])
     with AgentMemory(
         store=url, max_tokens=400, overflow=FlushToLTM(blocks=[keeper]), retention="window"
@@ -101,7 +101,7 @@ def test_a_block_that_fails_holds_the_log(url: str) -> None:
 
 
 def test_timedelta_goes_by_the_messages_own_time(url: str) -> None:
-    """Wrong: what is young goes, or what is old stays."""
+    """Wrong: retention goes by the time of storing, not by a message's own time."""
     with AgentMemory(
         store=url, max_tokens=400, overflow=Trim(), retention=timedelta(days=30)
     ) as memory:
@@ -221,7 +221,7 @@ def test_the_newest_step_stays(memory: AgentMemory) -> None:
 
 
 def test_pruned_messages_go_on_as_ever() -> None:
-    """Wrong: what is pruned is in no summary, and no block has it."""
+    """Wrong: pruned messages are neither summarized nor absorbed."""
     chain = Chain([FlushToLTM(blocks=[VectorMemory(embedding=None)]), Summarize()])
     with AgentMemory("memory://", max_tokens=4000, overflow=chain) as memory:
         for i in range(10):

@@ -53,7 +53,7 @@ def test_each_filter_keeps_what_meets_it(memory: AgentMemory) -> None:
 
 
 def test_the_nearest_are_given_however_far(memory: AgentMemory) -> None:
-    """Wrong: who asks for the best gets none, since none bears on the query."""
+    """Wrong: a search with `least=0.0` returns nothing because no record is relevant."""
     foreign = "Which port does HTTPS use?"
     assert found(memory, foreign, blocks=["vector"]) == []
     assert len(found(memory, foreign, blocks=["vector"], least=0.0)) == 4
@@ -64,7 +64,7 @@ def test_the_nearest_are_given_however_far(memory: AgentMemory) -> None:
 def test_a_block_that_is_not_there_is_told(
     memory: AgentMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: whoever misspells a block's name takes it that nothing was remembered."""
+    """Wrong: a misspelt block name finds nothing, and no warning says so."""
     memory.search("cat", user_id="ana", blocks=["vector", "log"])  # the log may be named anywhere
     assert not caplog.messages
     assert memory.search("cat", user_id="ana", blocks=["vector", "vektor"])

@@ -52,7 +52,7 @@ def records(memory: AgentMemory) -> list[str]:
 
 @pytest.mark.parametrize("strategy", [Trim(), Summarize(max_summary_tokens=100)])
 def test_each_turn_is_told_as_it_was_sent(strategy: Any) -> None:
-    """Wrong: what is told is made anew, of a window that has moved on."""
+    """Wrong: the prompt log is rebuilt from a window that has moved on."""
     chance = random.Random(7)
     sent = {}
     with AgentMemory(
@@ -75,7 +75,7 @@ def test_each_turn_is_told_as_it_was_sent(strategy: Any) -> None:
 
 
 def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
-    """Wrong: of several rounds only one is told."""
+    """Wrong: the prompt log has only one of several rounds of tools."""
     call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     asked: list[dict[str, Any]] = [{"role": "user", "content": "What time is it?"}]
     first = memory.before_turn("s", asked, user_id="ana")
@@ -133,7 +133,7 @@ def test_what_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
 
 
 def test_an_edit_takes_what_came_after_it_along(memory: AgentMemory) -> None:
-    """Wrong: what was taken back is told still, here or where it was recalled."""
+    """Wrong: the prompt log still shows a popped message, or a context that recalled one."""
     for number in range(3):
         turn = memory.before_turn("s", f"Question {number}", user_id="ana")
         memory.after_turn(turn, f"Answer {number}")
@@ -178,7 +178,7 @@ def test_a_log_that_is_shortened_takes_its_contexts_along() -> None:
 
 
 def test_deleting_a_user_leaves_nothing(memory: AgentMemory) -> None:
-    """Wrong: what was sent outlives the user."""
+    """Wrong: the prompt log outlives its user."""
     known(memory)
     memory.update("s", said("Hello"), user_id="ana")
     memory.get("s", "Where do I live?", user_id="ana")
@@ -188,7 +188,7 @@ def test_deleting_a_user_leaves_nothing(memory: AgentMemory) -> None:
 
 
 def test_it_is_told_to_its_user_alone(memory: AgentMemory) -> None:
-    """Wrong: whoever knows a session's id reads what was sent there."""
+    """Wrong: another user reads the prompt log of a session by its id."""
     memory.update("s", said("Hello"), user_id="ana")
     memory.get("s", "Where do I live?", user_id="ana")
     with pytest.raises(SessionOfAnotherUser):
@@ -205,7 +205,8 @@ def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
 
 
 def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) -> None:
-    """Wrong: what was left out is looked up by a session's id, which is another user's by now."""
+    """Wrong: the prompt log shows another user's message because it reuses a deleted session's
+    id."""
     ask_of_houses(memory)
     assert memory.contexts("s")[-1].left_out
     for number in range(30):
@@ -239,7 +240,8 @@ def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemo
 
 
 def test_what_was_asked_in_nobodys_session_is_not_anothers(memory: AgentMemory) -> None:
-    """Wrong: whoever takes a session over that was nobody's reads what another asked there."""
+    """Wrong: a user who takes over an anonymous session reads another user's question and
+    recalls."""
     known(memory)
     memory.update("s", said("The door is green."))
     memory.get("s", "Where did I move to?", user_id="ana")

@@ -87,7 +87,7 @@ def test_each_right_is_needed(service: Service, name: str) -> None:
 
 @pytest.mark.parametrize("operation", OF_USER, ids=lambda one: one.name)
 def test_a_request_cannot_name_another_user(service: Service, operation: Operation) -> None:
-    """Wrong: whoever names a user in a request is obeyed, or learns whether there is that user."""
+    """Wrong: a request that names another user succeeds, or shows whether that user exists."""
     given = sample(service, operation.name, "ana")
     for users in (["ben"], ["ben", "cleo"], ["be*"], ["an", "anaa*"]):
         key = service.key(*users)
@@ -179,8 +179,7 @@ def test_a_key_is_over_once_it_is_revoked(service: Service) -> None:
 
 
 def test_a_key_that_is_over_is_told_nothing_else(service: Service) -> None:
-    """Wrong: whoever has a revoked key, known a moment ago, learns what it could do, or what a call
-    takes."""
+    """Wrong: a revoked key gets another answer than 401, because it was valid a moment ago."""
     token, key = service.ring.create("soon over", ["ana"], ["write"])
     good = {"session_id": "s-ana", "metadata": {"title": "anacanary"}}
     assert service.call("describe_session", token, good).status == 200

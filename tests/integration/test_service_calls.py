@@ -229,7 +229,7 @@ BAD: list[tuple[str, str, bytes, int]] = [
 def test_what_is_not_usable(
     lasting: Service, method: str, path: str, body: bytes, status: int
 ) -> None:
-    """Wrong: what cannot be used is taken, breaks the service, or is repeated in the answer."""
+    """Wrong: an invalid request is accepted, fails with 500, or is repeated in the error."""
     headers = [("Authorization", f"Bearer {lasting.key('ana')}")]
     answer = lasting.raw(method, path, headers, body)
     assert answer.status == status, answer.body

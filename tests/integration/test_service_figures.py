@@ -43,7 +43,7 @@ def figures_of(service: Service) -> dict[str, float]:
 
 
 def test_recalls_that_found_nothing_are_told(service: Service) -> None:
-    """Wrong: who runs it does not see that memory gives nothing; or thanks count as a question."""
+    """Wrong: the metrics hide recalls that found nothing, or count small talk as a question."""
     service.memory.update("s-1", SAID, user_id="ana")
     service.memory.flush("s-1")
     service.memory.get("s-2", QUESTION, user_id="ana")
@@ -65,7 +65,7 @@ def test_the_part_of_the_prompt_that_is_kept_is_told(service: Service) -> None:
 
 
 def test_model_calls_are_told_by_purpose(service: Service) -> None:
-    """Wrong: what facts cost cannot be told from what answers cost."""
+    """Wrong: the metrics mix the costs of extraction and completion."""
     service.memory.update("s-1", SAID, user_id="ana")
     service.memory.flush("s-1")
     service.memory.completion("s-1", "turn: hello", user_id="ana")
@@ -77,7 +77,7 @@ def test_model_calls_are_told_by_purpose(service: Service) -> None:
 
 
 def test_many_processes_lose_no_count() -> None:
-    """Wrong: of two that add at the same time one is lost."""
+    """Wrong: counts are lost when several processes add them at the same time."""
     store = MemoryStore()
     counted = [0] * 4
 
@@ -137,7 +137,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_without_a_worker_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: nobody sees that no worker runs, and for weeks nothing is remembered."""
+    """Wrong: messages stay pending without a worker, and neither log nor metrics show it."""
     with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
         memory.update("s-1", SAID, user_id="ana")
         memory.components.store.schedule_all()  # as after ten minutes of silence

@@ -28,7 +28,7 @@ ISSUER, AUDIENCE = "https://login.example", "memory"
 
 
 def test_only_a_hash_is_kept() -> None:
-    """Wrong: whoever reads the store, or a repr, has a key that opens something."""
+    """Wrong: the store, or a repr, contains a usable key."""
     store = MemoryStore()
     token, key = KeyRing(store).create("phone", ["ana"], ["read"])
     kept = repr(list(store.all_records()))

@@ -114,7 +114,7 @@ def test_a_key_names_one_write(service: Service, name: str) -> None:
 
 
 def test_a_key_is_the_sessions(service: Service) -> None:
-    """Wrong: what one user named is taken for another's write."""
+    """Wrong: two users' equal idempotency keys are taken for one write."""
     for user in ("ana", "ben"):
         given = {"session_id": f"new-{user}", "messages": [said(user)]}
         answer = service.call("append_messages", service.key(user), given, Idempotency_Key="same")
@@ -129,7 +129,7 @@ def test_an_expected_end(service: Service) -> None:
 
 
 def test_versions(service: Service) -> None:
-    """Wrong: what somebody changed meanwhile is written over, or deleted, by who read it before."""
+    """Wrong: a client with a stale version overwrites or deletes another's change."""
     key = service.key("ana")
     note = service.call("read_note", key, {"note_id": service.ids["ana"]["note_id"]})
     tag, which = note.headers["etag"], {"note_id": note.json["id"]}

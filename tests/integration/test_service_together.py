@@ -81,7 +81,7 @@ def _first(session: str) -> dict[str, Any]:
 
 
 def test_a_key_that_was_revoked_is_over_for_all_that_wait(service: Service) -> None:
-    """Wrong: who showed a key a moment ago is let in with it after it was revoked."""
+    """Wrong: a revoked key is still accepted in a batch, because it was valid a moment ago."""
     token, key = service.ring.create("short", ["ana"], ["write"])
     other = service.key("ana")
     assert [one.status for one in at_once(service, [append(token, "s", "a")] * 3)] == [200] * 3
@@ -92,7 +92,7 @@ def test_a_key_that_was_revoked_is_over_for_all_that_wait(service: Service) -> N
 
 
 def test_many_to_one_session_keep_their_order_and_their_number(service: Service) -> None:
-    """Wrong: of those that wait together one is lost, doubled, or shares the place of another."""
+    """Wrong: a message of a batch is lost, stored twice, or gets another's number."""
     ana = service.key("ana")
     asked = [append(ana, "s", f"{n}") for n in range(100)]
     ends = [one.json["end"] for one in at_once(service, asked)]

@@ -81,7 +81,8 @@ BAD: dict[str, Call] = {
 
 
 def test_what_agents_share(store: Store) -> None:
-    """Wrong: what one agent writes the other does not see, or a store does not take the ids."""
+    """Wrong: an agent does not see another's messages in their namespace, or sees its private
+    ones."""
     with opened(store, VectorMemory()) as memory:
         share = memory.share("team-chat")
         share.grant("ann", "write")
@@ -555,7 +556,7 @@ def test_the_async_face() -> None:
 
 
 def test_memory_switched_off(tmp_path: Path) -> None:
-    """Wrong: what is refused with memory is done without, or something is remembered."""
+    """Wrong: with memory switched off an invalid call succeeds, or something is stored."""
     with NullMemory(store=f"sqlite:///{tmp_path}/m.db") as memory:
         share = memory.share("team")
         with pytest.raises(AccessDenied):
@@ -595,7 +596,7 @@ def test_the_registry_finds_namespaces() -> None:
 
 
 def test_a_namespace_has_a_database_of_its_own(tmp_path: Path) -> None:
-    """Wrong: what is said in it lies with all else, or its registry is another's."""
+    """Wrong: a namespace's messages or its registry are in another database."""
     table = "".join(f"[stores.{n}]\nstore = 'sqlite:///{tmp_path}/{n}.db'\n" for n in "ab")
     (tmp_path / "teams.toml").write_text(table)
     with Deployment.from_file(tmp_path / "teams.toml").open() as stores:

@@ -152,7 +152,7 @@ def test_nothing_of_a_deleted_user_is_left(store: Store, tmp_path: Path) -> None
 
 
 def test_messages_of_other_formats(store: Store) -> None:
-    """Wrong: what a provider's own format says stays, or the pair of a call and its result goes."""
+    """Wrong: deleted text stays in a provider's own fields, or a call loses its result."""
     raw = [
         {"type": "reasoning", "encrypted_content": "secret"},
         {"type": "function_call", "call_id": "c", "name": "look", "arguments": '{"a":"secret"}'},
@@ -289,7 +289,7 @@ def test_what_was_given_up_is_forgotten_too() -> None:
 
 
 def test_another_agent_of_a_similar_name_stays(store: Store) -> None:
-    """Wrong: who is deleted takes another along, or is taken for a user outside."""
+    """Wrong: deleting an agent also deletes an agent or a namespace with a similar name."""
     with AgentMemory(store=store) as memory:
         share = memory.share("ann")
         for agent in ("ann", "Ann", "ann ", "team", "ann\x1f"):
@@ -305,7 +305,7 @@ def test_another_agent_of_a_similar_name_stays(store: Store) -> None:
 
 
 def test_revoked_before(store: Store) -> None:
-    """Wrong: who has no access any more is not found, and its words outlive it."""
+    """Wrong: messages of an agent whose access was revoked survive its deletion."""
     with AgentMemory(store=store) as memory:
         share = team(memory)
         share.agent("ann").update("s", user("anncanary"))
@@ -316,7 +316,7 @@ def test_revoked_before(store: Store) -> None:
 
 
 def test_system_messages_in_a_store_of_their_own(tmp_path: Path) -> None:
-    """Wrong: what the log refers to no more stays in the store of system messages."""
+    """Wrong: an interrupted deletion leaves the agent's system messages in their own store."""
     for step in range(1, 200):
         url, system = f"sqlite:///{tmp_path}/m{step}.db", MemoryStore()
         with AgentMemory(store=url, system_store=system) as memory:

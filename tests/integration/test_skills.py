@@ -104,7 +104,7 @@ def test_what_is_saved_is_a_file_that_is_read(memory: AgentMemory, folder: Path)
 
 
 def test_nobody_sees_anothers(memory: AgentMemory) -> None:
-    """Wrong: what one user's model saved is shown to another, under any of the ways to ask."""
+    """Wrong: another user finds, loads, recalls or deletes a skill that one user's model saved."""
     memory.user("sarah").skills().save(REFUND)
     memory.session("alone").owner().skills().save(replace(DEPLOY, name="ship"))
     for other in (
@@ -177,8 +177,7 @@ def test_a_users_go_with_the_user(memory: AgentMemory, folder: Path) -> None:
 
 
 def test_a_sessions_go_with_the_session(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: what a session without a user saved stays when it is deleted, since nobody knows that
-    the session was there."""
+    """Wrong: skills of a session without a user stay after the session is deleted."""
     memory.call_tool("s", "skills_save", {"name": "a", "description": "b", "steps": ["c"]})
     memory.session("t").owner().skills().save(REFUND)
     assert [head.session_id for head in memory.sessions()] == ["s", "t"]
@@ -196,7 +195,8 @@ def test_a_sessions_go_with_the_session(memory: AgentMemory, folder: Path) -> No
 def test_of_a_session_that_is_being_deleted_nothing_is_seen(
     memory: AgentMemory, folder: Path
 ) -> None:
-    """Wrong: what is to be erased is recalled still, or something is saved behind the erasing."""
+    """Wrong: skills of a session that is being deleted are still listed, or a new one can be
+    saved."""
     skills = memory.session("s").owner().skills()
     skills.save(REFUND)
     store = memory.blocks["skills"].resources.store
@@ -226,7 +226,7 @@ def test_namespaces_share_a_folder_unseen_by_each_other(tmp_path: Path, folder: 
 
 
 def test_edits_are_noticed(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: what people change in the folder counts after the next start only."""
+    """Wrong: edits in the folder take effect only after a restart."""
     skills = memory.open("skills")
     assert skills.all() == []
     folder.mkdir()
@@ -418,7 +418,7 @@ def test_so_many_are_kept_and_no_more(folder: Path) -> None:
 
 
 def test_a_skill_is_recalled_by_what_it_means(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: who does not know the words of a description does not have the skill."""
+    """Wrong: a question in other words than the description does not recall the skill."""
     stock(folder)
     memory.open("skills").save(DEPLOY)
     memory.user("sarah").skills().save(REFUND)
@@ -517,7 +517,8 @@ def test_a_tool_never_writes_everybodys(memory: AgentMemory, folder: Path) -> No
 
 
 def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
-    """Wrong: nobody learns that the setting names a file until the first save fails."""
+    """Wrong: a folder setting that names a file is accepted, and the first save fails with a bare
+    error."""
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.raises(ConfigError, match="is a file"):
         AgentMemory(store="memory://", blocks=[SkillMemory(folder=tmp_path / "file")])

@@ -165,7 +165,7 @@ def test_a_value_that_could_not_have_been_put_is_refused(lines: list[str], what:
 
 
 def test_a_value_stands_there_once(lines: list[str]) -> None:
-    """Wrong: which of two values counts is left to chance."""
+    """Wrong: a snapshot with two values under one key is accepted."""
     bodies = bodies_of(lines)
     at = next(n for n, one in enumerate(bodies) if one.get("key") == "tea")
     bodies.insert(at, bodies[at])
@@ -174,7 +174,7 @@ def test_a_value_stands_there_once(lines: list[str]) -> None:
 
 
 def test_values_of_another_form_are_passed_over(lines: list[str]) -> None:
-    """Wrong: whoever made the file has each search by meaning fail, or each list of sessions."""
+    """Wrong: a crafted value makes every search by meaning, or every list of sessions, fail."""
     bodies = bodies_of(lines)
     for one in bodies:
         if one.get("key") == "tea":

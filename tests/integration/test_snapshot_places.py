@@ -142,7 +142,7 @@ def test_what_has_expired_cannot_be_absorbed_anew(
 
 
 def test_blocks_that_are_not_configured_here(lines: list[str]) -> None:
-    """Wrong: what a block keeps is lost where the restoring process does not have it configured."""
+    """Wrong: an import loses the records of blocks that are not configured here."""
     store = MemoryStore()
     with AgentMemory(store=store, model=None, blocks=[]) as memory:
         shown = operations.import_session(memory, lines)
@@ -167,7 +167,7 @@ def test_blocks_that_are_not_configured_here(lines: list[str]) -> None:
 
 
 def test_dead_letters_come_along(opener: Opener) -> None:
-    """Wrong: what a block gave up is forgotten with a restore, or can't be delivered again."""
+    """Wrong: an import loses dead letters, or they cannot be delivered again."""
 
     class Picky(VectorMemory):
         def update(self, scope: object, entries: object) -> None:

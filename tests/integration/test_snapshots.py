@@ -67,7 +67,7 @@ def test_a_session_comes_back_from_any_store_in_any_other(
 
 
 def test_a_session_without_a_user(opener: Opener) -> None:
-    """Wrong: what belongs to a session itself is left behind, or given to a user."""
+    """Wrong: records of a session without a user are lost, or assigned to a user."""
     with remembering(opener("memory")) as memory:
         converse(memory, "s", None)
         mine = memory.session("s")

@@ -128,7 +128,7 @@ def test_three_dimensions(store: Store) -> None:
     ],
 )
 def test_a_bad_observation_is_refused(store: Store, given: dict[str, Any], wanted: str) -> None:
-    """Wrong: what can't be kept is kept, or has begun a session, or half of a batch is there."""
+    """Wrong: an invalid observation is stored, begins a session, or leaves half of its batch."""
     with AgentMemory(store=store, blocks=[SpatialMemory(max_chars=20)]) as memory:
         places = memory.session("s", "ada").owner().spatial()
         good = {"text": "A door.", "position": (1, 2)}
@@ -157,7 +157,7 @@ def test_no_more_than_so_many(store: Store) -> None:
 
 
 def test_near_weighs_how_sure_it_is(memory: AgentMemory) -> None:
-    """Wrong: what was hardly seen comes before what is sure and a little farther."""
+    """Wrong: an uncertain observation ranks before a certain one that is a little farther."""
     places = memory.user("ada").spatial()
     places.observe("hardly seen", (1, 0), confidence=0.2)
     places.observe("sure", (1.5, 0))
@@ -275,8 +275,8 @@ def mark(store: Store, session_id: str) -> None:
 
 
 def test_once_its_deletion_has_begun(memory: AgentMemory, store: Store) -> None:
-    """Wrong: what somebody asked to be deleted is found until a process that was killed is
-    replaced; or more is kept, which then stays."""
+    """Wrong: observations of a session that is being deleted are still found, or new ones are
+    accepted."""
     places = memory.session("s", "ada").owner().spatial()
     made = places.observe("in s", (1, 0))
     memory.session("t", "ada").owner().spatial().observe("in t", (2, 0))
@@ -294,7 +294,7 @@ def test_once_its_deletion_has_begun(memory: AgentMemory, store: Store) -> None:
 
 
 def test_a_session_that_is_deleted_meanwhile(store: Store) -> None:
-    """Wrong: what is put down just after a deletion has looked for it stays for ever."""
+    """Wrong: an observation that is written during a deletion survives it."""
     with AgentMemory(store=store, blocks=[SpatialMemory()]) as other:
 
         def watch(step: str) -> None:
@@ -339,8 +339,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[AgentMemory, AgentMemory]]:
 
 
 def test_others_see_each_change_at_once(pair: tuple[AgentMemory, AgentMemory]) -> None:
-    """Wrong: what another process has written, deleted or cleared is found, or not, because of what
-    this one keeps in memory."""
+    """Wrong: a cached index hides another process's writes, or shows what it deleted."""
     one, two = (memory.user("ada").spatial() for memory in pair)
     first = one.observe("first", (1, 0))
     assert nearest(two) == ["first"]
@@ -406,7 +405,7 @@ def test_what_others_change_is_read_by_itself(store: Store) -> None:
 
 @pytest.mark.parametrize("step", ["before put_records", "after put_records"])
 def test_a_write_that_failed(pair: tuple[AgentMemory, AgentMemory], step: str) -> None:
-    """Wrong: what failed is found until the process ends."""
+    """Wrong: after a failed write or deletion, the cached index differs from the store."""
     block = pair[0].blocks["spatial"]
     armed: list[str] = []
 
@@ -433,7 +432,7 @@ def test_a_write_that_failed(pair: tuple[AgentMemory, AgentMemory], step: str) -
 
 
 def test_two_at_once_keep_to_the_limit(tmp_path: Path) -> None:
-    """Wrong: who looks at the same time finds room, and both write."""
+    """Wrong: two processes that write at the same time exceed `max_observations`."""
     url, blocks = f"sqlite:///{tmp_path}/m.db", [SpatialMemory(max_observations=10)]
     refused: list[int] = []
 

@@ -127,7 +127,7 @@ memory.components.services.resources.models(None).complete([{"role": "user", "co
 def test_a_kill_before_the_call_leaves_its_reservation_counted(
     fake: FakeLLM, tmp_path: Path
 ) -> None:
-    """Wrong: who dies between counting and asking keeps everybody out, or is not counted."""
+    """Wrong: a call that a killed process had reserved is not counted, or blocks all others."""
     url = f"sqlite:///{tmp_path}/m.db"
     done = subprocess.run([sys.executable, "-c", KILLED, url, fake.api_base], check=False)
     assert done.returncode == 9
@@ -189,7 +189,7 @@ def test_a_summary_that_is_over_the_limit_is_made_here_and_redone(
 def test_tokens_and_money_are_put_right_after_each_call(
     fake: FakeLLM, clock: list[datetime], limit: dict[str, float]
 ) -> None:
-    """Wrong: what a call might have taken stays counted, or what it took is not."""
+    """Wrong: a call counts by its estimate instead of its actual usage."""
     prices = {"openai/any": {"input": 0.5, "output": 0.5}}
     with opened(fake, spending_limits={"total": limit}, prices=prices) as memory:
         asked = 0

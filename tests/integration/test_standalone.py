@@ -159,7 +159,7 @@ def test_what_was_replaced_is_forgotten(block: Block, tmp_path: Path) -> None:
 
 
 def test_a_block_that_keeps_elsewhere_forgets_when_it_absorbs() -> None:
-    """Wrong: what a block has of a replaced message on a Qdrant of its own stays for good."""
+    """Wrong: a block with its own Qdrant keeps records of replaced messages."""
     store = MemoryStore()
     with ChatHistory(store) as history, memory(store, VectorMemory(store=":memory:")) as agent:
         history.save("s", said("moon a", "moon b", "moon c"))
@@ -263,7 +263,7 @@ def test_a_deletion_that_is_not_finished() -> None:
 
 
 def test_after_messages_have_expired() -> None:
-    """Wrong: what a retention removed comes back, or numbers begin anew."""
+    """Wrong: a save restores expired messages, or restarts the numbering."""
     store = MemoryStore()
     fields: dict[str, Any] = {"retention": "window", "max_tokens": 300}
     with ChatHistory(store) as history, memory(store, **fields) as agent:
@@ -330,7 +330,7 @@ def is_whole(found: list[str], names: str) -> bool:
 
 
 def test_processes_that_save_and_are_killed(tmp_path: Path) -> None:
-    """Wrong: what is read is a mixture of two lists, or nothing; also after `kill -9`."""
+    """Wrong: a reader gets a mixture of two lists, or none, also after `kill -9`."""
     url = f"sqlite:///{tmp_path}/m.db"
     with ChatHistory(url, tokenizer="approximate") as history:
         started = [saver(url, "a", 0), saver(url, "b", 0)]
@@ -346,7 +346,7 @@ def test_processes_that_save_and_are_killed(tmp_path: Path) -> None:
 
 
 def test_deleting_a_user_leaves_nothing_of_an_index(tmp_path: Path) -> None:
-    """Wrong: what an index keeps of a user outlives him in the store, or goes with another's."""
+    """Wrong: a deleted user's index items stay in the store, or another user's are deleted."""
     path = tmp_path / "m.db"
     url = f"sqlite:///{path}"
     with (
@@ -463,7 +463,7 @@ def test_a_store_that_cannot_be_opened_is_closed(tmp_path: Path) -> None:
 
 
 def test_many_indexes_are_opened_at_once(tmp_path: Path) -> None:
-    """Wrong: of processes or threads that begin an index together, one fails."""
+    """Wrong: opening a new index fails when several threads do it at the same time."""
     url = f"sqlite:///{tmp_path}/m.db"
     opened = together([partial(VectorIndex, url, dimension=2)] * 6)
     for n, index in enumerate(opened):

@@ -97,7 +97,7 @@ def test_a_first_update_loads_nothing_heavy(store: str, start: Start) -> None:
 
 
 def test_the_environment_is_read_all_the_same(start: Start) -> None:
-    """Wrong: what reads the environment is never loaded, and a deployment's settings are lost."""
+    """Wrong: the fast start skips environment variables, and a deployment's settings are lost."""
     process = start(FIRST.replace("STORE", "memory://"), agent_memory_max_tokens="5000")
     assert said(process).startswith("5000 ")
 

@@ -98,7 +98,7 @@ def test_a_local_extract_stands_in_until_the_model_is_back(fake: FakeLLM) -> Non
 
 
 def test_long_departures_reach_the_model_in_pieces(fake: FakeLLM) -> None:
-    """Wrong: what does not fit the model's context is dropped."""
+    """Wrong: messages that do not fit the model's context are missing from the summary requests."""
     fake.default = "So far."
     words = " ".join(f"word{i}" for i in range(9000))
     with opened(fake, max_tokens=60_000, overflow=Summarize()) as memory:

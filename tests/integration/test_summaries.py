@@ -187,7 +187,7 @@ def test_the_users_words_keep_their_limit_and_their_form(fake: FakeLLM) -> None:
 
 
 def test_a_warning_quotes_no_answer_about_another_session(fake: FakeLLM) -> None:
-    """Wrong: what a model answers for one user stands in the warning of another one."""
+    """Wrong: a warning quotes the model's answer about another user's session."""
 
     def answer(body: dict[str, object]) -> str:
         return "I'm sorry, Ana's PIN 4711." if "Ana" in str(body) else "none"
@@ -203,7 +203,7 @@ def test_a_warning_quotes_no_answer_about_another_session(fake: FakeLLM) -> None
 
 
 def test_a_model_with_too_small_a_context_reads_stubs_of_results(fake: FakeLLM) -> None:
-    """Wrong: what is said is read in halves for tool results that hardly matter in a summary."""
+    """Wrong: messages are summarized in parts because of large tool results."""
     fake.default = GOOD
     function = {"name": "read_log", "arguments": '{"part": 7}'}
     with opened(fake, max_tokens=2000, overflow=Summarize(max_summary_tokens=100)) as memory:

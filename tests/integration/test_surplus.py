@@ -176,7 +176,7 @@ def test_what_a_query_found_is_forgotten() -> None:
 
 
 def test_a_recall_carries_its_messages_metadata() -> None:
-    """Wrong: what a caller noted at a message has to be looked up again for each recall."""
+    """Wrong: a recall lacks the metadata of its message."""
     noted = {"topic": "food", "ids": [1, 2]}
     with AgentMemory("memory://", blocks=[VectorMemory()]) as memory:
         memory.update(

@@ -156,7 +156,7 @@ def test_a_tool_writes_and_a_handle_reads_for_one_user(lines: list[str]) -> None
 
 
 def test_it_goes_with_its_session_and_its_user() -> None:
-    """Wrong: what somebody's block keeps outlives a deletion, though it is not configured then."""
+    """Wrong: a third-party block's records survive a deletion while the block is not configured."""
     store = MemoryStore()
     with opened(store, Ledger()) as memory:
         for session_id in ("s", "s2"):
@@ -202,7 +202,7 @@ def test_its_own_check_refuses_a_crafted_record(
 
 
 def test_without_the_block_its_records_wait_for_it(lines: list[str]) -> None:
-    """Wrong: what nobody here can read is dropped, or refused."""
+    """Wrong: an import drops or refuses the records of a block that is not configured."""
     store = MemoryStore()
     with opened(store) as memory:
         operations.import_session(memory, lines)

@@ -153,7 +153,7 @@ def test_two_tools_of_one_name_are_an_error(url: str, name: str) -> None:
 
 
 def test_a_note_is_written_found_and_forgotten(memory: AgentMemory) -> None:
-    """Wrong: what a model noted it can't find again in another session, or can't take back."""
+    """Wrong: a model cannot find its note in another session, or cannot delete it."""
     call = partial(memory.call_tool, "s1", user_id="ada")
     assert call("memory_read", {"query": "tea"}) == "Nothing in memory bears on this."
     tea = noted(call("memory_write", '{"text": "Likes green tea."}'))
@@ -175,7 +175,7 @@ def test_a_note_is_written_found_and_forgotten(memory: AgentMemory) -> None:
 
 
 def test_all_that_was_noted_is_listed_without_a_query(memory: AgentMemory) -> None:
-    """Wrong: who asks what is known gets only what bears on some words, or what is another's."""
+    """Wrong: a read without a query lists only some notes, or another user's."""
     call = partial(memory.call_tool, "s1", user_id="ada")
     for text in ("Likes green tea.", "Has a dog named Rex.", "Lives in Oslo."):
         call("memory_write", {"text": text})
@@ -205,7 +205,7 @@ def test_a_note_is_corrected_in_one_call(memory: AgentMemory) -> None:
 
 
 def test_messages_are_found_and_stay(memory: AgentMemory) -> None:
-    """Wrong: what was said can't be read; or a model takes a message out of the log."""
+    """Wrong: a model cannot find a message, or can remove one from the log."""
     memory.update("s", {"role": "user", "content": "My badge is M-4417."}, user_id="ada")
     memory.flush()
     (found,) = read(memory, "s", "badge M-4417")

@@ -28,7 +28,7 @@ OWNERS = {"user:u", "user:v", "session:s", "session:t"}
 
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_and_nothing_is_twice(tmp_path: Path) -> None:
-    """Wrong: what kill -9 at any step, or writers all at once, do to a message or a record."""
+    """Wrong: `kill -9` or concurrent writers lose or duplicate a message or a record."""
     path = tmp_path / "memory.db"
     command = [sys.executable, "-m", "benchmarks", "durability", "--store", f"sqlite:///{path}"]
     command += ["--kills", "10", "--processes", "3", "--threads", "2", "--messages", "6"]

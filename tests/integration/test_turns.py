@@ -70,7 +70,7 @@ def test_a_turn_may_be_under_way(memory: AgentMemory) -> None:
 
 
 def test_recalls_are_for_the_question(url: str) -> None:
-    """Wrong: what a tool said is taken for the question."""
+    """Wrong: the recall is made for a tool's result instead of the question."""
     with AgentMemory(store=url, blocks=[VectorMemory()]) as memory:
         memory.update("old", {"role": "user", "content": "My parrot is Bella."}, user_id="ada")
         memory.update("old", {"role": "user", "content": "The rent is due."}, user_id="ada")

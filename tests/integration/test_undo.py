@@ -175,8 +175,8 @@ class Digests(Block):
 
 
 def test_a_record_of_many_messages_is_made_anew() -> None:
-    """Wrong: what a block made of messages on both sides of the cut keeps the words of those that
-    went, or is gone with those that stay."""
+    """Wrong: a record derived from both popped and remaining messages keeps the popped words, or is
+    not made again."""
     with AgentMemory(store="memory://", overflow=FlushToLTM(blocks=[Digests()])) as memory:
         memory.update("s", [said("one"), said("two")], user_id="ada")
         memory.flush()
@@ -331,7 +331,7 @@ class Slow(VectorMemory):
 
 
 def test_pop_while_a_block_absorbs(fake: FakeLLM) -> None:
-    """Wrong: what is being absorbed while it is taken back is there afterwards."""
+    """Wrong: a message that is popped while a block absorbs it leaves a record."""
     begun, go_on = threading.Event(), threading.Event()
     with (
         opened(fake, Slow(begun=begun, go_on=go_on), ExtractiveMemory()) as memory,

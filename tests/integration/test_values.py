@@ -111,7 +111,7 @@ def test_a_search_keeps_what_meets_its_conditions(memory: AgentMemory) -> None:
 
 
 def test_a_search_by_meaning_gives_the_nearest_first(memory: AgentMemory) -> None:
-    """Wrong: what has no texts goes first, or a least score lets it in."""
+    """Wrong: a value without texts ranks before others, or passes a minimum score."""
     values = memory.values()
     values.put(("n",), "bare", {"text": "I love the sea"})
     values.put(("n",), "far", {}, texts=["tax forms of the company"])
@@ -187,7 +187,7 @@ def test_a_users_values_go_with_the_user(memory: AgentMemory) -> None:
 
 
 def test_a_sessions_values_go_with_it(memory: AgentMemory) -> None:
-    """Wrong: what is kept for a session that nobody spoke in yet is never erased."""
+    """Wrong: values of a session without messages are not deleted with it."""
     values = memory.session("s").owner().values()
     values.put(("n",), "k", "its own")
     assert memory.values().namespaces() == []
@@ -197,7 +197,7 @@ def test_a_sessions_values_go_with_it(memory: AgentMemory) -> None:
 
 
 def test_another_process_sees_what_was_put(tmp_path: Path) -> None:
-    """Wrong: what was read once is told for ever."""
+    """Wrong: a process does not see values that another one put or deleted."""
     url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, blocks=[]) as one, AgentMemory(store=url, blocks=[]) as other:
         for number in range(3):

@@ -70,7 +70,7 @@ def test_blocks_load_and_read_for_a_user() -> None:
 
 
 def test_the_index_of_a_user_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: what is stored of a user is read at the first question, whatever was warmed up."""
+    """Wrong: the first question of a warmed-up user still reads the user's index from the store."""
     url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, blocks=[VectorMemory()]) as memory:
         memory.update("s", SAID, user_id="ada")

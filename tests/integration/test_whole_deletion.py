@@ -179,7 +179,7 @@ def test_a_session_that_begins_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_note_that_is_changed_meanwhile_does_not_come_back() -> None:
-    """Wrong: who read a note before the deletion writes it again after it."""
+    """Wrong: a note that another writer holds a lock on survives the user's deletion."""
     store = MemoryStore()
     with AgentMemory(settings(store)) as other, AgentMemory(settings(store)) as memory:
         note = other.user("ada").notes().add(f"{WHAT}.")

@@ -98,7 +98,7 @@ def test_a_bad_key_is_refused(memory: AgentMemory, key: str) -> None:
 
 
 def test_a_bad_value_is_refused(memory: AgentMemory) -> None:
-    """Wrong: what JSON changes is kept, so that a value comes back as another."""
+    """Wrong: a value that JSON would change is stored."""
     pad = memory.session("s").working()
     bad: list[Any] = [float("inf"), {1: 2}, (1,), b"x", {"a": {1}}, "half \ud800", pad]
     for value in bad:
@@ -154,7 +154,7 @@ def test_it_is_in_each_context_of_its_session_only(memory: AgentMemory) -> None:
 
 
 def test_what_was_changed_last_is_shown_first(memory: AgentMemory) -> None:
-    """Wrong: of what does not fit, it is the newest that is not shown."""
+    """Wrong: the newest values are left out where not all fit."""
     pad = memory.session("s").working()
     for number in range(60):
         pad.set(f"step {number}", "word " * 60)
@@ -180,7 +180,7 @@ def test_a_value_is_data(memory: AgentMemory) -> None:
 
 
 def test_it_ends_with_the_conversation(memory: AgentMemory) -> None:
-    """Wrong: what was for one conversation is there in the next."""
+    """Wrong: values of an ended conversation are still there in the next."""
     memory.update("s1", {"role": "user", "content": "Hello"}, user_id="ada")
     memory.session("s1").working().set("k", 1)
     memory.session("s2", "ada").working().set("k", 2)
@@ -249,7 +249,7 @@ def test_a_value_that_is_set_while_its_session_is_deleted(again: bool) -> None:
 
 
 def test_another_users_scratchpad_is_not_opened(memory: AgentMemory) -> None:
-    """Wrong: who knows a session's id reads and writes what its user's agent works with."""
+    """Wrong: another user reads or writes a session's scratchpad by its id."""
     memory.session("s", "ada").working().set("k", 1)
     with pytest.raises(SessionOfAnotherUser):
         memory.session("s", "ben").working()
@@ -264,7 +264,7 @@ def test_another_users_scratchpad_is_not_opened(memory: AgentMemory) -> None:
 
 
 def test_it_stays_when_the_session_gets_a_user(memory: AgentMemory) -> None:
-    """Wrong: what was kept before somebody logged in is lost, or is nobody's."""
+    """Wrong: values set before the login are lost, or survive the user's deletion."""
     pad = memory.session("s").working()
     pad.set("cart", ["boots"])
     memory.update("s", {"role": "user", "content": "It's Ada."}, user_id="ada")
@@ -286,7 +286,7 @@ def test_it_is_there_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_values_that_are_set_at_once_keep_the_limit(url: str) -> None:
-    """Wrong: of those who all saw room for one more each takes it."""
+    """Wrong: concurrent writers exceed `max_keys`."""
     with opened(url, WorkingMemory(max_keys=3)) as memory:
         refused: list[str] = []
 

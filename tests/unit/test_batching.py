@@ -216,7 +216,7 @@ def test_where_no_turn_can_be_had_all_are_told() -> None:
 
 
 def test_one_whose_caller_has_gone_is_not_begun() -> None:
-    """Wrong: what nobody waits for any more keeps others waiting; or it breaks their turn."""
+    """Wrong: a cancelled call runs anyway, or breaks its batch."""
     made: list[str] = []
 
     async def main() -> None:

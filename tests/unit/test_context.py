@@ -117,7 +117,7 @@ def test_entries_counted_by_another_tokenizer_are_counted_again(
 def test_other_recalls_leave_the_prefix_as_it_is(
     messages: list[Any], first: list[Recall], second: list[Recall], summary: str | None, role: Role
 ) -> None:
-    """Wrong: what is recalled changes something before the newest user message."""
+    """Wrong: recalls change the prompt before the newest user message."""
     entries = log(messages)
     one, two = (pack(packer(5000, role), entries, recalls, summary) for recalls in (first, second))
     assert [m.content for m in one.messages] == [m.content for m in two.messages]

@@ -20,7 +20,7 @@ def encoded(secret: bytes) -> str:
 
 
 def test_sealed_texts_open_and_differ() -> None:
-    """Wrong: what was sealed comes back changed; nonces repeat, which gives the key away."""
+    """Wrong: a text is decrypted with changes, or nonces repeat, which exposes the key."""
     keys = Keys({"k": SECRET})
     for plain in (b"", b"said", "😀\x00".encode(), b"x" * 5_000_000):
         sealed = keys.current.seal(PLACE, plain)

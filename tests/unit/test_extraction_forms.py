@@ -186,7 +186,7 @@ def filled(**fields: Any) -> Any:
 
 
 def test_a_field_is_a_finding() -> None:
-    """Wrong: what a field was filled with, or whether it holds one value, is lost."""
+    """Wrong: a field loses its value, or whether it holds a single one."""
     name = filled(field="name", value="Ada", corrects=True, until=2024)
     assert (name.field, name.value, name.alone, name.corrects) == ("name", "Ada", True, True)
     assert (name.text, name.category, name.until) == ("name: Ada", "name", "2024")

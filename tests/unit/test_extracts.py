@@ -101,7 +101,7 @@ OPEN, PORTO, GARDEN = (SUMMARY.splitlines()[n] for n in (1, 3, 4))
 
 
 def test_the_oldest_goes_first_and_what_is_open_last() -> None:
-    """Wrong: what is too long loses its end, where the newest stands."""
+    """Wrong: a long summary loses its newest notes or open points before its oldest notes."""
     text = shorten(SUMMARY, COUNT, COUNT(SUMMARY) - 20)
     assert text.splitlines() == [
         "Open:", OPEN, "People:", PORTO, GARDEN,
@@ -171,7 +171,7 @@ def test_quantities_and_times_are_no_codes(said: str) -> None:
      "C01X00T47", "$1,234.50"],
 )  # fmt: skip
 def test_codes_are_kept_whole(said: str) -> None:
-    """Wrong: what nobody could guess is lost for good."""
+    """Wrong: a code is cut or not recognized, so a summary can lose it."""
     assert codes(f"It is {said} now") == [said]
 
 

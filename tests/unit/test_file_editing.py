@@ -206,8 +206,7 @@ def test_replies_of_the_description(
 def test_refusals_of_our_own(
     memories: dict[str, AgentMemory], command: dict[str, Any], words: str
 ) -> None:
-    """Wrong: where the SDK raises an error of the file system, guesses, or lets a bad path pass, so
-    does this; or something changed all the same."""
+    """Wrong: a command that only we refuse is carried out, or changes a file."""
     files = filled(memories["sdk"])
     with pytest.raises(ToolRefused, match=words):
         run_command(files, command)
@@ -342,7 +341,7 @@ def test_as_the_sdk_does(
 
 
 def test_the_sdks_holes_are_there(tmp_path: Path) -> None:
-    """Wrong: what is said here to be otherwise than in the SDK is so there, too, by now."""
+    """Wrong: the SDK has closed a gap that we list as a difference."""
     tool = BetaLocalFilesystemMemoryTool(str(tmp_path))
     tool.call({"command": "create", "path": "/memoriesfoo.txt", "file_text": "a"})
     assert on_disk(tool) == {"/memories/foo.txt": "a"}

@@ -105,7 +105,7 @@ def test_good_paths(given: str, form: str) -> None:
 
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_paths_outside(path: str) -> None:
-    """Wrong: what merely begins like /memories is taken for it."""
+    """Wrong: a path that only begins like /memories is accepted."""
     with pytest.raises(ToolRefused, match=r"^Path must start with /memories, got: "):
         checked_path(path)
 
@@ -126,7 +126,7 @@ def test_paths_that_are_not_plain(path: str) -> None:
 
 @pytest.mark.parametrize("path", ODD)
 def test_paths_that_could_be_taken_for_others(path: str) -> None:
-    """Wrong: what somebody decodes, folds or reads as another path is kept as a name."""
+    """Wrong: a path is accepted that decodes, folds or looks like another one."""
     with pytest.raises(ToolRefused, match=r"^Path "):
         checked_path(path)
 

@@ -120,8 +120,8 @@ def test_what_differs_in_one_word_is_told_once() -> None:
 
 
 def test_a_fact_and_its_message_speak_for_each_other() -> None:
-    """Wrong: what two blocks found by themselves ranks below what one of them liked a little more;
-    or what has nothing to do with each other does."""
+    """Wrong: a record that two blocks found ranks below one that a single block scored a little
+    higher, or unrelated records support each other."""
 
     def recall(block: str, text: str, score: float, *sources: tuple[str, int]) -> Recall:
         return Recall(block, text, text, score, sources=sources)

@@ -103,7 +103,7 @@ TALK = [("user", "I live in Oslo."), ("assistant", "Nice."), ("user", "My cat is
 def test_a_quote_counts_in_the_message_that_is_named_only(
     number: int, quote: str, why: str
 ) -> None:
-    """Wrong: what stands in a neighbour."""
+    """Wrong: a quote from a neighbouring message is accepted."""
     assert said(number, quote, *TALK) == why
 
 
@@ -163,7 +163,7 @@ def test_what_is_written_otherwise_is_not_invented(spoken: str, text: str) -> No
 
 
 def test_a_code_of_an_assistant_or_a_tool_is_of_its_role() -> None:
-    """Wrong: what a user only nodded at is his word; or a code that was said is called invented."""
+    """Wrong: a code that the user only confirmed counts as the user's statement."""
     booked = "Has the booking QX-77-1234."
     offered = ("assistant", "Your booking is QX-77-1234, is it?")
     assert role(booked, "yes", ("user", "yes"), offered) == "assistant"
@@ -214,8 +214,8 @@ def test_a_name_that_only_an_assistant_says_is_of_its_role(
     ],
 )
 def test_who_nods_has_not_said_it(text: str, quote: str, other: str, wanted: str) -> None:
-    """Wrong: what an assistant says becomes the user's word by a quote of his thanks, and may
-    change what he said; or a user's own words in another wording are not his."""
+    """Wrong: a quote of the user's thanks makes an assistant's claim the user's statement, or the
+    user's own words in another form are not attributed to the user."""
     assert role(text, quote, ("assistant", other), ("user", quote)) == "assistant" or (
         wanted == "user"
     )
@@ -223,7 +223,7 @@ def test_who_nods_has_not_said_it(text: str, quote: str, other: str, wanted: str
 
 
 def test_without_weights_each_keeps_his_role() -> None:
-    """Wrong: where any role may overrule another, roles are lowered all the same."""
+    """Wrong: a role is lowered although any role may overrule another."""
     lines = shown(("assistant", "You live in Rome, QX-77-1234?"), ("user", "yes"))
     for text in ("Lives in Rome.", "Lives at QX-77-1234.", "Lives somewhere."):
         found = grounded(1, "yes", text, lines)

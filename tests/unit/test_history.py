@@ -191,7 +191,8 @@ def test_ends_reach_what_began_before_them() -> None:
 
 
 def test_what_was_before_holds_again_after_a_stay_only() -> None:
-    """Wrong: who leaves Rome is back in Paris."""
+    """Wrong: leaving Rome makes the home before it, Paris, current again, or a short stay ends
+    it."""
     claims = [
         claim("paris", 0),
         claim("rome", 2, links=[("update", "paris")]),

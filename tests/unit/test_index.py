@@ -38,7 +38,7 @@ def asking(words: Sequence[set[int]]) -> Query:
 def test_words_and_cosines_are_those_of_the_formula(
     batches: list[list[dict[int, int]]], words: list[set[int]]
 ) -> None:
-    """Wrong: what was added later counts wrongly, in the wrong record, or by the wrong number."""
+    """Wrong: a record that is added later gets a wrong score, or changes another's."""
     index, every, rows = (
         SegmentIndex(DIMENSION),
         dict[str, dict[int, int]](),
@@ -92,7 +92,7 @@ def test_what_is_pending_ranks_as_if_it_were_stored(
     limit: int,
     twice: int,
 ) -> None:
-    """Wrong: what was said a moment ago scores otherwise than it will once it is absorbed."""
+    """Wrong: a pending record scores otherwise than after it is absorbed, or is found twice."""
     names = [f"s{n}" for n in range(len(stored))]
     more = [f"w{n}" for n in range(len(waiting))]
     query = asking(words)

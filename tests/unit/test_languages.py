@@ -49,7 +49,7 @@ def test_any_text_is_of_some_language(text: str) -> None:
 
 @given(st.text(), SOME)
 def test_each_word_has_its_plain_form_in_any_language(text: str, languages: frozenset[str]) -> None:
-    """Wrong: what one language's rule keeps another's has under another name."""
+    """Wrong: a word's plain form depends on the language it is looked up in."""
     known = {one.plain for written in text.split() for one in forms_of(written)}
     for piece in text.split():
         for one in forms_of(piece, languages):
@@ -69,7 +69,7 @@ def test_what_is_asked_holds_what_was_stored_before(text: str) -> None:
 
 @given(st.text())
 def test_a_text_finds_itself(text: str) -> None:
-    """Wrong: what is stored has other words than what is asked."""
+    """Wrong: a query yields other words than the same text when it is stored."""
     assert set(asked(text)) == set(weighted(written(text), 20.0).ids.tolist())
 
 
@@ -129,7 +129,7 @@ def test_what_words_begin_with_is_in_the_text(text: str, languages: frozenset[st
     ],
 )
 def test_persons(text: str, first: bool, second: bool) -> None:
-    """Wrong: who asks of himself in another language is answered with what others said."""
+    """Wrong: a question about oneself in another language is not recognized as one."""
     assert persons(text) == (first, second)
 
 

@@ -222,7 +222,7 @@ def listed(suite: Path, *arguments: str) -> list[str]:
 
 @pytest.mark.parametrize("layer", ALL)
 def test_a_test_is_of_the_layer_that_its_needs_say(layer: str, suite: Path) -> None:
-    """Wrong: who has no servers, or no time, waits for what he left out; or a test needs a mark."""
+    """Wrong: a layer runs tests that need servers or time that it excludes."""
     assert listed(suite, "--layer", layer) == sorted(ALL[layer])
 
 
@@ -244,7 +244,7 @@ def test_the_core_says_what_it_left(processes: str, suite: Path) -> None:
 
 
 def test_a_test_of_the_core_starts_no_process(suite: Path) -> None:
-    """Wrong: what the layers cannot see slips into the core, and slows it."""
+    """Wrong: a core test that starts a process passes."""
     (suite / "tests/unit/test_all.py").write_text(HIDDEN)
     told = ran(suite, "-n0", "--layer=core")
     assert "a test of the core starts a process" in told

@@ -47,7 +47,7 @@ def nothing() -> None:
 
 
 def test_why_a_lease_could_not_be_had(store: MemoryStore) -> None:
-    """Wrong: who waits for a session that is gone is told that somebody holds it."""
+    """Wrong: a session that does not exist is reported as held by another worker."""
     leases = Leases(store)
     with leases.take("other") as taken:
         assert taken is Unheld.GONE
@@ -70,14 +70,14 @@ def test_a_session_that_goes_while_it_is_waited_for(store: MemoryStore) -> None:
 
 
 def test_nothing_to_do_takes_no_lease(store: MemoryStore) -> None:
-    """Wrong: who has nothing to do keeps a worker off, or waits for him."""
+    """Wrong: a caller with nothing to do takes a lease."""
     leases = Leases(watched(store, at_lease(lambda: pytest.fail("a lease was asked for"))))
     done = under_lease(leases, "s", lambda: None, lambda task, lease: "done", TOLD)
     assert done is None
 
 
 def test_whoever_comes_second_looks_again(store: MemoryStore) -> None:
-    """Wrong: what was planned before another writer came is done after him."""
+    """Wrong: a plan is carried out although another writer has made it stale."""
     seen: list[tuple[int, str]] = []
     tasks = iter(range(9))
 
@@ -168,7 +168,7 @@ def test_locks_are_looked_at_while_others_are_made() -> None:
 
 
 def test_a_lock_that_is_gone_is_not_known() -> None:
-    """Wrong: what is known of locks grows with every call."""
+    """Wrong: a deleted lock stays in the list of held locks."""
     lock = known_lock()
     with lock:
         assert holds_a_lock()
@@ -220,7 +220,7 @@ def test_who_asks_meanwhile_shares_the_next(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_erasures_that_fail_or_nest() -> None:
-    """Wrong: who shares one that failed believes that it was done."""
+    """Wrong: a caller that shares a failed erasure gets no error, or a nested one deadlocks."""
     erasures, runs = Erasures(), list[int]()
 
     def fail() -> None:

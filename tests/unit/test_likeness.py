@@ -30,7 +30,7 @@ from agent_memory.ltm_blocks.extractive.history.likeness import (
     ],
 )
 def test_case_blanks_and_marks_do_not_count(one: str, other: str) -> None:
-    """Wrong: what is said again word by word costs a call, and stands there twice."""
+    """Wrong: the same fact with other case, blanks or punctuation is stored twice."""
     assert key_of(one) == key_of(other)
 
 
@@ -77,7 +77,7 @@ def test_shingles_and_their_share() -> None:
     ],
 )
 def test_the_gist_is_free_of_order_and_small_words(one: str, other: str) -> None:
-    """Wrong: what says the same is recalled twice."""
+    """Wrong: the same fact with another word order or other small words counts as new."""
     assert gist(one) == gist(other)
 
 
@@ -93,7 +93,7 @@ def test_the_gist_is_free_of_order_and_small_words(one: str, other: str) -> None
     ],
 )
 def test_the_gist_keeps_what_matters(one: str, other: str) -> None:
-    """Wrong: who did what to whom, when, or whether at all, does not count."""
+    """Wrong: facts that differ in actor, time or negation are taken for one."""
     assert gist(one) != gist(other)
 
 

@@ -115,7 +115,7 @@ def test_groups_and_long_turns_at_the_bound() -> None:
 
 @given(logs(), st.integers(2, 40))
 def test_importance_keeps_within_the_messages(entries: list[Entry], most: int) -> None:
-    """Wrong: what says most is kept beside a full window."""
+    """Wrong: important turns are kept in addition to a full window."""
     if len(visible(entries, was_cut=False)) <= most:
         return
     cut = Trim(by="importance").cut(Window(tuple(entries), PLENTY, most)) or Cut(0)

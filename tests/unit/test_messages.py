@@ -155,7 +155,7 @@ RESPONSE = {
 
 @pytest.mark.parametrize("form", [dict, Dumped])
 def test_a_response_of_the_responses_api_stands_for_its_items(form: Any) -> None:
-    """Wrong: what OpenAI's own client returned is refused with a sentence about its metadata."""
+    """Wrong: a response object of OpenAI's client is refused, or loses items."""
     found = Message.all_of(form(RESPONSE))
     assert [message.raw for message in found] == [*ITEMS]
     assert {message.format for message in found} == {"openai.responses"}
@@ -267,7 +267,7 @@ def test_a_raw_item_stays_verbatim_beside_its_view(item: dict[str, Any]) -> None
 
 
 def test_views_of_responses_items() -> None:
-    """Wrong: what the Responses API returned cannot be shown to a chat model."""
+    """Wrong: items of the Responses API cannot be shown to a chat model."""
 
     def shown(raw: dict[str, Any]) -> list[dict[str, Any]]:
         return [*form_of(RESPONSES).to_chat(raw)]

@@ -198,7 +198,7 @@ def test_what_stays(text: str) -> None:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.sampled_from([None, "DE"]))
 def test_twice_is_once(text: str, region: str | None) -> None:
-    """Wrong: what a first number hid is found only when the text is redacted again."""
+    """Wrong: a second pass redacts more than the first one."""
     redact = Redactor(region=region)
     assert redact(redact(text)) == redact(text)
 
@@ -216,7 +216,7 @@ def test_twice_is_once(text: str, region: str | None) -> None:
     ],
 )
 def test_a_row_of_them(unit: str, expected: str) -> None:
-    """Wrong: what stands right behind another is kept, or a pass over the text finds only one."""
+    """Wrong: a secret directly behind another one is not redacted."""
     redact = Redactor()
     assert redact(unit * 500) == expected
     assert redact._once(redact._once(unit * 500)) == expected

@@ -43,7 +43,7 @@ def logs(draw: st.DrawFn) -> tuple[Head, int, list[int]]:
 
 @given(logs())
 def test_on_overflow_what_left_the_window(log: tuple[Head, int, list[int]]) -> None:
-    """Wrong: what the window still shows is absorbed, or what left it waits."""
+    """Wrong: messages in the window are absorbed, or messages that left it are not."""
     head, cursor, _ = log
     assert target_seq(head, cursor, "overflow", never) == head.start
 
@@ -99,7 +99,7 @@ _USERS = st.sampled_from([None, None, "a", "b", "0", "1"])  # some have the name
 
 @given(st.lists(st.tuples(st.integers(0, 9), _USERS), max_size=25))
 def test_each_owner_has_a_turn_before_any_has_another(drawn: list[tuple[int, str | None]]) -> None:
-    """Wrong: who has many sessions keeps others waiting, or who waits longest comes last."""
+    """Wrong: a user with many sessions delays other users, or the longest wait comes last."""
     since = {str(n): at for n, (at, _) in enumerate(drawn)}
     heads = [Head(str(n), user, created_at=_BEGUN) for n, (_, user) in enumerate(drawn)]
 
@@ -175,7 +175,7 @@ def test_nobody_waits_for_more_than_the_other_users(steps: list[str | None]) -> 
 
 @given(st.integers(1, 50), st.integers(1, 10))
 def test_a_crowd_and_a_few(crowd: int, few: int) -> None:
-    """Wrong: who comes with fifty sessions is served before who comes with one."""
+    """Wrong: users with one session wait behind all fifty of another user."""
     queue = FairQueue()
     for n in range(crowd):
         queue.add(f"crowd-{n}", "crowd")

@@ -116,7 +116,7 @@ def test_bytes_that_nobody_wrote_are_refused() -> None:
 
 
 def test_rounding_loses_nothing_twice() -> None:
-    """Wrong: what is moved from store to store."""
+    """Wrong: rounding again changes vectors, so each move between stores loses precision."""
     given_ = features([f"fox {n}" for n in range(50)], 200)
     once = rounded(given_)
     halved = replace(once, meaning=once.meaning.astype(np.float16).astype(np.float32))

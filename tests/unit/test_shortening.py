@@ -179,7 +179,7 @@ def test_fields_and_items_that_do_not_fit() -> None:
 
 
 def test_an_item_of_several_messages_is_shortened_as_these() -> None:
-    """Wrong: of three results in one item two are gone, with their calls."""
+    """Wrong: shortening an item with three results drops two of them, with their calls."""
     uses = [{"type": "tool_use", "id": one, "name": "f", "input": {}} for one in "abc"]
     told = [{"type": "tool_result", "tool_use_id": one, "content": "told " * 900} for one in "abc"]
     items = [{"role": "assistant", "content": uses}, {"role": "user", "content": told}]
@@ -197,7 +197,8 @@ def test_an_item_of_several_messages_is_shortened_as_these() -> None:
 
 
 def test_the_newest_result_stays_and_has_a_way_to_read_on() -> None:
-    """Wrong: where results came out of order, the newest call stays and not the newest message."""
+    """Wrong: with results out of order the newest message is dropped, or a shortened one does not
+    say how to read on."""
     ids = [f"c{n}" for n in range(30)]
     entries = entries_of([call(ids), *[result(one) for one in reversed(ids)]])
     shown = SHORTENER.unit(entries, SHORTENER.fewest(entries) + 20)

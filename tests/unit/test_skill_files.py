@@ -127,7 +127,7 @@ def test_any_bytes_are_a_skill_or_are_broken_at_a_line(data: bytes) -> None:
     ],
 )
 def test_what_is_wrong_is_told_by_line(text: str, line: int, problem: str) -> None:
-    """Wrong: whoever broke a file looks for it elsewhere, or is not told what to do."""
+    """Wrong: the error names a wrong line, or does not say what is wrong."""
     broken = parse(text.encode(), "deploy.md")
     assert isinstance(broken, BrokenSkill)
     assert (broken.line, problem in broken.problem) == (line, True), broken
@@ -183,7 +183,7 @@ Read the file first:
 
 
 def test_steps_tags_and_line_ends_of_plain_files() -> None:
-    """Wrong: who writes plain Markdown has no steps."""
+    """Wrong: steps in plain Markdown are not recognized, or tags and line ends are changed."""
     skill = read(
         "---\nname: a\ndescription: b\n---\n\n# Deploy\n\n1. Run the tests\nand wait.\n\n"
         "2) Tag it:\n\n   ```sh\n   git tag\n     -v\n   ```\n   1. or ask\n\n10. Tell all.\n"

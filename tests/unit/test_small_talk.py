@@ -34,7 +34,7 @@ def test_small_talk_is_known(text: str) -> None:
     ],
 )
 def test_small_talk_in_more_languages(text: str) -> None:
-    """Wrong: what is written with marks is none of the words of the list, which has it."""
+    """Wrong: small talk with accents or other marks is not recognized."""
     assert is_courtesy(text)
 
 
@@ -108,7 +108,7 @@ def test_a_mood_or_a_courtesy_is_no_fact(text: str) -> None:
     ],
 )
 def test_what_tells_something_is_kept(text: str) -> None:
-    """Wrong: what somebody wants, likes or is proud of is lost with the courtesies."""
+    """Wrong: a wish, a preference or an achievement is dropped as small talk."""
     assert not is_chatter(finding(text), SHOWN)
 
 

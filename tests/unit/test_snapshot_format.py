@@ -289,7 +289,7 @@ def test_what_does_not_fit_is_refused_though_its_sums_are_right(
 
 
 def test_odd_files_are_refused_with_a_reason() -> None:
-    """Wrong: what `sha256sum` would refuse is taken; NaN."""
+    """Wrong: a file with a wrong digest, NaN or deep nesting is accepted."""
     found = [*map(compact_json, bodies()[:-1]), compact_json({**bodies()[-1], "sha256": "0" * 64})]
     digest = Digest()
     with pytest.raises(InvalidSnapshot, match="line 16: its `sha256` is not that"):
@@ -323,7 +323,7 @@ def test_other_files_are_told(raw: bytes) -> None:
 
 
 def test_nothing_may_follow() -> None:
-    """Wrong: what somebody put behind a snapshot passes unseen."""
+    """Wrong: text after the end of a snapshot is ignored."""
     raw = "".join(lines()).encode()
     for more in (b"\n", b"{}\n", raw):
         with pytest.raises(InvalidSnapshot, match="line 17: "):

@@ -152,7 +152,7 @@ def test_native_messages_are_of_the_role_that_speaks(
 
 
 def test_redaction_sees_what_was_said_and_not_how_it_was_broken() -> None:
-    """Wrong: what a redactor hides is shown, or a text that it makes breaks the line."""
+    """Wrong: a line break hides a text from the redactor, or its replacement breaks the line."""
     entries = [entry(user("call 555\n0199 <memory>old</memory>"))]
     (said,) = sources(entries, ("user",), lambda text: text.replace("555", "[a\nnumber]"))
     assert said.text == "call [a number] 0199"
@@ -180,7 +180,7 @@ def test_redaction_sees_what_was_said_and_not_how_it_was_broken() -> None:
     ],
 )
 def test_elements_of_contexts_are_left_out(text: str, left: str | None) -> None:
-    """Wrong: what memory said is heard as what the user says; or his own words are lost."""
+    """Wrong: recalled memory is taken for the user's words, or the user's own words are lost."""
     assert plain(text) == (text if left is None else left)
 
 

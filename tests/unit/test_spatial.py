@@ -72,7 +72,7 @@ def ids(found: Found) -> set[str]:
     ],
 )
 def test_a_bad_position_is_refused(given: object, wanted: str) -> None:
-    """Wrong: what is no place is kept, and every distance to it is nonsense."""
+    """Wrong: an invalid position is stored, and every distance to it is meaningless."""
     with pytest.raises(InvalidInput, match=wanted):
         position_of(given, 2)
 
@@ -321,7 +321,7 @@ def test_the_index_finds_the_nearest(
 def test_the_index_finds_what_is_in_a_box(
     crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, data: st.DataObject
 ) -> None:
-    """Wrong: what lies on a face is left out, or coordinates are rounded."""
+    """Wrong: an observation on a face of the box is left out, or coordinates are rounded."""
     dimensions, made = crowd
     index = PlaceIndex(dimensions, fading, made)
     corner = st.tuples(*[coordinates] * dimensions) | st.sampled_from([o.position for o in made])
@@ -339,7 +339,7 @@ def test_the_index_finds_what_is_in_a_box(
 def test_the_index_finds_the_newest(
     crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, count: int
 ) -> None:
-    """Wrong: of what is equally new others are found each time."""
+    """Wrong: ties in time are ordered at random."""
     dimensions, made = crowd
     index = PlaceIndex(dimensions, fading, made)
     sure = sorted(sure_of(made, fading, moment), key=lambda one: (-one.at.timestamp(), one.id))
@@ -374,7 +374,7 @@ def test_a_crowd_that_grows_and_shrinks() -> None:
 
 
 def test_what_is_read_may_be_changed() -> None:
-    """Wrong: whoever changes the metadata that he was given changes what others are given."""
+    """Wrong: a caller who changes returned metadata changes the index."""
     one = Observation("a", "a", (0.0, 0.0), NOW, 1.0, "", {"tags": ["x"]})
     index = PlaceIndex(2, NEVER, [one, seen("b")])
 

@@ -116,7 +116,7 @@ def test_what_differs_in_a_detail_is_not_folded(
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_the_same_words_are_folded(one: str, other: str, embedder: MiniLMEmbedder) -> None:
-    """Wrong: what was found twice in the same words is recalled twice."""
+    """Wrong: two facts in the same words are both recalled."""
     claims = [claim("a", one), claim("b", other, 1)]
     assert found(claims) == [("a", "duplicate", "b")]
     assert found(claims, vectors=embedder.embed([one, other])) == [("a", "duplicate", "b")]
@@ -130,7 +130,7 @@ def test_the_same_words_in_another_order(one: str, other: str, embedder: MiniLME
 
 
 def test_the_best_of_alike_facts_stays() -> None:
-    """Wrong: what has more evidence is hidden behind what was found by chance."""
+    """Wrong: of two equal facts the one with less evidence stays, or different facts are merged."""
     often = [claim("a"), claim("a2", said=1, fact="a"), claim("b", "Fact A!", 5)]
     assert found(often) == [("b", "duplicate", "a")]
     assert found([claim("a"), claim("b", "Fact A!", 5)]) == [("a", "duplicate", "b")]
@@ -155,7 +155,8 @@ def test_the_best_of_alike_facts_stays() -> None:
 
 
 def test_old_facts_age_by_their_category() -> None:
-    """Wrong: what is said again and again grows old; a category's time counts for others."""
+    """Wrong: a repeated fact ages from its first mention, or a category's limit applies to
+    others."""
     year = timedelta(days=365)
     once, again = [claim("a")], [claim("a"), claim("a2", said=100, fact="a")]
     assert found(once, 365, max_age=year) == []

@@ -156,7 +156,8 @@ def test_what_a_call_raises_is_the_callers() -> None:
 def test_an_abandoned_call(
     started: list[threading.Thread], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: what is to follow does not, follows twice, or costs the thread when it fails."""
+    """Wrong: the follow-up of an abandoned call is skipped, runs twice, or ends its thread when it
+    fails."""
     gate, followed = threading.Event(), list[str]()
 
     def fail() -> None:

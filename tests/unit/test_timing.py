@@ -84,7 +84,7 @@ def test_what_words_mean(words: str, first: str, last: str) -> None:
     ],
 )
 def test_what_began_then(words: str, first: str) -> None:
-    """Wrong: what goes on since May was in May."""
+    """Wrong: "since May" is read as a period that ended in May."""
     found = meant(words, WEDNESDAY)
     assert found is not None
     assert found.is_beginning
@@ -130,7 +130,7 @@ def test_beyond_the_calendar_is_no_day(words: str) -> None:
 
 @given(st.text(max_size=40), st.datetimes())
 def test_no_words_raise(words: str, moment: datetime) -> None:
-    """Wrong: what some user says fails the batch."""
+    """Wrong: some user's text raises, and its batch fails."""
     found = meant(words, moment.replace(tzinfo=UTC))
     assert found is None or found.period[0] < found.period[1]
 

@@ -44,7 +44,7 @@ def unspaced(text: str) -> str:
 def test_chunks_lose_nothing_and_keep_the_limit(
     count: Any, messages: list[dict[str, Any]], limit: int
 ) -> None:
-    """Wrong: what does not fit a piece is dropped, or a piece passes the model's context."""
+    """Wrong: text that does not fit a piece is dropped, or a piece exceeds the model's context."""
     entries = log_of(messages, lambda message: 1)
     parts = list(chunks(entries, count, limit))
     assert unspaced("".join(parts)) == unspaced("".join(line(entry) for entry in entries))
@@ -81,7 +81,7 @@ def test_clips_cut_no_number_and_keep_lines() -> None:
 
 
 def test_a_message_tells_its_calls_and_files() -> None:
-    """Wrong: what a tool was asked, or that a picture was shown, is lost from summaries."""
+    """Wrong: a summary loses the arguments of a call, or that a picture or file was shown."""
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"q": 1}'}}
     custom = {"id": "b", "type": "custom", "custom": {"name": "grep", "input": "x"}}
     odd = {"id": "c", "function": "odd"}
@@ -126,7 +126,7 @@ def words(text: str) -> int:
 
 
 def test_an_excerpt_is_what_bears_on_the_question() -> None:
-    """Wrong: of a long answer its beginning is shown, whatever was asked."""
+    """Wrong: an excerpt shows the beginning of a text instead of the relevant part."""
     text = "First this.\nThen that.\n\nThe port is 5432. It is open. Then more. At last the end."
     assert excerpt(text, "Which port?", words, 6) == "… The port is 5432. …"
     assert excerpt(text, "Which port?", words, 9) == "… The port is 5432. It is open. …"
@@ -178,7 +178,7 @@ def passage(seq: int, number: int, of: int, offset: int, text: str) -> Recall:
 
 
 def test_passages_join_their_neighbours() -> None:
-    """Wrong: of a long message what two passages share is told twice, they are out of order."""
+    """Wrong: joined passages repeat the text that they share, or are out of order."""
     text = "One. Two. Three. Four."
     first, second = passage(2, 0, 3, 0, text[:9]), passage(2, 1, 3, 5, text[5:16])
     third = passage(2, 2, 3, 10, text[10:])

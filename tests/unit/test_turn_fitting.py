@@ -156,8 +156,8 @@ def chat_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
 @settings(max_examples=at_length(60))
 @given(cases())
 def test_no_request_passes_the_budget(case: Case) -> None:
-    """Wrong: what is sent costs more than `max_tokens`, a call stands there without its result, or
-    the newest message is missing. Of a turn that fits nothing is missing, and nothing is cut."""
+    """Wrong: a request exceeds `max_tokens`, has a call without its result, or lacks the newest
+    message. Also wrong: a turn that fits is cut."""
     context = case.world.context(case.asked)
     chat = context.to_messages()
     assert COUNTER.context(chat) <= context.tokens <= context.max_tokens

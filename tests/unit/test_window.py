@@ -353,7 +353,7 @@ def test_results_of_several_calls_in_one_item_stand_and_fall_together() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_layout_of_a_longer_window_is_that_of_its_parts(seed: int) -> None:
-    """Wrong: what was laid out before is taken for a window that goes on otherwise."""
+    """Wrong: a cached layout is used for a window that continues differently."""
     random = Random(seed)
     with AgentMemory(store="memory://", blocks=[]) as memory:
         for message in Logs(seed, few_ids=seed % 2 == 0).log(30):

@@ -56,7 +56,7 @@ def test_only_newer_entries_are_read(store: Reader) -> None:
 
 
 def test_what_one_appended_is_not_read(store: Reader) -> None:
-    """Wrong: what this process has at hand is fetched back from the database."""
+    """Wrong: the cache reads messages back that this process has just appended."""
     kept = Windows(store)
     kept.of(_say(store, "a"))
     for drafts in ([draft("b"), draft("b2")], [draft("c", metadata={"n": [1]})]):
@@ -70,7 +70,7 @@ def test_what_one_appended_is_not_read(store: Reader) -> None:
 
 
 def test_threads_that_append_and_look() -> None:
-    """Wrong: of messages that come while a window is read, one is shown twice or not at all."""
+    """Wrong: a message that arrives while a window is read is shown twice or not at all."""
     store = MemoryStore()
     kept = Windows(store)
     kept.of(_say(store, "first"))
@@ -100,8 +100,8 @@ def test_a_cut_of_ones_own_reads_nothing(store: Reader) -> None:
 
 
 def test_a_session_that_was_brought_back_is_read(store: Reader) -> None:
-    """Wrong: what another process read of a session, before it was deleted and its snapshot brought
-    back, is shown as its window: the same version, the same time, other messages."""
+    """Wrong: after a session was deleted and restored elsewhere, the cache shows its former window,
+    because version and time are equal."""
     head, first = _say(store, "a", "bb"), store.read("s", limit=1)
     for texts in (["bb"], ["bb", "c"], ["long", "c", "d"]):
         kept = Windows(store)

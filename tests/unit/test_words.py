@@ -34,7 +34,7 @@ DAY = datetime(2023, 5, 8, tzinfo=UTC)
     ],
 )
 def test_words(text: str, expected: list[str]) -> None:
-    """Wrong: what people write in two ways is not found, or a script is not searched at all."""
+    """Wrong: two spellings of a word do not find each other, or a script is not searched."""
     assert words(text) == expected
 
 
@@ -87,7 +87,7 @@ def hurried() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hurried")
 def test_threads_stem_at_the_same_time() -> None:
-    """Wrong: what one thread stems is mixed with another's, and kept so for the process's life."""
+    """Wrong: stems of concurrent threads are mixed up."""
     texts = ["organizations", "relational", "conditionally", "happiness", "international"]
     stem = forms_of.call  # nothing kept
     expected = [stem(text) for text in texts]
