@@ -45,7 +45,7 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 MAIN = "document.querySelector('main')"
-_SECONDS = 180.0  # for what hangs
+_SECONDS = 180.0  # limit for a browser that hangs
 _ALL = "read write delete admin"
 _START = """
 import os, sys
@@ -53,17 +53,17 @@ read, write = int(sys.argv[1]), int(sys.argv[2])
 os.dup2(read, 3), os.dup2(write, 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-_HIGH = 20  # so that neither is in the way of 3 and 4
+_HIGH = 20  # above 3 and 4, which the browser uses
 
 Event = dict[str, Any]
 
 
 class Left(AssertionError):
-    """The page that was asked is gone: another is there by now, or comes."""
+    """The page that ran the code was left: another one is loading or loaded."""
 
 
 class Browser:
-    """A browser with one page open; `events` has its messages in order."""
+    """A browser with one page open; `events` holds its messages in order."""
 
     def __init__(self, read: int, write: int) -> None:
         self._read, self._write = read, write
@@ -73,7 +73,7 @@ class Browser:
         self.events: list[Event] = []
 
     def send(self, method: str, **params: Any) -> Any:
-        """Have the browser do something, and wait for what it answers."""
+        """Send a command to the browser, and return its result."""
         self._number += 1
         asked: Event = {"id": self._number, "method": method, "params": params}
         if self._session is not None:
@@ -89,7 +89,7 @@ class Browser:
             self.events.append(told)
 
     def begin(self) -> None:
-        """Open a page, and have what happens on it told."""
+        """Open a page, and subscribe to its events."""
         page = self.send("Target.createTarget", url="about:blank")["targetId"]
         given = self.send("Target.attachToTarget", targetId=page, flatten=True)
         self._session = given["sessionId"]
@@ -97,7 +97,7 @@ class Browser:
             self.send(f"{domain}.enable")
 
     def run(self, code: str) -> Any:
-        """The value of an expression on the page; a promise is awaited."""
+        """Return the value of an expression on the page; a promise is awaited."""
         given = self.send(
             "Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True
         )
@@ -105,7 +105,7 @@ class Browser:
         return given["result"].get("value")
 
     def until(self, code: str) -> None:
-        """Wait until an expression on the page gives something, on the next page if this goes."""
+        """Wait until an expression on the page is true, also across a navigation."""
         end = monotonic() + _SECONDS
         while monotonic() < end:
             with suppress(Left):
@@ -118,13 +118,13 @@ class Browser:
         self.until("document.readyState === 'complete'")
 
     def reload(self) -> None:
-        """Have the page anew, and wait until the old one is gone."""
+        """Reload the page, and wait until it is complete."""
         with suppress(Left):
-            self.run("new Promise(() => location.reload())")  # never done: the page goes before
+            self.run("new Promise(() => location.reload())")  # never resolves
         self.until("document.readyState === 'complete'")
 
     def go(self, view: str, has: str) -> None:
-        """Go to a view of the page, and wait for the heading that has this in it."""
+        """Open a view of the page, and wait until its heading contains this text."""
         self.run(f"location.hash = {json.dumps(view)}")
         self.until(
             f"document.querySelector('main h1')?.textContent.includes({json.dumps(has)}) && "
@@ -135,7 +135,7 @@ class Browser:
         return str(self.run("document.body.innerText"))
 
     def press(self, key: str, shift: bool = False) -> None:
-        """Press a key, as a person would."""
+        """Press a key."""
         codes = {"Tab": 9, "Enter": 13, "Escape": 27}
         more = {"text": "\r"} if key == "Enter" else {}
         told = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
@@ -146,14 +146,14 @@ class Browser:
         self.send("Input.insertText", text=text)
 
     def click(self, text: str, within: str = "body") -> None:
-        """Press the button, or follow the link, that says this."""
+        """Press the button, or follow the link, with this text."""
         self.run(
             f"[...document.querySelector({json.dumps(within)}).querySelectorAll('button, a')]"
             f".filter(one => one.textContent === {json.dumps(text)})[0].click()"
         )
 
     def choose(self, element: str, *, keys: bool) -> None:
-        """Press the element that an expression gives, as a person would: by keyboard or mouse."""
+        """Press the element that an expression returns, by keyboard or mouse."""
         if keys:
             for _ in range(self.run("document.querySelectorAll('*').length")):
                 if self.run(f"document.activeElement === ({element})"):
@@ -168,7 +168,7 @@ class Browser:
         return None
 
     def look(self, width: int, height: int = 900, *, dark: bool = False) -> None:
-        """Have the page so wide, and light or dark."""
+        """Set the size of the page, and its colour scheme."""
         self.send(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=1, mobile=False,
@@ -177,12 +177,12 @@ class Browser:
         self.send("Emulation.setEmulatedMedia", features=[scheme])
 
     def picture(self, file: Path) -> None:
-        """Keep what the page looks like, all of it."""
+        """Save a picture of the whole page."""
         given = self.send("Page.captureScreenshot", captureBeyondViewport=True)
         file.write_bytes(base64.b64decode(given["data"]))
 
     def of(self, method: str) -> Iterator[Event]:
-        self.run("0")  # what happened before is told by then
+        self.run("0")  # earlier events have arrived by then
         return (one["params"] for one in self.events if one.get("method") == method)
 
     def _next(self) -> Event:
@@ -206,7 +206,7 @@ class Page:
         self.service, self.url, self.browser = service, url, browser
 
     def sign_in(self, *users: str, rights: str = _ALL, label: str = "support desk") -> str:
-        """Sign in anew; gives the key back."""
+        """Sign in anew, and return the key."""
         key = self.service.ring.create(label, users, rights.split())[0]
         self.browser.look(1600)
         self.browser.open(self.url)
@@ -220,7 +220,7 @@ class Page:
         return key
 
     def troubles(self) -> list[str]:
-        """What the browser complains of, and what was asked of others than the service."""
+        """Return the browser's warnings and errors, and requests to other servers."""
         told = [str(one["entry"]["text"]) for one in self.browser.of("Log.entryAdded")
                 if one["entry"]["level"] in ("warning", "error")]  # fmt: skip
         told += [str(one) for one in self.browser.of("Runtime.exceptionThrown")]
@@ -235,7 +235,7 @@ class Page:
 
 @contextmanager
 def browsing(folder: Path) -> Iterator[Browser]:
-    """A browser that knows nothing yet; it keeps its profile in a folder."""
+    """Start a browser with an empty profile in this folder."""
     assert CHROMIUM is not None, LACKING
     theirs_read, ours_write = _pipe()
     ours_read, theirs_write = _pipe()
@@ -263,7 +263,7 @@ def _end(process: subprocess.Popen[bytes], close: Callable[[], Any]) -> None:
         close()
         process.wait(30)
     except (AssertionError, OSError, subprocess.TimeoutExpired):
-        os.killpg(process.pid, 9)  # its own children among them, and nobody else's
+        os.killpg(process.pid, 9)  # with its children
         process.wait()
 
 

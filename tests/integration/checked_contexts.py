@@ -45,7 +45,7 @@ def _failed(failures: Counter[str], form: str, why: str, seed: int, said: list[A
 
 
 def sdk_object(shape: str, message: dict[str, Any]) -> Any:
-    """The message as an object of its SDK, where that takes it; None else."""
+    """Return the message as an object of its SDK, or None if the SDK does not accept it."""
     from anthropic.types import Message as ClaudeMessage
     from google.genai.types import Content
     from langchain_core.messages import convert_to_messages

@@ -1,4 +1,4 @@
-"""What the tests of composites share: blocks that can be broken, memories that wait for theirs."""
+"""Helpers for tests of composites: blocks that can be broken, and memories without time limits."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from tests.kit import SECONDS
 
 
 class Reader(Block):
-    """Only reads: says what it was given, once it may."""
+    """A block that only reads: it returns one text, after calling `before`."""
 
     kind: str = "reader"
     says: str = "What it knows."
@@ -40,7 +40,7 @@ class Reader(Block):
 
 
 class Outage:
-    """A store that can be made to fail at some of its steps."""
+    """A store that fails at chosen steps."""
 
     def __init__(self, store: Store) -> None:
         self.at: set[str] = set()
@@ -68,5 +68,5 @@ def opened(*blocks: Block, store: Any = "memory://", **fields: Any) -> AgentMemo
 
 
 def composed(members: dict[str, AgentMemory | Block], **settings: Any) -> CompositeMemory:
-    """A composite that waits for its members: on a busy machine the first call is slow."""
+    """Return a composite with a long timeout: on a busy machine the first call is slow."""
     return CompositeMemory(members, **{"timeout": SECONDS, **settings})

@@ -1,4 +1,4 @@
-"""A block that keeps every message as a fact, for tests of what becomes of a block's records."""
+"""A block that stores every message as a fact, for tests of a block's records."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from agent_memory.ltm_blocks.base import record_id
 
 
 class Echo(Block):
-    """Brings all messages back. It keeps its records in the engine's store, under the lease."""
+    """Recalls all messages. It keeps its records in the engine's store, under the lease."""
 
     kind: str = "echo"
 

@@ -1,4 +1,4 @@
-"""A model that finds facts, for tests: what it finds where, and how these are tied, is a table."""
+"""A model for tests: tables say which facts it finds in which text, and how they are related."""
 
 import html
 import json
@@ -25,21 +25,21 @@ class Model:
     asked: list[str] = field(default_factory=list)
 
     def tell(self, quote: str, text: str, ties: tuple[str, str] | None = None, **more: Any) -> str:
-        """Have it find a fact in a message that says this; gives back what says it."""
+        """Have the model find a fact in messages with this quote; return the quote."""
         self.finds.setdefault(quote, []).append({"text": text, **more})
         if ties is not None:
             self.ties[text] = (ties[0], [ties[1]])
         return quote
 
     def fill(self, quote: str, name: str, value: Any, **more: Any) -> str:
-        """Have it find a field's value in a message that says this."""
+        """Have the model find a field's value in messages with this quote."""
         self.finds.setdefault(quote, []).append({"field": name, "value": value, **more})
         return quote
 
     def __call__(self, body: dict[str, Any]) -> str:
-        """The answer to a request."""
+        """Return the answer to a request."""
         self.asked.append(body["messages"][-1]["content"])
-        told = body["messages"][1]["content"]  # the last may say what was wrong
+        told = body["messages"][1]["content"]  # the last message may be a correction
         messages = messages_of(told)
         if messages is None:
             return json.dumps({"answers": list(self._answers(told))})
@@ -69,7 +69,7 @@ class Model:
 def remembering(
     model: Model, store: Any = "memory://", block: ExtractiveMemory | None = None, **fields: Any
 ) -> Iterator[AgentMemory]:
-    """A memory whose one block asks this model."""
+    """Open a memory whose only block uses this model."""
     overflow = FlushToLTM(blocks=[block or ExtractiveMemory()])
     with (
         FakeLLM(model) as fake,
@@ -79,7 +79,7 @@ def remembering(
             api_base=fake.api_base,
             api_key="k",
             overflow=overflow,
-            **{"min_relevance": 0, **fields},  # contexts show all facts that bear on the question
+            **{"min_relevance": 0, **fields},  # contexts show all facts, however relevant
         ) as memory,
     ):
         yield memory

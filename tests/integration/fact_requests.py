@@ -1,4 +1,4 @@
-"""What a model is asked for facts, read again: for models of tests."""
+"""Parse the requests in which a model is asked for facts, for models of tests."""
 
 import html
 import re
@@ -8,7 +8,7 @@ _LINE = re.compile(r"^(New | *)(\d+)\. [^\[\n]*\[([^\]\n]*)\]: (.*)$", re.MULTIL
 
 
 class Listed(NamedTuple):
-    """A fact as a request shows it."""
+    """A fact as a request lists it."""
 
     number: int
     time: str
@@ -16,17 +16,17 @@ class Listed(NamedTuple):
 
 
 def messages_of(asked: str) -> str | None:
-    """The messages of a first call; None of another."""
+    """Return the messages in a first request, or None for a second one."""
     return asked.partition("<messages>")[2] if "<messages>" in asked else None
 
 
 def known_of(asked: str) -> list[Listed]:
-    """The known facts that a first call shows."""
+    """Return the known facts in a first request."""
     return [fact for _, fact in _lines(asked.partition("<messages>")[0])]
 
 
 def groups_of(asked: str) -> list[tuple[Listed, list[Listed]]]:
-    """Of a second call the new facts, and the older ones under each."""
+    """Return the new facts in a second request, each with the older facts listed under it."""
     groups: list[tuple[Listed, list[Listed]]] = []
     for is_new, fact in _lines(asked):
         if is_new:

@@ -1,8 +1,8 @@
 """Interrupt calls, and verify: `python -m tests.integration.interrupting --count 100000`.
 
-As Ctrl-C does and a time limit, a signal raises an exception in the main thread, at a random moment
-of a call. Then the calls go on. Now and then another thread, another memory and a forked child make
-theirs, and each session is compared with what was acknowledged.
+As with Ctrl-C or a time limit, a signal raises an exception in the main thread, at a random moment
+of a call. Then the calls continue. At intervals another thread, another memory and a forked child
+make calls too, and each session is compared with the acknowledged calls.
 """
 
 import faulthandler
@@ -30,11 +30,11 @@ _WEIGHTS = {
     "update": 44, "get": 16, "search": 9, "history": 5, "delete": 8, "pop": 4, "flush": 4,
     "completion": 6, "stream": 4,
 }  # fmt: skip
-_LATER = 1.3  # times its usual length after which a call is interrupted at the latest
+_LATER = 1.3  # an interrupt comes within this multiple of a call's usual time
 
 
 class Interrupted(BaseException):
-    """What the signal raises: as with `KeyboardInterrupt`, no `except Exception` keeps it."""
+    """The exception of the signal: like `KeyboardInterrupt`, no `except Exception` catches it."""
 
 
 def answer_to(text: str) -> str:
@@ -42,16 +42,16 @@ def answer_to(text: str) -> str:
 
 
 class Said:
-    """What was said in a session, and what was taken back."""
+    """The texts stored in a session, and how many of them were taken back."""
 
     def __init__(self) -> None:
         self._texts: list[tuple[str, bool]] = []  # each with whether it was acknowledged
-        self._turns: dict[str, str] = {}  # what was asked in one, and its answer
-        self._gone = 0  # so many of them are gone for sure
-        self._perhaps = 0  # and so many perhaps
+        self._turns: dict[str, str] = {}  # questions and their answers
+        self._gone = 0  # the first so many are deleted
+        self._perhaps = 0  # and so many may be deleted
 
     def note(self, call: str, text: str, whole: bool) -> None:
-        """Note a call, and whether it ended before it was interrupted."""
+        """Record a call, and whether it ended before the interrupt."""
         if call == "update":
             self._texts.append((text, whole))
         elif call in ("completion", "stream"):
@@ -63,7 +63,7 @@ class Said:
                 self._gone = self._perhaps
 
     def wrong(self, texts: Sequence[str]) -> Iterator[str]:
-        """Return what is wrong with the log's texts."""
+        """Yield the errors in the log's texts."""
         order = {text: place for place, (text, _) in enumerate(self._texts)}
         places = [order.get(text, -1) for text in texts]
         if -1 in places:
@@ -82,7 +82,7 @@ class Said:
 
 
 class Story:
-    """Random calls of one memory, and the answers that they acknowledged."""
+    """Random calls of one memory, and the messages that they acknowledged."""
 
     def __init__(self, url: str, seed: int, **options: Any) -> None:
         self.interrupts: Counter[str] = Counter()
@@ -94,10 +94,10 @@ class Story:
         self._usual = dict.fromkeys(_WEIGHTS, 0.002)
         self._words = 0
         self._calling = False
-        self._memory.completion("of-nobody", "hello")  # litellm takes seconds to be loaded
+        self._memory.completion("of-nobody", "hello")  # loads litellm, which takes seconds
 
     def run(self, count: int, every: int, progress: Callable[[int], None]) -> None:
-        """Interrupt so often, and look at everything after each `every` interrupts."""
+        """Interrupt `count` calls, and check everything after each `every` interrupts."""
         signal.signal(signal.SIGALRM, self._interrupt)
         looked = 0
         while (done := self.interrupts.total()) < count:
@@ -146,7 +146,7 @@ class Story:
         return f"word{self._words} {' '.join(rest)}"
 
     def _interrupted(self, call: Callable[[], object], seconds: float) -> bool:
-        """Whether a call ended before the signal came."""
+        """Return whether a call ended before the signal."""
         try:
             try:
                 self._calling = True
@@ -162,7 +162,7 @@ class Story:
         return True
 
     def _interrupt(self, *_: object) -> None:
-        if self._calling:  # one that comes late is of no call
+        if self._calling:  # a late signal belongs to no call
             self._calling = False
             raise Interrupted
 
@@ -181,7 +181,7 @@ class Story:
             self._fork()
 
     def _elsewhere(self, who: str, memory: AgentMemory) -> None:
-        """What another thread does with a memory, within a time."""
+        """Use a memory in another thread, with a time limit."""
         name, text, failed = "of-others", self._text(), []
 
         def use() -> None:
@@ -208,7 +208,7 @@ class Story:
             status = 1
             try:
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                signal.alarm(_CHILD_SECONDS)  # ends it, should it hang
+                signal.alarm(_CHILD_SECONDS)  # ends a child that hangs
                 self._memory.update("of-children", text_message(text))
                 self._memory.get("of-children", text)
                 status = 0
@@ -237,7 +237,7 @@ def main(
         str | None, typer.Option(metavar="URL", help="The store; by default a temporary file.")
     ] = None,
 ) -> None:
-    """Interrupt calls at random moments, and see that nothing hangs and nothing is torn."""
+    """Interrupt calls at random moments, and report hangs, lost messages and half-done calls."""
     with ExitStack() as stack:
         if store is None:
             folder = stack.enter_context(TemporaryDirectory())

@@ -1,4 +1,4 @@
-"""What the tests of what is kept outright share: a memory that waits, over a SQLite file."""
+"""Helper for tests of blocks that agents write to directly: a memory with a long time limit."""
 
 from typing import Any
 
@@ -7,5 +7,5 @@ from tests.kit import SECONDS
 
 
 def opened(store: Any, *blocks: Block, **fields: Any) -> AgentMemory:
-    """A memory that waits for its blocks: on a busy machine the first one is slow."""
+    """Open a memory with a long recall timeout: on a busy machine the first recall is slow."""
     return AgentMemory(store=store, blocks=blocks, recall_timeout=SECONDS, **fields)

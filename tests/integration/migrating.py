@@ -1,5 +1,5 @@
-"""What the tests of migrations share: a deployment with something of everything, and what a store
-holds, as values that can be compared."""
+"""Helpers for tests of migrations: a deployment with every kind of data, and a store's contents as
+values that can be compared."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -46,7 +46,7 @@ _HABITS = {"a1": "sing", "a2": "smoke", "b1": "knit", "alone": "hum"}
 
 
 class Picky(Block):
-    """Can't absorb what it does not like."""
+    """Fails on batches with "poison" in them."""
 
     kind: str = "picky"
 
@@ -72,7 +72,7 @@ def _model() -> Model:
 
 @contextmanager
 def opened(store: Store | str, **fields: Any) -> Iterator[AgentMemory]:
-    """A memory with one block of each kind that keeps something in the store."""
+    """Open a memory with one block of each kind that keeps data in the store."""
     blocks = [ExtractiveMemory(), VectorMemory(), Picky(), NoteMemory(), FileMemory()]
     with (
         FakeLLM(_model()) as fake,
@@ -92,7 +92,7 @@ def opened(store: Store | str, **fields: Any) -> Iterator[AgentMemory]:
 
 
 def fill(store: Store) -> None:
-    """Have a store hold something of everything; its users are ada, ben and nobody."""
+    """Fill a store with every kind of data; its users are ada, ben and nobody."""
     with opened(store) as memory:
         for user, session_id in (("ada", "a1"), ("ada", "a2"), ("ben", "b1"), (None, "alone")):
             mine = memory.session(session_id, user)
@@ -131,7 +131,7 @@ def fill(store: Store) -> None:
 
 
 def fill_plainly(store: Store, count: int) -> None:
-    """Have a store hold short and long sessions, kept notes, and so many facts and vectors."""
+    """Fill a store with short and long sessions, notes, and `count` facts and vectors."""
     with AgentMemory(store=store, blocks=[NoteMemory()]) as memory:
         for name in ("a", "b", "c"):
             mine = memory.session(name, f"of {name}")
@@ -147,7 +147,7 @@ def fill_plainly(store: Store, count: int) -> None:
 
 
 def everything(store: Store) -> dict[str, Any]:
-    """What a store holds: all of it, but for versions of heads and its notes of itself."""
+    """Return the contents of a store, except versions of heads and migration notes."""
     heads: list[Head] = []
     while page := store.sessions(limit=7, after=heads[-1].session_id if heads else None):
         heads += page
@@ -166,7 +166,7 @@ def everything(store: Store) -> dict[str, Any]:
 
 
 def seen(store: Store | str) -> list[Any]:
-    """What users and models see of it, but for when."""
+    """Return what users and models see of a store, without times."""
     with opened(store) as memory:
         told: list[Any] = [memory.stats().sessions, memory.stats().entries]
         for user, session_id in (("ada", "a1"), ("ada", "a2"), ("ben", "b1"), (None, "alone")):
@@ -192,7 +192,7 @@ def moved(source: Store, target: Store) -> MigrationStep:
 
 
 def cut(source: Store, target: Store) -> bool:
-    """Migrate with a store that may fail on purpose; whether it came to its end."""
+    """Migrate with a store that may fail, and return whether the migration was completed."""
     with suppress(StoreUnavailable):
         moved(source, target)
         return True
@@ -200,7 +200,7 @@ def cut(source: Store, target: Store) -> bool:
 
 
 def file_bytes(folder: Path, name: str) -> bytes:
-    """All that the files of an SQLite database hold."""
+    """Return the bytes of all files of an SQLite database."""
     return b"".join(file.read_bytes() for file in sorted(folder.glob(f"{name}*")))
 
 

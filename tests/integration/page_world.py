@@ -1,5 +1,5 @@
-"""The page as people have it: a service on a port of this machine, over a memory in which a few
-users talked for a year, or in which every text is an attack."""
+"""A service on a port of this machine, for tests of its page: the memory holds a year of chats of a
+few users, or an attack in every text."""
 
 import threading
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ SUMMARY = (
 def paging(
     folder: Path, model: Model, summary: str = SUMMARY, **fields: Any
 ) -> Iterator[tuple[Service, str]]:
-    """A service, and the address of its page."""
+    """Start a service; yield it with the address of its page."""
 
     def answered(body: dict[str, Any]) -> str:
         told = str(body["messages"])
@@ -51,7 +51,7 @@ def paging(
 
 @contextmanager
 def served(app: Any) -> Iterator[str]:
-    """A server on a port of this machine; its address."""
+    """Start a server on a port of this machine; yield its address."""
     listener = listen("127.0.0.1", 0)
     config = uvicorn.Config(app, log_config=None, log_level="error", access_log=False, ws="none")
     server = uvicorn.Server(config)
@@ -66,7 +66,7 @@ def served(app: Any) -> Iterator[str]:
 
 
 def model_of_a_year() -> Model:
-    """Finds what the year's chats tell."""
+    """Return a model that finds the facts in the year's chats."""
     model, home, work = Model(), {"category": "home"}, {"category": "work"}
     model.tell("I live in Porto", "Lives in Porto.", since="2025-02", **home)
     model.tell(
@@ -93,7 +93,7 @@ def _turn(memory: AgentMemory, session: str, user: str, question: str, answer: A
 
 
 def fill(service: Service) -> None:
-    """A year of two users: tools, facts that others superseded, what was sent, a dead letter."""
+    """Store a year of two users: tools, superseded facts, prompt logs, a dead letter."""
     memory, ana = service.memory, service.memory.user("ana")
     spring = [
         said("I live in Porto with my brother, and I work at Acme.", "2025-11-03T09:12"),
@@ -129,8 +129,8 @@ def fill(service: Service) -> None:
 
 
 def _move(memory: AgentMemory) -> None:
-    """Ana's long chat, whose window is cut, with calls of a tool; and two that ask where she lives,
-    before it was known and after."""
+    """Store Ana's long chat with tool calls, whose window is cut, and two chats that ask where she
+    lives, before and after she moved."""
     memory.update(
         "moving-house",
         {"role": "system", "content": "You are the assistant of a moving company. Be brief."},
@@ -182,12 +182,12 @@ CLASSICS = (
 
 
 def attack(number: int, word: str = "") -> str:
-    """One of the classics, with what tells where it was stored."""
+    """Return one of the attacks, with a word that marks where it is stored."""
     return f"{CLASSICS[number % len(CLASSICS)]} {word}".strip()
 
 
 def hostile_model() -> Model:
-    """Finds a fact in each message that attacks."""
+    """Return a model that finds a fact in each attack."""
     model = Model()
     for number, text in enumerate(CLASSICS):
         more = {"category": f"<i>c{number}", "subject": f"<b onclick=hit=1>s{number}"}
@@ -197,7 +197,7 @@ def hostile_model() -> Model:
 
 
 def fill_hostile(service: Service) -> str:
-    """Store an attack in every field there is; gives the user's id back."""
+    """Store an attack in every field, and return the user's id."""
     memory, user = service.memory, attack(0, "user")
     for number, text in enumerate(CLASSICS):
         session = f"{text} session"

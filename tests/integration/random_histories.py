@@ -1,8 +1,7 @@
-"""Views of random histories: of each context what the guarantees say, at budgets it must fight for.
+"""Check the contexts of random histories against the guarantees, at small budgets.
 
 A history has messages of one token to fifty times the budget, pasted documents, pictures, groups of
-up to forty calls with their results in any order, calls whose results come late or never, and
-results that nobody asked for.
+up to forty calls with results in any order, late or missing results, and results without a call.
 """
 
 import json
@@ -34,7 +33,7 @@ _PICTURE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png
 
 
 class Wordy(Strategy):
-    """Its summary is longer than all that it stands for."""
+    """Writes summaries that are longer than the messages they replace."""
 
     kind: str = "wordy"
 
@@ -48,7 +47,7 @@ class Wordy(Strategy):
 
 
 def strategies() -> list[Strategy]:
-    """One of each kind, and some with settings that leave little."""
+    """Return one of each kind, and some with settings that leave little."""
     return [
         Trim(),
         Trim(keep_messages=3),
@@ -64,7 +63,7 @@ def strategies() -> list[Strategy]:
 
 
 def text(rng: random.Random, budget: int) -> str:
-    """A text of one token to fifty times the budget; most are short."""
+    """Return a text of one token to fifty times the budget; most are short."""
     size = rng.choice([1, 1, 3, 8, 20, 20, budget // 4, budget // 2, budget, budget * 2])
     if rng.random() < 0.02:
         size = budget * 50
@@ -82,7 +81,7 @@ def content(rng: random.Random, budget: int) -> Any:
 
 
 def group(rng: random.Random, budget: int, number: int) -> Iterator[Json]:
-    """A message with calls, and their results."""
+    """Yield a message with calls, then their results."""
     count = rng.choice([1, 1, 1, 2, 3, 8, 40])
     ids = [f"call_{number}_{n}" for n in range(count)]
     said = [json.dumps({"q": text(rng, budget // 8)[:2_000]}) for _ in ids]
@@ -100,7 +99,7 @@ def group(rng: random.Random, budget: int, number: int) -> Iterator[Json]:
 
 
 def history(rng: random.Random, budget: int) -> list[Json]:
-    """A conversation."""
+    """Return a random conversation."""
     said: list[Json] = []
     for number in range(rng.randint(1, 12)):
         kind = rng.random()
@@ -120,7 +119,7 @@ def history(rng: random.Random, budget: int) -> list[Json]:
 def wrong(
     context: MemoryContext, log: Sequence[Entry], asked: str | None, known: set[int]
 ) -> list[str]:
-    """Return how a context breaks the guarantees."""
+    """Return the guarantees that a context breaks."""
     found: list[str] = []
     chat = context.to_messages()
     cost = COUNTER.context(chat) if chat else 0
@@ -175,7 +174,7 @@ def _is_memory(message: Json) -> bool:
 
 
 def _same(shown: Json, entry: Entry) -> bool:
-    """Whether a message of a chat is an entry, whole or in part."""
+    """Return whether a message of a chat shows this entry, whole or in part."""
     view = entry_view(entry)
     if shown["role"] != view["role"] or shown.get("tool_call_id") != view.get("tool_call_id"):
         return False
@@ -189,7 +188,7 @@ def _text(content: Any) -> str:
 
 
 def play(seed: int) -> list[str]:
-    """Feed one random history, look at the contexts on the way; what was wrong."""
+    """Store one random history, check the contexts on the way, and return the errors."""
     rng = random.Random(seed)
     budget = rng.choice([64, 80, 128, 256, 500, 1_000])
     said = history(rng, budget)
@@ -236,7 +235,7 @@ def held(head: Head) -> int:
 
 
 def _of_turn(memory: AgentMemory, rng: random.Random, budget: int) -> list[str]:
-    """What is wrong with a turn that grows by tools."""
+    """Return the errors in a turn that grows by tool calls."""
     turn: list[Json] = [{"role": "user", "content": text(rng, budget)}]
     found: list[str] = []
     for number in range(rng.randint(0, 4)):

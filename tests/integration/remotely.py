@@ -1,7 +1,7 @@
-"""Memories behind a service, where tests open memories of this process.
+"""Memories behind a service, for tests that open memories in this process.
 
-One server of a test process serves every memory that is opened, each below a path of its own, over
-HTTP on 127.0.0.1. What is opened is closed with its client.
+One server of a test process serves every opened memory, each below its own path, over HTTP on
+127.0.0.1. Closing the client closes its memory.
 """
 
 import threading
@@ -52,7 +52,7 @@ def services() -> _Services:
 
 
 def served(memory: AgentMemory, name: str, limits: Limits = _WIDE) -> tuple[str, KeyRing]:
-    """Serve a memory; the address, and the keys of the service."""
+    """Serve a memory; return the address and the keys of the service."""
     ring = KeyRing(memory.components.store)
     app = Application(AsyncAgentMemory(memory), Credentials(ring), Metrics(), limits)
     services().apps[name.encode()] = app
@@ -60,8 +60,8 @@ def served(memory: AgentMemory, name: str, limits: Limits = _WIDE) -> tuple[str,
 
 
 class Served(RemoteMemory):
-    """What `AgentMemory` is in a test that is run over a service: it opens the memory, serves it,
-    and asks the service, with an admin's key for everybody."""
+    """Stands for `AgentMemory` in tests that run over a service. It opens and serves the memory,
+    and calls the service with an admin key for all users."""
 
     def __init__(self, config: Any = None, **fields: Any) -> None:
         self.inside = AgentMemory(config, **fields)
@@ -71,13 +71,13 @@ class Served(RemoteMemory):
         super().__init__(url, api_key=key)
 
     def close(self) -> None:
-        """Close the client, and then what it asked."""
+        """Close the client, then its memory."""
         super().close()
         self.inside.close()
 
 
 class AsyncServed(AsyncAgentMemory):
-    """As `Served`, awaited."""
+    """Async version of `Served`."""
 
     def __init__(self, config: Any = None, **fields: Any) -> None:
         given = config if isinstance(config, AgentMemory) else Served(config, **fields)

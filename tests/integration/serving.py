@@ -1,5 +1,5 @@
-"""The service as tests ask it: in this process, byte for byte as over a socket; and a memory in
-which two users have something of everything."""
+"""The service as tests call it: in this process, with the same bytes as over a socket; and a memory
+in which two users have every kind of data."""
 
 import asyncio
 import json
@@ -81,7 +81,8 @@ class Service:
         *,
         leaves: bool = False,
     ) -> Answer:
-        """What is answered to a request; `leaves` has the client go away before its body ends."""
+        """Return the response to a request. With `leaves` the client disconnects within the
+        body."""
         return asyncio.run(self.answered(method, path, headers, body, leaves=leaves))
 
     async def answered(
@@ -93,7 +94,7 @@ class Service:
         *,
         leaves: bool = False,
     ) -> Answer:
-        """The same, beside others."""
+        """Like `raw`, but can run concurrently."""
         target, _, query = path.partition("?")
         scope = {
             "type": "http",
@@ -125,7 +126,7 @@ class Service:
     def ask(
         self, method: str, path: str, token: str | None, given: Any = None, **headers: str
     ) -> Answer:
-        """What is answered to whoever has a key."""
+        """Return the response to a request with this key."""
         shown = [] if token is None else [("Authorization", f"Bearer {token}")]
         shown += [(name.replace("_", "-"), value) for name, value in headers.items()]
         body = b"" if given is None else json.dumps(given).encode()
@@ -147,7 +148,7 @@ class Service:
 def request_of(
     operation: Operation, given: Mapping[str, Any], user: str | None = None
 ) -> tuple[str, str, dict[str, Any] | None]:
-    """A call as a request: its method, its path with the query, and its body."""
+    """Return a call as a request: its method, its path with the query, and its body."""
     rest, path = dict(given), f"/v1{operation.path}"
     for name in operation.in_path:
         path = path.replace(f"{{{name}}}", quote(str(rest.pop(name)), safe=""))
@@ -163,7 +164,7 @@ def _in_query(value: Any) -> Any:
 
 
 def every_block(folder: Path) -> list[Block]:
-    """A block of every kind that the service knows calls for."""
+    """Return a block of every kind for which the service has calls."""
     return [
         VectorMemory(),
         ExtractiveMemory(),
@@ -183,7 +184,7 @@ def serving(
     store: str = "memory://",
     **fields: Any,
 ) -> Iterator[Service]:
-    """A service over a memory of every kind of block, whose model is scripted."""
+    """Start a service over a memory with every kind of block and a scripted model."""
     model = Model()
     for user in USERS:
         model.tell(f"{user}canary lives", f"The {user}canary lives in Lisbon.")
@@ -204,7 +205,7 @@ def serving(
 
 @contextmanager
 def listening(service: Service) -> Iterator[str]:
-    """The service at a port of this machine; where it is."""
+    """Serve at a port of this machine; yield the address."""
     config = uvicorn.Config(service.app, log_config=None, server_header=False)  # type: ignore[arg-type]
     server = uvicorn.Server(config)
     with listen("127.0.0.1", 0) as listener:
@@ -218,7 +219,7 @@ def listening(service: Service) -> Iterator[str]:
 
 
 def fill(service: Service) -> None:
-    """Give each user something of everything, with a word that only theirs has."""
+    """Store every kind of data for each user, with a word that no other user has."""
     memory = service.memory
     for user in USERS:
         said = {"role": "user", "content": f"The {user}canary lives in Lisbon."}
@@ -248,7 +249,7 @@ def fill(service: Service) -> None:
 
 
 def sample(service: Service, name: str, user: str) -> dict[str, Any]:
-    """What to give a call, of a user's."""
+    """Return arguments for a call, with a user's ids."""
     ids, operation = dict(service.ids[user]), BY_NAME[name]
     fields = operation.form.model_fields
     if "share" in fields:

@@ -1,5 +1,5 @@
-"""What the tests of snapshots share: a conversation with something in every block, and all that can
-be seen of it."""
+"""Helpers for tests of snapshots: a conversation with data in every block, and all that can be read
+of it."""
 
 import io
 import json
@@ -44,7 +44,7 @@ QUESTIONS = ("Which tree did I plant by the river?", "Where does Ada live?", CAN
 
 
 def model() -> Model:
-    """Finds a fact in some messages; of two towns the later one holds."""
+    """Return a model that finds facts in some messages; the later of two towns holds."""
     found = Model()
     found.tell("I live in Porto", "Ada lives in Porto.", subject="user", category="home")
     found.tell(
@@ -57,7 +57,7 @@ def model() -> Model:
 
 
 def blocks() -> list[Block]:
-    """Two that absorb, and three that keep things outright."""
+    """Return two blocks that absorb, and three that are written directly."""
     kept: list[Block] = [WorkingMemory(persist=True), NoteMemory(), SpatialMemory()]
     return [ExtractiveMemory(), VectorMemory(), *kept]
 
@@ -66,7 +66,7 @@ def blocks() -> list[Block]:
 def remembering(
     store: Any, *, using: list[Block] | None = None, base: str | None = None, **more: Any
 ) -> Iterator[AgentMemory]:
-    """A memory over a store, with a model that finds facts, or the one at an address."""
+    """Open a memory over a store, with a model that finds facts, or the model at `base`."""
     overflow = Chain(
         [
             FlushToLTM(blocks=blocks() if using is None else using),
@@ -84,7 +84,7 @@ def remembering(
 
 
 def messages(count: int = 24) -> list[dict[str, Any]]:
-    """A conversation with all kinds of messages, some of which say facts."""
+    """Return a conversation with all kinds of messages, some of which state facts."""
     call = {"id": "c1", "type": "function", "function": {"name": "plant", "arguments": "{}"}}
     said: list[dict[str, Any]] = [
         {"role": "system", "content": "Be kind."},
@@ -109,7 +109,7 @@ def messages(count: int = 24) -> list[dict[str, Any]]:
 
 
 def converse(memory: AgentMemory, session_id: str = "s", user_id: str | None = "ada") -> None:
-    """Say all of it, and have something kept in each block."""
+    """Store the conversation, and write to each block."""
     mine = memory.session(session_id, user_id)
     for number, one in enumerate(messages()):
         mine.update(one, key=f"k{number}")
@@ -132,7 +132,7 @@ def converse(memory: AgentMemory, session_id: str = "s", user_id: str | None = "
 
 
 def own_values(memory: AgentMemory, session_id: str = "s") -> KeyValues:
-    """The values that go with a session, whosever it is."""
+    """Return the key-value records of a session, whoever owns it."""
     return memory._values(Scope(None, session_id))
 
 
@@ -150,12 +150,12 @@ def log_of(memory: AgentMemory, session_id: str = "s") -> list[tuple[Any, ...]]:
 
 
 def head_of(memory: AgentMemory, session_id: str = "s") -> Any:
-    """The head, but for the number of its changes."""
+    """Return the head, without its version."""
     return replace(memory.update(session_id, []), version=0)
 
 
 def seen(memory: AgentMemory, session_id: str = "s", user_id: str | None = "ada") -> dict[str, Any]:
-    """All that can be read of a session, but for the scores of recalls."""
+    """Return all that can be read of a session, without the scores of recalls."""
     mine = memory.session(session_id, user_id)
     return {
         "log": log_of(memory, session_id),
@@ -188,7 +188,7 @@ def scores(memory: AgentMemory, session_id: str = "s", user_id: str | None = "ad
 
 
 def resummed(bodies: list[Mapping[str, Any]]) -> list[str]:
-    """Lines with right sums, counts and digest, whatever they say."""
+    """Return these records as lines with correct sums, counts and digest."""
     digest, counts, lines = Digest(), dict[str, int](), []
     for body in bodies:
         if body.get("kind") == "end":
@@ -205,7 +205,7 @@ def bodies_of(lines: list[str]) -> list[dict[str, Any]]:
 
 
 def contents(lines: list[str]) -> list[str]:
-    """What lines say but for the first and the last; stores give records in no order."""
+    """Return the records of a snapshot without its first and last line, sorted."""
     return sorted(map(compact_json, bodies_of(lines)[1:-1]))
 
 
@@ -218,7 +218,7 @@ def _snapshot() -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    """A snapshot of a session with something in every block."""
+    """A snapshot of a session with data in every block."""
     return list(_snapshot())
 
 
@@ -247,11 +247,11 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
 
 
 def left_in(store: Store, session_id: str = "s") -> list[object]:
-    """What a store has of a session."""
+    """Return all that a store holds of a session."""
     found: list[object] = [head for head in store.sessions() if head.session_id == session_id]
     found += store.keys(session_id)
     found += [one for _, one in store.all_records() if one.session_id == session_id]
     for block in store.vector_blocks():
-        with suppress(Exception):  # of encrypted ones nobody can tell
+        with suppress(Exception):  # encrypted vectors cannot be listed by session
             found += [list(page) for page in store.all_vectors(block, session_id=session_id)]
     return found

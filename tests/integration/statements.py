@@ -1,7 +1,7 @@
-"""What was said of a life, one statement after the other, and what is then to be known of it.
+"""Statements about a life, one after the other, and the facts that follow from them.
 
-What is expected is worked out from the statements alone, by a definition that shares nothing with
-`agent_memory.facts`, nor with what a model answers.
+The expected facts are derived from the statements alone, by a definition that shares no code with
+`agent_memory.facts` and no answer of a model.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -19,7 +19,7 @@ Kind = Literal["value", "end", "denial"]
 
 @dataclass(frozen=True)
 class Statement:
-    """One thing that was said."""
+    """One statement."""
 
     number: int
     text: str
@@ -40,7 +40,7 @@ class Statement:
 
     @property
     def root(self) -> int:
-        """The number of the statement that said it first."""
+        """The number of the first statement that says the same."""
         return self.number if self.again is None else self.again
 
     @property
@@ -54,16 +54,17 @@ def around(moments: Collection[datetime]) -> list[datetime]:
 
 @dataclass(frozen=True)
 class Expected:
-    """Facts that must hold: statements, each with its derived begin and end."""
+    """The facts that must hold: statements, each with its derived begin and end."""
 
     standing: tuple[tuple[Statement, datetime, datetime], ...]
 
     def at(self, moment: datetime) -> list[str]:
-        """The texts of what held at a moment, sorted."""
+        """Return the texts of the facts that held at a moment, sorted."""
         return sorted(one.text for one in self.in_force(moment))
 
     def in_force(self, moment: datetime) -> Iterator[Statement]:
-        """What held at a moment: of each thing what began last, of the weightiest who say."""
+        """Yield the facts that held at a moment: for each thing the latest from the role of most
+        weight."""
         best: dict[str, tuple[tuple[int, datetime, int], Statement, datetime]] = {}
         for one, begin, cut in self.standing:
             if begin <= moment < one.end:
@@ -77,7 +78,7 @@ class Expected:
 
 
 def expected(statements: Sequence[Statement]) -> Expected:
-    """What is to be known of what was said up to some time, and not taken back."""
+    """Return the facts that follow from statements that were not taken back."""
     groups: dict[int, list[Statement]] = {}
     for one in statements:
         groups.setdefault(one.root, []).append(one)
@@ -112,7 +113,7 @@ def expected(statements: Sequence[Statement]) -> Expected:
 
 
 def _corrects(later: Statement, earlier: Statement) -> bool:
-    """Whether it says that what was said before was never so."""
+    """Return whether a statement says that an earlier one was never true."""
     if (later.thing, later.stretch) != (earlier.thing, earlier.stretch):
         return False
     if later.number <= earlier.number or later.weight < earlier.weight:

@@ -1,4 +1,4 @@
-"""Blocks that absorb the same session do so at once, from one reading of its log."""
+"""Blocks absorb a session in parallel, from one reading of its log."""
 
 import threading
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ TALK = [{"role": "user", "content": f"note {n}", "tags": [n]} for n in range(250
 
 
 class Reader(MemoryStore):
-    """Notes what is read of logs."""
+    """A store that records which parts of logs are read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Reader(MemoryStore):
 
 
 class Listener(Block):
-    """Takes a batch only while another block takes one too."""
+    """Absorbs a batch only while all other listeners absorb it too."""
 
     kind: str = "listener"
     heard: list[list[int]]
@@ -43,7 +43,7 @@ class Listener(Block):
         if self.meeting is not None:
             self.meeting.wait(20)
         self.heard.append([entry.seq for entry in entries])
-        for entry in entries:  # what a block does to its batch is its own affair
+        for entry in entries:  # a block may change its own copy of the batch
             (entry.message.model_extra or {})["tags"].append("heard")
             assert (entry.message.model_extra or {})["tags"] == [entry.seq - 1, "heard"]
 
@@ -59,7 +59,8 @@ def _memory(store: Store, *blocks: Block) -> AgentMemory:
 
 
 def test_blocks_absorb_at_the_same_time() -> None:
-    """Wrong: a slow block keeps the others waiting, or each reads the log for itself."""
+    """Wrong: a slow block delays the others, each block reads the log itself, or a block's changes
+    to its batch reach another block or the log."""
     meeting, store = threading.Barrier(3), Reader()
     blocks = [Listener(name=name, heard=[], meeting=meeting) for name in ("a", "b", "c")]
     with _memory(store, *blocks) as memory:
@@ -79,7 +80,7 @@ def test_blocks_absorb_at_the_same_time() -> None:
 
 
 def test_a_flush_of_many_sessions_tells_how_far_it_is() -> None:
-    """Wrong: nobody knows for minutes whether anything happens; or what failed is not told."""
+    """Wrong: a long flush reports no progress, or its progress omits errors."""
 
     class Half(Block):
         kind: str = "half"
@@ -111,7 +112,7 @@ def test_a_flush_of_many_sessions_tells_how_far_it_is() -> None:
 
 
 def test_a_flush_of_many_sessions_asks_the_embedder_for_many_at_once() -> None:
-    """Wrong: each session is a request of its own, so that a hundred thousand take hours."""
+    """Wrong: each session costs an embedding request of its own, so that 100,000 take hours."""
     model: dict[str, Any] = {"embedding": "openai/embedder", "api_key": "none"}
     with (
         FakeLLM() as fake,

@@ -38,7 +38,7 @@ def claude() -> Iterator[FakeClaude]:
 
 
 def script(claude: FakeClaude) -> None:
-    """Claude looks, writes, makes mistakes, and answers."""
+    """Script a conversation in which Claude looks, writes, makes mistakes, and answers."""
     claude.ask({"command": "view", "path": "/memories"})
     claude.ask(
         {"command": "create", "path": PLAN, "file_text": "one\ntwo\n"},
@@ -100,8 +100,8 @@ def check(claude: FakeClaude, memory: AgentMemory) -> None:
 
 
 def test_a_conversation(claude: FakeClaude, memory: AgentMemory) -> None:
-    """Wrong: the SDK cannot run the tool, or Claude is told otherwise than it knows it, or not that
-    something was an error."""
+    """Wrong: the SDK cannot run the tool, a reply differs from Anthropic's wording, or an error is
+    not marked as one."""
     script(claude)
     with Anthropic(base_url=claude.url, api_key="none", max_retries=0) as client:
         tool = MemoryTool(memory, user_id="ana")
@@ -112,7 +112,7 @@ def test_a_conversation(claude: FakeClaude, memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_the_loop_is_not_held_up(backend: str) -> None:
-    """Wrong: a command runs on the event loop's own thread, where all else then waits for it."""
+    """Wrong: a command runs in the event loop's thread and blocks all other tasks."""
     threads: set[int] = set()
     store = watched(MemoryStore(), lambda _: threads.add(threading.get_ident()))
 
@@ -129,7 +129,7 @@ def test_the_loop_is_not_held_up(backend: str) -> None:
 
 
 def test_typed_commands(memory: AgentMemory) -> None:
-    """Wrong: a command that the SDK has already read is not run."""
+    """Wrong: a command that the SDK has already parsed is not run."""
     memory.user("ana").files().create(PLAN, "one\ntwo")
     command = BetaMemoryTool20250818ViewCommand(command="view", path=PLAN, view_range=[2, 2])
     reply = f"Here's the content of {PLAN} with line numbers:\n     2\ttwo"
@@ -140,7 +140,7 @@ def test_typed_commands(memory: AgentMemory) -> None:
 
 
 def test_all_can_be_cleared(memory: AgentMemory) -> None:
-    """Wrong: a user's files are left, or another's are gone."""
+    """Wrong: clearing leaves files of the user, or deletes files of another user."""
     for user in ("ana", "ben", "eva"):
         memory.user(user).files().create(PLAN, "one")
     assert MemoryTool(memory, user_id="ana").clear_all_memory() == "All memory cleared"
@@ -150,7 +150,8 @@ def test_all_can_be_cleared(memory: AgentMemory) -> None:
 
 
 def test_an_outage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: an outage ends the conversation, or tells Claude of the database; or nobody of it."""
+    """Wrong: during an outage the tool raises no `ToolError`, names the database to Claude, or logs
+    nothing."""
     memory = AgentMemory(store=f"sqlite:///{tmp_path}/secret-name.db", blocks=[FileMemory()])
     tool = MemoryTool(memory, user_id="ana")
     memory.close()

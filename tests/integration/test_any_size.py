@@ -1,4 +1,4 @@
-"""Messages of any size: the log has them whole, contexts show what fits, and say what does not."""
+"""Messages of any size: the log stores them whole, contexts show what fits and mark the rest."""
 
 import re
 from typing import Any
@@ -18,7 +18,7 @@ STRATEGIES: list[Strategy] = [Trim(), Trim(by="importance"), Summarize(), FlushT
 
 
 def opened(**fields: Any) -> AgentMemory:
-    """A memory that recalls nothing: what is shown is the window's."""
+    """Open a memory that recalls nothing: contexts show only the window."""
     return AgentMemory(store="memory://", blocks=(), **fields)
 
 
@@ -27,7 +27,7 @@ def words(tokens: int, word: str = "word") -> str:
 
 
 def document(lines: int, fact: str, at: int) -> str:
-    """A text of so many lines, one of which tells something."""
+    """Return a text of so many lines, one of which states a fact."""
     told = [f"Line {n} speaks of the weather in the mountains." for n in range(lines)]
     told[at] = fact
     return "\n".join(told)
@@ -45,7 +45,7 @@ def seen(context: MemoryContext) -> list[tuple[str, str]]:
 def test_a_pasted_document_is_kept_and_shown_in_part(
     strategy: Strategy, max_tokens: int, size: int
 ) -> None:
-    """Wrong: `update` refuses it, the log has it cut, or a context hides it."""
+    """Wrong: `update` refuses a long message, the log stores it cut, or a context omits it."""
     pasted = "first " + words(size - 10) + "last"
     with opened(max_tokens=max_tokens, overflow=strategy) as memory:
         memory.update("s", [user("hello"), assistant("hi")])
@@ -62,7 +62,7 @@ def test_a_pasted_document_is_kept_and_shown_in_part(
 
 
 def test_what_is_missing_is_counted_and_can_be_read_on() -> None:
-    """Wrong: the mark says another number of characters, or leads to another place."""
+    """Wrong: the mark names a wrong number of characters or a wrong offset."""
     pasted = " ".join(f"w{n}" for n in range(9_000))
     with opened(max_tokens=1_000, overflow=Trim()) as memory:
         memory.update("s", user(pasted))
@@ -82,7 +82,7 @@ def test_what_is_missing_is_counted_and_can_be_read_on() -> None:
 
 
 def test_what_bears_on_the_question_is_shown() -> None:
-    """Wrong: the one line that answers is cut out."""
+    """Wrong: the one line that answers the question is cut out of a long message."""
     pasted = document(2_000, "The harbour code of Oslo is QX-4471.", 900)
     with opened(max_tokens=2_000, overflow=Trim()) as memory:
         memory.update("s", [user(pasted), assistant("I have read it.")])
@@ -97,7 +97,7 @@ def test_what_bears_on_the_question_is_shown() -> None:
 
 
 def test_a_long_question_and_a_short_answer() -> None:
-    """Wrong: the context begins with the assistant."""
+    """Wrong: the context begins with the assistant, or a cut shortens the answer."""
     with opened(max_tokens=8_000, overflow=Trim()) as memory:
         memory.update("s", [user(words(7_900, "ask")), assistant(words(200, "said"))])
         context = memory.get("s")
@@ -108,8 +108,8 @@ def test_a_long_question_and_a_short_answer() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 40])
 def test_results_larger_than_the_budget_are_shown(count: int) -> None:
-    """Wrong: the context holds the question alone, so that an agent asks for ever, and nobody is
-    told."""
+    """Wrong: the context shows the question without its results, so that an agent calls for ever,
+    or no warning says that they were cut."""
     ids = [f"c{n}" for n in range(count)]
     with opened(max_tokens=4_000, overflow=Trim()) as memory:
         told = [result(one, f"{one} " + words(8_000)) for one in ids]
@@ -123,8 +123,8 @@ def test_results_larger_than_the_budget_are_shown(count: int) -> None:
 
 
 def test_more_calls_than_the_budget_has_frames_for() -> None:
-    """Wrong: a result stands there without its call, the newest is missing, or none says how many
-    are gone."""
+    """Wrong: a result is shown without its call, the newest result is missing, or the number of
+    omitted calls is not stated."""
     ids = [f"call_{n}" for n in range(40)]
     with opened(max_tokens=400, overflow=Trim()) as memory:
         told = [result(one, f"{one} " + words(50)) for one in ids]
@@ -140,7 +140,7 @@ def test_more_calls_than_the_budget_has_frames_for() -> None:
 
 
 def test_a_result_that_nobody_asked_for_is_said() -> None:
-    """Wrong: it is stored, shown in no context, and nobody is told."""
+    """Wrong: a result without a call is stored and never shown, and no warning says so."""
     with opened() as memory:
         memory.update("s", [user("What?"), result("stray")])
         (warning,) = memory.get("s").warnings
@@ -148,7 +148,7 @@ def test_a_result_that_nobody_asked_for_is_said() -> None:
 
 
 def test_a_picture_that_does_not_fit_is_named() -> None:
-    """Wrong: a message of which the picture is too large is not shown at all."""
+    """Wrong: a message whose picture is too large is not shown at all."""
     picture = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     with opened(max_tokens=300, overflow=Trim()) as memory:
         memory.update("s", user([{"type": "text", "text": "What is this?"}, picture]))
@@ -163,10 +163,10 @@ def of_model(fake: FakeLLM) -> dict[str, Any]:
 
 
 def test_a_window_whose_newest_turn_is_long_is_compacted_at_most_once(fake: FakeLLM) -> None:
-    """Wrong: each read or update cuts again without anything new, and asks a model each time."""
+    """Wrong: reads and updates without new messages compact again, and call the model each time."""
     settings = of_model(fake)
     with opened(max_tokens=1_000, overflow=Summarize(max_summary_tokens=100), **settings) as memory:
-        fake.default = lambda body: words(900, "summary")  # longer than what it replaces
+        fake.default = lambda body: words(900, "summary")  # longer than the messages it replaces
         memory.update("s", [user("hello"), assistant("hi")])
         for n in range(4):
             tokens = [memory.get("s").tokens]
@@ -181,7 +181,8 @@ def test_a_window_whose_newest_turn_is_long_is_compacted_at_most_once(fake: Fake
 
 
 def test_each_compaction_lowers_the_count(fake: FakeLLM) -> None:
-    """Wrong: a summary that is longer than what it replaces leaves less room than there was."""
+    """Wrong: after a compaction the context has as many tokens as before, because its summary is
+    long."""
     settings = of_model(fake)
     fake.default = lambda body: words(900, "summary")
     with opened(max_tokens=600, overflow=Summarize(max_summary_tokens=200), **settings) as memory:
@@ -199,7 +200,7 @@ def test_each_compaction_lowers_the_count(fake: FakeLLM) -> None:
 
 
 def test_a_budget_for_one_call() -> None:
-    """Wrong: the smaller budget is passed, a larger one lifts the configured one, or it lasts."""
+    """Wrong: a context exceeds the smaller budget, or a larger one lifts the configured budget."""
     with opened(max_tokens=2_000, overflow=Trim()) as memory:
         for n in range(20):
             memory.update("s", [user(f"{n}: {words(20)}"), assistant("ok")])
@@ -220,7 +221,7 @@ def test_a_budget_for_one_call() -> None:
 
 
 def test_a_message_above_the_limit_in_bytes_is_refused() -> None:
-    """Wrong: one message fills the database, or half of a list is stored."""
+    """Wrong: a message above `max_message_bytes` is stored, or a part of its list is."""
     with opened(max_message_bytes=10_000) as memory:
         memory.update("s", user("x" * 9_900))
         with pytest.raises(Exception, match="max_message_bytes=10,000"):
@@ -229,7 +230,7 @@ def test_a_message_above_the_limit_in_bytes_is_refused() -> None:
 
 
 def test_the_summary_covers_what_left_a_long_turn() -> None:
-    """Wrong: what was cut out of the newest turn is neither shown nor told."""
+    """Wrong: messages cut out of a long turn are missing from the summary too."""
     with opened(max_tokens=800, overflow=Summarize(max_summary_tokens=150)) as memory:
         memory.update("s", user("Which code has each room?"))
         for n in range(30):

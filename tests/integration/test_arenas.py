@@ -1,4 +1,4 @@
-"""How much memory a process of many threads keeps from the system."""
+"""The number of memory arenas that a process with many threads allocates."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ libc.fflush(None)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has none")
 @pytest.mark.parametrize(("told", "most"), [({}, 2), ({"MALLOC_ARENA_MAX": "1"}, 1)])
 def test_threads_share_arenas(told: dict[str, str], most: int) -> None:
-    """Wrong: each thread keeps memory of its own, which a service that runs for long never gives
-    back; or what the environment says counts for nothing."""
+    """Wrong: each thread gets its own arena, whose memory a long-running service never returns, or
+    `MALLOC_ARENA_MAX` has no effect."""
     given = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
     done = subprocess.run(
         [sys.executable, "-c", _ARENAS], env={**given, **told}, capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""The async face, on asyncio and trio."""
+"""The async interface, on asyncio and trio."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from agent_memory import AgentMemory, AsyncAgentMemory, StaticMemory, VectorMemo
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_all_calls(backend: str, tmp_path: Path) -> None:
-    """Wrong: a call works on one event loop only, or blocks it."""
+    """Wrong: a call fails on asyncio or on trio."""
 
     async def run() -> None:
         blocks = [StaticMemory(facts=["Be kind."]), VectorMemory()]
@@ -58,7 +58,7 @@ def test_many_at_once() -> None:
 
 @pytest.mark.parametrize("where", ["memory", "sqlite"])
 def test_many_loops_at_once(where: str, tmp_path: Path) -> None:
-    """Wrong: loops that share a memory, such as one for each request, wait for ever."""
+    """Wrong: event loops that share a memory, such as one per request, wait for ever."""
     url = "memory://" if where == "memory" else f"sqlite:///{tmp_path}/a.db"
     memory = AsyncAgentMemory(store=url, blocks=[])
     done = []
@@ -81,7 +81,7 @@ def test_many_loops_at_once(where: str, tmp_path: Path) -> None:
 
 
 def test_asyncio_then_trio() -> None:
-    """Wrong: a memory belongs to the kind of loop that used it first."""
+    """Wrong: a memory works only on the kind of event loop that used it first."""
     memory = AsyncAgentMemory(store="memory://", blocks=[])
     for n, backend in enumerate(["asyncio", "trio", "asyncio", "trio"]):
         head = anyio.run(memory.update, "s", {"role": "user", "content": "x"}, backend=backend)
@@ -90,7 +90,7 @@ def test_asyncio_then_trio() -> None:
 
 
 def test_a_cancelled_update_is_whole_or_not_at_all(tmp_path: Path) -> None:
-    """Wrong: cancelling leaves half of a list."""
+    """Wrong: a cancelled update stores a part of its list."""
 
     async def run() -> None:
         async with AsyncAgentMemory(store=f"sqlite:///{tmp_path}/a.db") as memory:
@@ -103,7 +103,7 @@ def test_a_cancelled_update_is_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_sync_memory_inside_a_running_loop() -> None:
-    """Wrong: the sync engine, with an async block, cannot be used in a notebook."""
+    """Wrong: the sync memory cannot be used inside a running event loop, as in a notebook."""
 
     async def run() -> int:
         with AgentMemory(store="memory://") as memory:

@@ -1,4 +1,4 @@
-"""Absorbing in the background: threads, and what exits, forks and other processes leave to them."""
+"""Absorbing in background threads: order, fairness, waiting, and errors."""
 
 import gc
 import json
@@ -30,7 +30,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Book(Block):
-    """Writes down what it is given; `within` is called with each session while it does."""
+    """Records what it absorbs; `within` is called with the session meanwhile."""
 
     kind: str = "book"
     taken: dict[str, list[int]] = {}
@@ -48,7 +48,7 @@ class Book(Block):
 
 
 class Gate:
-    """Lets nobody through until it is opened; counts who stands within."""
+    """Blocks all callers until it is opened, and counts those that wait."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -68,7 +68,7 @@ class Gate:
 
 
 def old(text: str) -> dict[str, Any]:
-    """A message of yesterday: its session has been silent for long."""
+    """Return a message of yesterday: its session has been silent for long."""
     return user(text, created_at=datetime.now(UTC) - timedelta(days=1))
 
 
@@ -93,7 +93,7 @@ def gate() -> Iterator[Gate]:
 
 
 def test_updates_do_not_wait_for_a_model(gate: Gate) -> None:
-    """Wrong: an update, or a get, waits until the model has answered."""
+    """Wrong: an update or a get waits for the model's answer."""
 
     def answer(body: dict[str, Any]) -> str:
         gate("model")
@@ -119,7 +119,7 @@ def test_updates_do_not_wait_for_a_model(gate: Gate) -> None:
 
 
 def test_order_within_and_parallel_between_sessions(book: Book, gate: Gate) -> None:
-    """Wrong: a session's batches overtake each other or come twice, sessions wait for each other,
+    """Wrong: a session's batches are absorbed out of order or twice, sessions wait for each other,
     or more are absorbed at once than there are threads."""
     book = book.model_copy(update={"within": gate})
     with background(book, background_threads=3) as memory:
@@ -135,7 +135,7 @@ def test_order_within_and_parallel_between_sessions(book: Book, gate: Gate) -> N
 
 @pytest.mark.parametrize("call", ["flush", "close"])
 def test_flush_and_close_wait(book: Book, gate: Gate, call: str) -> None:
-    """Wrong: they return while a session is being absorbed, or before one that waits its turn."""
+    """Wrong: `flush` or `close` returns before all sessions are absorbed."""
     book = book.model_copy(update={"within": gate})
     memory = background(book, background_threads=1)
     for name in ("a", "b", "c"):
@@ -156,7 +156,7 @@ def test_flush_and_close_wait(book: Book, gate: Gate, call: str) -> None:
     [("every_update", [1, 2, 3, 4, 5, 6]), (60, [0, 0, 0, 4, 4, 4]), ("overflow", [0] * 6)],
 )
 def test_when_blocks_absorb(book: Book, absorb: Any, counts: list[int]) -> None:
-    """Wrong: a block is fed sooner or later than the strategy says."""
+    """Wrong: a block absorbs earlier or later than its strategy says."""
     seen = []
     for last in range(1, 7):
         book.taken.clear()
@@ -169,7 +169,7 @@ def test_when_blocks_absorb(book: Book, absorb: Any, counts: list[int]) -> None:
 
 
 def test_users_take_turns(book: Book) -> None:
-    """Wrong: who has one session waits for somebody's two hundred."""
+    """Wrong: a user with one session waits for another user's 200 sessions."""
     store = MemoryStore()
     parts = Components(AgentMemoryConfig(store=store, overflow=FlushToLTM(blocks=[book])))
     with AgentMemory(store=store) as memory:
@@ -187,7 +187,8 @@ def test_users_take_turns(book: Book) -> None:
 
 
 def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixture) -> None:
-    """Else it is tried again without a pause, and who waits behind it never gets his turn."""
+    """Wrong: a session that fails is retried without a pause, and sessions behind it wait for
+    ever."""
     store, tries = MemoryStore(), Counter[str]()
 
     def watch(step: str) -> None:
@@ -217,7 +218,7 @@ def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixtur
 
 
 def test_run_once_ends_though_messages_come(book: Book) -> None:
-    """Else a run from cron goes on for as long as people talk."""
+    """Wrong: a single run does not end while new messages arrive."""
     store = MemoryStore()
     with AgentMemory(store=store) as memory:
         memory.update("s", old("hello"))
@@ -234,7 +235,8 @@ def test_run_once_ends_though_messages_come(book: Book) -> None:
 
 
 def test_what_comes_while_a_session_is_tended(book: Book) -> None:
-    """Else a window that another process fills up meanwhile is not cut until somebody writes."""
+    """Wrong: messages that arrive while a session is absorbed stay unprocessed until the next
+    update."""
     store = MemoryStore()
     other = AgentMemory(store=store)
 
@@ -261,7 +263,7 @@ def test_what_comes_while_a_session_is_tended(book: Book) -> None:
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), ValueError("bad")])
 def test_nothing_ends_a_thread(book: Book, error: BaseException) -> None:
-    """Wrong: a block that calls sys.exit() takes a thread with it, and close waits for ever."""
+    """Wrong: an exception in a block, such as `SystemExit`, ends the background thread."""
     failing = Counter[str]()
 
     def within(session_id: str) -> None:
@@ -281,7 +283,8 @@ def test_nothing_ends_a_thread(book: Book, error: BaseException) -> None:
 
 
 def test_a_store_that_is_down_for_a_while(book: Book) -> None:
-    """Wrong: the threads end with the first read that fails, or what was due is forgotten."""
+    """Wrong: background threads end with the first read that fails, or never absorb pending
+    sessions."""
     store, down = MemoryStore(), threading.Event()
 
     def watch(step: str) -> None:
@@ -302,7 +305,7 @@ def test_a_store_that_is_down_for_a_while(book: Book) -> None:
 
 
 def test_threads_of_a_dropped_memory_end(book: Book) -> None:
-    """Else a notebook whose cell is run again and again fills with threads that poll."""
+    """Wrong: the threads of a dropped memory keep polling, and pile up in a notebook."""
     memory = background(book)
     worker = memory._background
     assert worker is not None

@@ -1,4 +1,4 @@
-"""Background absorbing and the life of processes: exits, signals, forks, several over one file."""
+"""Background absorbing when processes exit, are killed, or fork."""
 
 import json
 import os
@@ -96,7 +96,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts a script; what it started ends with the test, and what that forked too."""
+    """Start scripts; end them, and their forks, with the test."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(script: str, *args: str) -> subprocess.Popen[str]:
@@ -132,7 +132,7 @@ def ended(process: subprocess.Popen[str], say: str = "") -> tuple[int, str, str]
 
 
 def absorbed(memory: AgentMemory) -> list[tuple[str, int]]:
-    """The entries that were noted, one for each record."""
+    """Return the session and seq of each absorbed entry."""
     found = memory._store.records("notes", "user:u")
     return sorted((record.session_id, record.last) for record in found)
 
@@ -140,8 +140,8 @@ def absorbed(memory: AgentMemory) -> list[tuple[str, int]]:
 def test_whatever_ends_a_process(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: an exit waits for a call that hangs, tells of threads that nobody asked about, or
-    leaves something behind that the next process does not take up by itself."""
+    """Wrong: an exit waits for a call that hangs or prints errors, or the next process does not
+    absorb the rest by itself."""
     names: dict[str, Any] = {}
     monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.05)
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 1.0)
@@ -162,7 +162,7 @@ def test_whatever_ends_a_process(
         else:
             begun = time.monotonic()
             code, _, errors = ended(process, "\n")
-        assert time.monotonic() - begun < 40, end  # 2 s, where nobody else uses the machine
+        assert time.monotonic() - begun < 40, end  # 2 s on an idle machine
         if end in ("the last line", "os._exit"):
             assert (code, errors) == (0, ""), end
         else:
@@ -233,7 +233,7 @@ it = Last()
 
 
 def test_exit_in_the_middle_of_an_import(start: Start, tmp_path: Path) -> None:
-    """Wrong: a process that ends while a thread imports does not end, every other time."""
+    """Wrong: a process that exits while a thread imports a module hangs."""
     (tmp_path / "many.py").write_text(MANY)
     (tmp_path / "last.py").write_text(LAST)
     processes = [start(IMPORT, f"sqlite:///{tmp_path}/{n}.db", str(tmp_path)) for n in range(3)]
@@ -244,7 +244,7 @@ def test_exit_in_the_middle_of_an_import(start: Start, tmp_path: Path) -> None:
 
 
 def test_exit_while_a_model_hangs(start: Start, tmp_path: Path) -> None:
-    """Wrong: a process that ends while it waits for a model does not end."""
+    """Wrong: a process that exits during a call to the model hangs."""
     gate = threading.Event()
 
     def answer(body: dict[str, Any]) -> str:
@@ -299,7 +299,7 @@ memory.close()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_forks(start: Start, tmp_path: Path) -> None:
-    """Wrong: parent or child waits for ever for what a thread held that did not come along."""
+    """Wrong: parent or child waits for ever for a lock whose thread was not forked."""
     url = f"sqlite:///{tmp_path}/m.db"
     assert ended(start(FORKS, url)) == (0, "", "")
     with AgentMemory(store=url) as memory:
@@ -331,7 +331,7 @@ thread.join()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_fork_in_the_middle_of_an_import(start: Start, tmp_path: Path) -> None:
-    """Wrong: a child that imports what its parent was importing waits for ever."""
+    """Wrong: a child hangs when it imports a module that its parent was importing."""
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(1)\n")
     assert ended(start(FORK_IN_IMPORT, str(tmp_path))) == (0, "", "")
 
@@ -384,7 +384,7 @@ memory.close()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_forks_of_what_is_in_memory(start: Start) -> None:
-    """Wrong: a lock that was held at the moment of a fork is held for ever in the child."""
+    """Wrong: a lock that is held during a fork stays locked in the child."""
     assert ended(start(FORKS_IN_MEMORY)) == (0, "", "")
 
 
@@ -416,13 +416,13 @@ assert os.waitpid(child, 0)[1] == 0
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_forks_share_no_connection(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: parent and child ask a model on one connection, and read each other's answers."""
+    """Wrong: parent and child share a connection to the model, and read each other's answers."""
     monkeypatch.setattr("agent_memory.testing.fake_llm._Handler.protocol_version", "HTTP/1.1")
     asked: dict[threading.Thread, set[str]] = {}
 
     def answer(body: dict[str, Any]) -> str:
         said: str = body["messages"][-1]["content"]
-        asked.setdefault(threading.current_thread(), set()).add(said.split()[0])  # one a connection
+        asked.setdefault(threading.current_thread(), set()).add(said.split()[0])  # by connection
         return said
 
     with FakeLLM(answer) as fake:

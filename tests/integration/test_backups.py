@@ -1,4 +1,4 @@
-"""`agent-memory backup`, and `restore` of what it wrote: whole stores, as a shell runs it."""
+"""`agent-memory backup` and `restore` of whole stores, run as in a shell."""
 
 import os
 import sqlite3
@@ -21,7 +21,7 @@ STORE = "sqlite:///a.db"
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of its own, with two namespaces in a database, and wide lines."""
+    """Work in a new folder, with a database of two namespaces, and wide lines."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")
     for namespace in ("default", "other"):
@@ -59,9 +59,8 @@ def _alone(*names: str) -> None:
 
 
 def test_there_and_back(memory: AgentMemory) -> None:
-    """Wrong: a backup lacks what is only in the write-ahead log, a namespace or what blocks keep;
-    others may read it, or it needs files beside it; what was said after it is still there.
-    """
+    """Wrong: a restore loses recent messages, a namespace or notes, keeps messages newer than the
+    backup, or a backup is readable by others or needs a second file."""
     _say(memory, "just now")
     done = _run("backup", "b.db")
     assert done.exit_code == 0, done.output
@@ -80,7 +79,8 @@ def test_there_and_back(memory: AgentMemory) -> None:
 
 
 def test_into_a_store_that_is_not_there() -> None:
-    """Wrong: a backup can't be brought to another machine, or asks whether to replace nothing."""
+    """Wrong: a backup cannot be restored into a new store, or the command asks for a
+    confirmation."""
     assert _run("backup", "b.db").exit_code == 0
     done = invoke(["restore", "b.db", "--store", "sqlite:///c.db"])
     assert done.exit_code == 0, done.output
@@ -89,7 +89,8 @@ def test_into_a_store_that_is_not_there() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="open files can't be replaced there")
 def test_a_process_that_has_the_store_open_is_told(memory: AgentMemory) -> None:
-    """Wrong: a running service writes on into the former file, or over the restored one."""
+    """Wrong: a process that had the store open goes on to write to the old file, or into the
+    restored one."""
     back_up(STORE, Path("b.db"))
     _say(memory, "after it")
     assert _run("restore", "b.db", "--yes").exit_code == 0
@@ -105,7 +106,7 @@ def test_a_process_that_has_the_store_open_is_told(memory: AgentMemory) -> None:
 
 
 def test_a_restore_asks_first() -> None:
-    """Wrong: a store is gone because of a name that was mistyped."""
+    """Wrong: a restore replaces a store without a confirmation."""
     assert _run("backup", "b.db").exit_code == 0
     with _opened() as memory:
         _say(memory, "after it")
@@ -118,7 +119,7 @@ def test_a_restore_asks_first() -> None:
 
 
 def test_a_backup_is_of_one_moment(memory: AgentMemory) -> None:
-    """Wrong: a backup that is taken while others write is torn, or keeps them from writing."""
+    """Wrong: a backup taken during writes is inconsistent, or blocks them."""
     stop, ends = threading.Event(), [1]
 
     def write() -> None:
@@ -146,7 +147,8 @@ def _damage(path: str) -> None:
 
 
 def test_what_went_wrong_is_one_line() -> None:
-    """Wrong: a traceback, a success, or a store that was touched though nothing can be restored."""
+    """Wrong: a restore or backup that is not possible prints a traceback, exits with 0, or changes
+    a file."""
     assert _run("backup", "b.db").exit_code == 0
     sqlite3.connect("c.db").execute("CREATE TABLE other (x)").connection.close()
     Path("damaged.db").write_bytes(Path("b.db").read_bytes())
@@ -173,7 +175,7 @@ def test_what_went_wrong_is_one_line() -> None:
 
 
 def test_only_files_are_backed_up() -> None:
-    """Wrong: a server's store is said to be backed up, or a file is made in its stead."""
+    """Wrong: the command accepts a store that is not an SQLite file, or creates a file for it."""
     for url in ("memory://", "redis://localhost:1/0", "postgresql://ada:secret@localhost/x"):
         for arguments in (["backup", "b.db"], ["restore", "a.db", "--yes"]):
             done = invoke([*arguments, "--store", url])
@@ -183,7 +185,7 @@ def test_only_files_are_backed_up() -> None:
 
 
 def test_a_backup_of_a_newer_release_is_refused() -> None:
-    """Wrong: a store is replaced by one that this release can't open."""
+    """Wrong: a restore replaces the store by one that this release cannot open."""
     back_up(STORE, Path("b.db"))
     with closing(sqlite3.connect("b.db", isolation_level=None)) as connection:
         connection.execute("UPDATE agent_memory_meta SET value = 999")
@@ -193,7 +195,7 @@ def test_a_backup_of_a_newer_release_is_refused() -> None:
 
 
 def test_a_damaged_store_is_not_backed_up() -> None:
-    """Wrong: a damaged file takes the place of the last good backup, and nobody learns of it."""
+    """Wrong: a backup of a damaged store overwrites the last good backup."""
     assert _run("backup", "b.db").exit_code == 0
     good = Path("b.db").read_bytes()
     _damage("a.db")
@@ -205,7 +207,7 @@ def test_a_damaged_store_is_not_backed_up() -> None:
 
 @pytest.mark.parametrize("how", ["within", "whole", "empty"])
 def test_a_damaged_store_is_replaced(how: str) -> None:
-    """Wrong: a backup can't be put back where it is needed most."""
+    """Wrong: a restore fails because the current store is damaged."""
     back_up(STORE, Path("b.db"))
     if how == "within":
         _damage("a.db")
@@ -217,7 +219,7 @@ def test_a_damaged_store_is_replaced(how: str) -> None:
 
 
 def test_a_store_that_is_being_read_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: what a process holds open is replaced amid its work, without a word."""
+    """Wrong: a restore replaces a file that another process is reading or writing."""
     back_up(STORE, Path("b.db"))
     monkeypatch.setattr(backups, "BUSY_SECONDS", 0.05)
     monkeypatch.setattr(backups, "BUSY_SECONDS", 0.05)
@@ -236,7 +238,7 @@ def test_a_store_that_is_being_read_is_not_replaced(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such modes there")
 def test_a_restored_store_is_read_by_whom_it_was_before() -> None:
-    """Wrong: a group that shares the store is shut out by a restore, or all are let in."""
+    """Wrong: a restore changes the mode of the file, or replaces a link to it."""
     back_up(STORE, Path("b.db"))
     os.chmod("a.db", 0o660)
     os.symlink("a.db", "link.db")

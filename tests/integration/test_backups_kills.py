@@ -1,4 +1,4 @@
-"""`agent-memory backup`, `restore` and `migrate` that are killed: at every step, and at random."""
+"""`agent-memory backup`, `restore` and `migrate`, killed at every step and at random."""
 
 import os
 import signal
@@ -52,7 +52,7 @@ app.main()
 
 @contextmanager
 def _started(*arguments: str, fatal: int = 0) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that has loaded what it needs, and begins."""
+    """Start a command, and wait until its imports are done."""
     command = [sys.executable, "-c", COMMAND, str(fatal), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None
@@ -61,7 +61,7 @@ def _started(*arguments: str, fatal: int = 0) -> Iterator[subprocess.Popen[bytes
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a command came to its end, rather than being killed."""
+    """Return whether a command ended by itself instead of being killed."""
     told, _ = process.communicate(timeout=60)
     assert process.returncode in (0, -signal.SIGKILL), told
     return process.returncode == 0
@@ -73,7 +73,7 @@ def _run(*arguments: str, fatal: int = 0) -> bool:
 
 
 def _killed(seconds: float, *arguments: str) -> bool:
-    """Whether a command was killed so long after it began; else it was done before."""
+    """Return whether a command was still running after `seconds`, and so was killed."""
     with _started(*arguments) as process:
         time.sleep(seconds)
         process.kill()
@@ -81,7 +81,7 @@ def _killed(seconds: float, *arguments: str) -> bool:
 
 
 def _seconds(*arguments: str) -> float:
-    """How long a command takes, once it has begun."""
+    """Return how long a command takes, without its imports."""
     with _started(*arguments) as process:
         begun = time.monotonic()
         assert _ended(process)
@@ -104,7 +104,7 @@ def _filled(path: Path, count: int) -> SQLStore:
 
 
 def _is_acknowledged(store: SQLStore) -> bool:
-    """Whether a service that had the store open all the time can still say something."""
+    """Return whether a service that has the store open can still append."""
     try:
         store.append("s", [draft("by the service")])
     except StoreUnavailable:
@@ -113,9 +113,8 @@ def _is_acknowledged(store: SQLStore) -> bool:
 
 
 def test_restores_killed_at_many_steps(tmp_path: Path) -> None:
-    """Wrong: a restore that is cut short leaves neither store nor backup, a mixture of both, or a
-    service that writes on to what nobody will find.
-    """
+    """Wrong: an interrupted restore loses store and backup, mixes them, or lets a service append to
+    a file that is no longer the store."""
     for fatal in range(1, 100, 3):
         folder = tmp_path / f"{fatal}"
         folder.mkdir()
@@ -143,7 +142,7 @@ def test_restores_killed_at_many_steps(tmp_path: Path) -> None:
 
 
 def test_backups_killed_at_every_step(tmp_path: Path) -> None:
-    """Wrong: a backup that is cut short takes the place of the last whole one, or of nothing."""
+    """Wrong: an interrupted backup replaces the last whole one, or its temporary files stay."""
     path, backup = tmp_path / "a.db", tmp_path / "b.db"
     command = ["backup", str(backup), "--store", f"sqlite:///{path}"]
     with closing(_filled(path, 1)) as store:
@@ -169,7 +168,7 @@ def test_backups_killed_at_every_step(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_backups_killed_at_random(tmp_path: Path) -> None:
-    """Wrong: a backup that is cut short takes the place of the last whole one."""
+    """Wrong: an interrupted backup replaces the last whole one."""
     random, path, backup = Random(SEED), tmp_path / "a.db", tmp_path / "b.db"
     command = ["backup", str(backup), "--store", f"sqlite:///{path}"]
     with closing(_filled(path, 5000)) as store:
@@ -184,7 +183,7 @@ def test_backups_killed_at_random(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_restores_killed_at_random(tmp_path: Path) -> None:
-    """Wrong: as at every step, at a moment between two."""
+    """Wrong: a restore that is killed between two steps loses the store or the backup."""
     random, path, backup = Random(SEED), tmp_path / "a.db", tmp_path / "b.db"
     _filled(path, 5000).close()
     back_up(f"sqlite:///{path}", backup)
@@ -202,7 +201,7 @@ def test_restores_killed_at_random(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_migrations_killed_at_random(tmp_path: Path) -> None:
-    """Wrong: a migration that is killed on the command line can't go on, or loses or doubles."""
+    """Wrong: a killed `migrate` cannot be continued, or the target loses or doubles messages."""
     random, source = Random(SEED), tmp_path / "a.db"
     _filled(source, 3000).close()
     urls = [f"sqlite:///{source}", f"sqlite:///{tmp_path / 'whole.db'}"]
@@ -222,6 +221,6 @@ def test_migrations_killed_at_random(tmp_path: Path) -> None:
 
 
 def _is_done(target: Path) -> bool:
-    """Whether a migration had come to its end before it was killed."""
+    """Return whether a migration was completed before it was killed."""
     with closing(SQLStore(f"sqlite:///{target}")) as store:
         return bool(store.counts().sessions) and not is_unfinished(store)

@@ -1,4 +1,4 @@
-"""The benchmarks of speed, growth and long runs work; their figures are no test's."""
+"""The benchmarks of speed, growth and long runs work; their results are not tested."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ OURS = {"ours-sqlite", "ours-memory"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small run, once, where no peer is installed."""
+    """The results of one small run, without other libraries installed."""
     found = tmp_path_factory.mktemp("benchmarks")
     command = [sys.executable, "-m", "benchmarks", "speed", "--small", "--rounds", "1"]
     command += ["--no-peers", "--out", str(found)]
@@ -36,7 +36,7 @@ def cells(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_nothing_is_lost(cells: list[dict[str, Any]]) -> None:
-    """Else: a message that was acknowledged is not read back, or is twice, or in another place."""
+    """Wrong: the benchmark loses an acknowledged message, or reads it twice or out of order."""
     crowds = [cell for cell in cells if cell["work"] == "sessions" and cell["contender"] in OURS]
     assert {cell["variant"] for cell in crowds} == {"8 threads", "8 tasks"}
     for cell in crowds:
@@ -49,7 +49,7 @@ def test_nothing_is_lost(cells: list[dict[str, Any]]) -> None:
 
 
 def test_growth(tmp_path: Path) -> None:
-    """Wrong: the command fails, or figures are missing."""
+    """Wrong: the command fails, or numbers are missing in its result."""
     out = tmp_path / "out.json"
     options = ["--messages", "31", "--users", "3", "--questions", "4", "--processes", "1"]
     command = Typer()
@@ -67,7 +67,7 @@ def test_growth(tmp_path: Path) -> None:
 
 
 def test_a_soak() -> None:
-    """Wrong: the command ends with an error, or calls nothing."""
+    """Wrong: the command ends with an error, or makes no calls."""
     few = ["--minutes", "0.1", "--every", "1", "--users", "2", "--workers", "1"]
     command = [sys.executable, "-m", "benchmarks", "durability", "soak", *few]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)

@@ -1,4 +1,4 @@
-"""A session bound to another user: every call refuses it, whichever face it is asked through."""
+"""A session of another user is refused by every call of every interface."""
 
 import inspect
 import io
@@ -26,7 +26,7 @@ SECRET = "My cat is called Xylophone."
 
 
 def calls_of(face: type) -> list[str]:
-    """The public calls of a class, inherited ones too."""
+    """Return the public methods of a class, inherited ones included."""
     return sorted(
         name
         for name, member in inspect.getmembers(face)
@@ -36,7 +36,7 @@ def calls_of(face: type) -> list[str]:
 
 @pytest.fixture
 def memory() -> Iterator[AgentMemory]:
-    """One in which Ana has a session, with something to lose in it."""
+    """A memory in which Ana has a session with data."""
     blocks = [WorkingMemory(persist=True), NoteMemory(), VectorMemory()]
     with (
         FakeLLM() as fake,
@@ -51,7 +51,7 @@ def memory() -> Iterator[AgentMemory]:
 
 
 def arguments_of(call: str, turn: Turn) -> list[Any]:
-    """What a call needs; a new one that needs more fails here until it is told."""
+    """Return a call's arguments; a new call that needs some fails here until they are listed."""
     return {
         "update": [{"role": "user", "content": "Hello from Eve."}],
         "search": ["cat"],
@@ -78,7 +78,8 @@ def state(memory: AgentMemory) -> tuple[Any, ...]:
 @pytest.mark.parametrize("bound", ["begun by ana", "begun by eve"])
 @pytest.mark.parametrize("call", calls_of(Session))
 def test_a_session_refuses_another_user(memory: AgentMemory, call: str, bound: str) -> None:
-    """Wrong: what `get` refuses is given away, or undone, by another call."""
+    """Wrong: a call on another user's session returns or changes data that `get` refuses to
+    show."""
     turn = memory.before_turn("s", "What is my cat called?", user_id="ana")
     if bound == "begun by eve":
         turn = replace(turn, user_id="eve")
@@ -92,13 +93,13 @@ NAMES_A_SESSION = sorted(
     name
     for name in calls_of(AgentMemory)
     if {"session_id", "user_id"} <= set(inspect.signature(getattr(AgentMemory, name)).parameters)
-    and name not in ("session", "explain")  # one reads nothing; one says whose it is
+    and name not in ("session", "explain")  # these two do not refuse
 )
 
 
 @pytest.mark.parametrize("call", NAMES_A_SESSION)
 def test_a_call_that_names_a_session_refuses_another_user(memory: AgentMemory, call: str) -> None:
-    """Wrong: a user who is named in a call makes no difference to it."""
+    """Wrong: a call with another user's session reads or changes it."""
     turn = memory.before_turn("s", "What is my cat called?", user_id="ana")
     before = state(memory)
     named = {"query": "cat", "session_id": "s"} if call == "search" else {"session_id": "s"}
@@ -123,7 +124,8 @@ def _wanted(call: str) -> list[Any]:
 
 @pytest.mark.parametrize("call", calls_of(User))
 def test_an_owner_is_asked_again_with_each_call(memory: AgentMemory, call: str) -> None:
-    """Wrong: who held a session's memory before it was Ana's has hers now."""
+    """Wrong: a handle on a session's memory, taken before the session was Ana's, reads Ana's
+    memory."""
     memory.update("t", [{"role": "user", "content": "Hello."}])
     of_eve = memory.session("t", "eve").owner()
     memory.update("t", [{"role": "user", "content": "I am Ana."}], user_id="ana")
@@ -132,7 +134,7 @@ def test_an_owner_is_asked_again_with_each_call(memory: AgentMemory, call: str) 
 
 
 def test_a_turn_of_another_session(memory: AgentMemory) -> None:
-    """Wrong: a bound session stores what was begun in another."""
+    """Wrong: a bound session stores a turn that was begun in another session."""
     turn = memory.before_turn("s", "And my dog?", user_id="ana")
     for session in (memory.session("t", "ana"), memory.session("t")):
         with pytest.raises(InvalidInput, match="'s', not 't'"):
@@ -154,7 +156,7 @@ AGENTS = {
 
 @pytest.mark.parametrize("call", calls_of(SharedMemory))
 def test_an_agent_without_access_is_refused(memory: AgentMemory, call: str) -> None:
-    """Wrong: who was not let into a shared namespace reads or writes there."""
+    """Wrong: an agent without a grant reads or writes in a shared namespace."""
     team = memory.share("team")
     team.grant("ana", "write")
     team.agent("ana").update("s", {"role": "user", "content": SECRET})

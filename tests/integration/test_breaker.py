@@ -1,4 +1,4 @@
-"""The circuit breaker in `get`: what a dead block costs, and when it is asked again."""
+"""The circuit breaker in `get`: the cost of a block that fails, and when it is called again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_memory.core.records import Entry, Recall, Scope
 
 
 class Dead(Block):
-    """Can be made to fail or to hang, and notes how often it was asked."""
+    """Can fail or hang on demand, and counts its calls."""
 
     kind: str = "dead"
     asked: list[str] = []
@@ -39,7 +39,7 @@ class Dead(Block):
 
 
 class Asked:
-    """A memory with blocks that can be dead, and a clock of its own."""
+    """A memory with blocks that can fail, and with its own clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float, *names: str) -> None:
         self.clock = [0.0]
@@ -72,7 +72,8 @@ class Asked:
 
 
 def test_a_dead_block_does_not_cost_each_get_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: each `get` waits for a block that hangs; or none asks it again."""
+    """Wrong: each `get` waits for a block that hangs, or a block that works again is never
+    called."""
     with Asked(monkeypatch, 0.05, "hangs", "works") as asked:
         asked.blocks["hangs"].gate.clear()
         for n in range(20):
@@ -99,7 +100,7 @@ def test_a_dead_block_does_not_cost_each_get_its_timeout(monkeypatch: pytest.Mon
 def test_a_block_that_rested_is_asked_by_one_caller_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wrong: when its rest is over, all callers at once wait for a block that is still dead."""
+    """Wrong: when the pause of a failed block ends, all callers wait for it at once."""
     with Asked(monkeypatch, 60.0, "one") as asked:
         block = asked.blocks["one"]
         block.broken.append(ConnectionError("down"))
@@ -125,7 +126,7 @@ def test_a_block_that_rested_is_asked_by_one_caller_at_a_time(
 
 @pytest.mark.parametrize("text", [None, 7])
 def test_rubbish_from_a_block_is_a_warning(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: one block's recall without a text fails `get`."""
+    """Wrong: a recall whose text is no string makes `get` fail."""
     with Asked(monkeypatch, 5.0, "one", "two") as asked:
         rubbish = [Recall(block="one", id="r", text=text)]
         object.__setattr__(asked.blocks["one"], "get", lambda *args: rubbish)

@@ -1,4 +1,4 @@
-"""How many threads calls to blocks and leases cost, and what one that hangs keeps from working."""
+"""The number of threads for calls to blocks and leases, and the effect of one that hangs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Meets(Block):
 
     @property
     def recalls_pending(self) -> bool:
-        return True  # else the engine asks the log beside it
+        return True  # else the engine searches the log too
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         self.meet()
@@ -45,7 +45,7 @@ class Meets(Block):
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[threading.Thread]]:
-    """The threads that were started, of a process that has none to use again."""
+    """The threads that are started, in a process without idle threads."""
     found: list[threading.Thread] = []
     real = threading.Thread.start
 
@@ -68,7 +68,7 @@ def opened(*meets: Callable[[], object], **fields: Any) -> AgentMemory:
 
 
 def test_what_get_costs(started: list[threading.Thread]) -> None:
-    """Wrong: each block that is asked costs a thread."""
+    """Wrong: each `get` starts new threads for its blocks."""
     all_at_once = threading.Barrier(3).wait
     with opened(all_at_once, all_at_once, all_at_once, recall_timeout=SECONDS) as memory:
         for _ in range(9):
@@ -77,7 +77,7 @@ def test_what_get_costs(started: list[threading.Thread]) -> None:
 
 
 def test_what_a_batch_costs(started: list[threading.Thread]) -> None:
-    """Wrong: each batch costs a thread for each block, and another for the session's lease."""
+    """Wrong: each batch starts a thread for each block, and one for the session's lease."""
     all_at_once = threading.Barrier(3).wait
     with opened(all_at_once, all_at_once, all_at_once) as memory:
         for costs in (7, 0, 0):  # the call, two more blocks, three calls, renewing
@@ -88,7 +88,7 @@ def test_what_a_batch_costs(started: list[threading.Thread]) -> None:
 
 
 def test_a_block_that_hangs_keeps_no_other_waiting() -> None:
-    """Wrong: the others have no thread while one hangs, in `get`, in `flush`, call after call."""
+    """Wrong: a block that hangs delays the others, in `get` or in `flush`."""
     gate, others = threading.Event(), threading.Semaphore(0)
     meets = (gate.wait, others.release, others.release)
     with (
@@ -109,8 +109,8 @@ def test_a_block_that_hangs_keeps_no_other_waiting() -> None:
 
 
 def test_a_store_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: leases and locks run out because another store does not answer; or the work ends
-    before a renewal under way, which takes what was given back."""
+    """Wrong: leases expire because another store does not answer, or work ends before a pending
+    renewal, which then takes the released lease again."""
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 0.01)
     gate, hangs, renewed = threading.Event(), threading.Event(), threading.Semaphore(0)
     held: list[str] = []

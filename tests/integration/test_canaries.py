@@ -1,4 +1,4 @@
-"""Many users call everything at random, and each says nothing without a word of their own."""
+"""Many users make random calls, and each result contains only words of its own user."""
 
 import logging
 import os
@@ -27,8 +27,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.timeout(300)
 def test_nobody_reads_another_users_words(tmp_path: Path) -> None:
-    """Wrong: a call, a log line or a request to the model holds what another user has said, or one
-    who was deleted; or it raises what no caller expects; or something stays in the store's file."""
+    """Wrong: a call, a log line or a request to the model contains words of another user or of a
+    deleted one, or a call raises an unexpected error."""
     done = 0
 
     def advance(count: int) -> None:
@@ -48,7 +48,7 @@ def test_nobody_reads_another_users_words(tmp_path: Path) -> None:
 
 
 def test_every_call_is_in_the_table() -> None:
-    """Wrong: a new call is not looked at, and nobody notices."""
+    """Wrong: a new public call is not covered by the random run."""
     public = set(operations.__all__) | {
         name for face in FACES for name in dir(face) if not name.startswith("_")
     }
@@ -62,7 +62,7 @@ def test_every_call_is_in_the_table() -> None:
 
 
 class Gossip(Block):
-    """Tells what was asked last, whoever asked it, in one way or another."""
+    """Leaks the previous question, whoever asked it."""
 
     kind: str = "gossip"
     way: str
@@ -82,15 +82,15 @@ class Gossip(Block):
         return []
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """It has heard enough."""
+        """Does nothing."""
 
     def delete(self, scope: Scope) -> None:
-        """It never forgets."""
+        """Does nothing."""
 
 
 @pytest.mark.parametrize("way", ["text", "metadata", "error", "log"])
 def test_a_planted_leak_is_seen(way: str) -> None:
-    """Wrong: the run finds everything good, whatever a block tells whom."""
+    """Wrong: the run does not find a leak."""
     plan = Plan("memory://", "n", calls=150, users=3, threads=1, seed=2)
     report = run_crowd(plan, lambda count: None, [Gossip(way=way, heard=[])])
     assert {"get", "search", "call_tool"} & {leak.name for leak in report.leaks}

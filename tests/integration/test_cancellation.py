@@ -1,4 +1,4 @@
-"""Cancelled calls, at any moment: the whole effect or none, no lease left, a usable memory."""
+"""Calls cancelled at any moment: they take full effect or none, and leave no lease behind."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LEFT = {"update": 9, "get": 6, "flush": 6, "delete": 0, "delete_user": 0, "pop":
 
 
 class Facts(Block):
-    """Keeps a record of each entry in the store."""
+    """Stores a record of each entry."""
 
     kind: str = "facts"
 
@@ -76,7 +76,7 @@ class Facts(Block):
 
 
 class Steps:
-    """Counts what is done to the store, and stops at one of the steps until it is let go."""
+    """Counts the steps of the store, and can stop at one of them until it is released."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -97,7 +97,7 @@ class Steps:
 
 
 def rigged(name: str) -> tuple[AsyncAgentMemory, MemoryStore, Steps]:
-    """A memory with six messages, absorbed where the call is to take something back."""
+    """Return a memory with six messages, absorbed unless the call is `flush`."""
     store, steps = MemoryStore(), Steps()
     absorb: Absorb = "every_update" if name == "update" else "overflow"
     overflow = FlushToLTM(blocks=[Facts()], absorb=absorb)
@@ -120,13 +120,13 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def cancel_when_reached(way: str, steps: Steps, call: Callable[[], Awaitable[Any]]) -> None:
-    """Cancel a call that stands at a step; then let the step go on."""
+    """Cancel a call that has stopped at a step, then let the step continue."""
     if way == "task.cancel":
         task = asyncio.ensure_future(call())
         await until(steps.reached.is_set)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await task  # at once: the step stands still
+            await task  # returns although the step is stopped
         steps.go.set()
         return
     with anyio.CancelScope() as scope:
@@ -144,7 +144,7 @@ async def cancel_when_reached(way: str, steps: Steps, call: Callable[[], Awaitab
 
 
 def whole(store: MemoryStore, count: int) -> bool:
-    """Whether the session has so many messages, each reflected once, and nobody at work."""
+    """Return whether the session has `count` messages, each with one record, and no lease."""
     head = store.head("s")
     if head is None:
         return count == 0 and store.records("facts", "user:ada") == []
@@ -161,11 +161,8 @@ def whole(store: MemoryStore, count: int) -> bool:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CALLS)
 def test_cancelled_at_each_step(name: str, way: str) -> None:
-    """Wrong: a call that is cancelled stops half-way: a list half stored, a record of what is gone.
-
-    Else: it keeps its lease, so that nobody can work on the session; or its caller, cancelled by
-    asyncio, waits for it.
-    """
+    """Wrong: a cancelled call stores a part of its messages or records, keeps its lease, or delays
+    an asyncio caller."""
 
     async def main() -> None:
         memory, _, steps = rigged(name)
@@ -192,7 +189,7 @@ def test_cancelled_at_each_step(name: str, way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CALLS)
 def test_cancelled_after_a_moment(name: str, way: str, tmp_path: Path) -> None:
-    """Wrong: there is a moment, found by none of the steps, at which half of it is done."""
+    """Wrong: a call cancelled between two steps takes half of its effect."""
 
     async def main() -> None:
         for n in range(0, 6, 2 if in_core() else 1):
@@ -210,7 +207,7 @@ def test_cancelled_after_a_moment(name: str, way: str, tmp_path: Path) -> None:
                         await CALLS[name](memory)
                 entries = await memory.history("s")
                 assert len(entries) in (6, LEFT[name])
-            with AgentMemory(store=url, overflow=overflow) as again:  # closed while it was at work
+            with AgentMemory(store=url, overflow=overflow) as again:  # closed during the call
                 again.flush()
                 head = again.update("s", say(1, 1), user_id="ada")
                 assert head.end in (7, LEFT[name] + 1)
@@ -222,7 +219,7 @@ def test_cancelled_after_a_moment(name: str, way: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_cancelled_before_it_began(way: str) -> None:
-    """Wrong: a call that waited for a thread when it was cancelled is made all the same."""
+    """Wrong: a call that is cancelled while it waits for a thread still runs."""
 
     async def main() -> None:
         memory, store, _ = rigged("get")
@@ -248,10 +245,7 @@ def test_cancelled_before_it_began(way: str) -> None:
 
 
 def test_closing_waits_for_what_goes_on_without_its_caller() -> None:
-    """Wrong: the store is closed under a call that was cancelled, which can't give its lease back.
-
-    The next one to work on the session then waits until it runs out.
-    """
+    """Wrong: `close` does not wait for a cancelled call, which then cannot release its lease."""
 
     async def main() -> None:
         memory, store, steps = rigged("flush")
@@ -272,7 +266,7 @@ def test_closing_waits_for_what_goes_on_without_its_caller() -> None:
 
 @pytest.mark.parametrize("way", ["asyncio", "trio"])
 def test_a_cancelled_memory_is_closed(way: str, tmp_path: Path) -> None:
-    """Wrong: leaving `async with` by cancellation leaves connections and threads open."""
+    """Wrong: leaving `async with` by cancellation does not close the memory."""
 
     async def main() -> None:
         memory = AsyncAgentMemory(store=f"sqlite:///{tmp_path}/m.db")
@@ -288,7 +282,7 @@ def test_a_cancelled_memory_is_closed(way: str, tmp_path: Path) -> None:
 
 
 class Coroutines(Block):
-    """An async block whose coroutine can cancel itself, or wait until it is let go."""
+    """An async block whose coroutine can cancel itself, or wait until it is released."""
 
     kind: str = "coroutines"
     gate: threading.Event
@@ -328,10 +322,8 @@ def with_coroutines(**fields: Any) -> tuple[AgentMemory, Coroutines]:
 
 @pytest.mark.parametrize("way", ["asyncio", "trio"])
 def test_an_async_block_that_is_cancelled(way: str) -> None:
-    """Wrong: it passes for a cancellation of the caller: `update` raises though it has stored.
-
-    Else: `get` calls it slow, or a thread dies with a traceback.
-    """
+    """Wrong: a block that cancels itself cancels its caller, so that `update` raises after storing,
+    or `get` reports a timeout."""
 
     async def main() -> None:
         sync, block = with_coroutines()
@@ -355,7 +347,8 @@ def test_an_async_block_that_is_cancelled(way: str) -> None:
 
 
 def test_an_async_block_that_hangs() -> None:
-    """Wrong: it holds a `get`, an `update`, a `pop` or a `delete` for ever, or keeps its lease."""
+    """Wrong: a block that hangs blocks `get`, `update`, `pop` or `delete` for ever, or keeps its
+    lease."""
     memory, block = with_coroutines(recall_timeout=0.5, absorb_timeout=0.5)
     try:
         assert memory.update("s", say(1, 2)).end == 2
@@ -380,7 +373,7 @@ def test_an_async_block_that_hangs() -> None:
 
 
 def test_resolving_inside_a_running_loop() -> None:
-    """Wrong: what a block's coroutine raises gets lost between the loops."""
+    """Wrong: inside a running loop the result or error of a block's coroutine is lost."""
 
     async def give(value: int) -> int:
         return value
@@ -402,7 +395,7 @@ def test_resolving_inside_a_running_loop() -> None:
 
 
 def late_calls(end: Callable[[], None]) -> list[str]:
-    """What is done after a call that was given up and then came to an end."""
+    """Return what runs after a timed-out call ends."""
     limited, gate, late, done = TimeLimited(), threading.Event(), [], threading.Event()
 
     def call() -> None:
@@ -422,7 +415,7 @@ def late_calls(end: Callable[[], None]) -> list[str]:
 
 
 def test_a_call_given_up_is_undone_however_it_ends() -> None:
-    """Wrong: only what ends well is undone, though what fails may have written half."""
+    """Wrong: a timed-out call is not undone if it fails, though it may have written a part."""
 
     def fail() -> None:
         raise ValueError
@@ -432,7 +425,8 @@ def test_a_call_given_up_is_undone_however_it_ends() -> None:
 
 
 def test_a_call_in_time_raises_what_it_raises() -> None:
-    """Wrong: a timeout of the block's own passes for the engine's, and is undone."""
+    """Wrong: a `TimeoutError` that a block raises itself counts as the engine's timeout, and the
+    call is undone."""
     late: list[str] = []
 
     def fail(error: BaseException) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""A model may say which facts bear on a message; the local ranking stands where it does not."""
+"""An LLM reranker chooses the relevant facts; without its answer the local ranking is used."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def chooser(**fields: Any) -> FactChooser:
 
 
 def naming(words: str) -> Any:
-    """A model that finds bearing what has one of these words; best last in the list first."""
+    """Return a model that chooses the facts with one of these words, in reverse order."""
 
     def answer(body: dict[str, Any]) -> str:
         listed = re.findall(r"^(\d+)\. (.*)$", str(body["messages"][1]["content"]), re.MULTILINE)
@@ -41,7 +41,8 @@ def told(memory: AgentMemory, question: str = BABY) -> list[str]:
 
 
 def test_the_model_says_which_static_facts_bear(fake: FakeLLM) -> None:
-    """Wrong: all facts are recalled whatever it says, or numbers of no fact break the recall."""
+    """Wrong: the reranker's choice is ignored, its invalid numbers break the recall, or small talk
+    calls the model."""
     fake.default = naming("leave|Lunch")
     prompt = "Choose like a human resources officer."
     with opened(fake, StaticMemory(facts=FACTS, choose=chooser(prompt=prompt))) as memory:
@@ -50,12 +51,12 @@ def test_the_model_says_which_static_facts_bear(fake: FakeLLM) -> None:
         assert BABY in str(fake.requests[0])
         asked = len(fake.requests)
         assert told(memory, "Thanks!") == []
-        assert len(fake.requests) == asked  # nobody asks for what only thanks
+        assert len(fake.requests) == asked  # small talk calls no model
         assert memory.stats().usage.calls == asked
 
 
 def test_only_the_first_of_the_ranking_are_shown(fake: FakeLLM) -> None:
-    """Wrong: a thousand facts are sent with every question."""
+    """Wrong: the request to the model lists more facts than `most`."""
     fake.default = naming("Rule")
     many = [f"Rule {i} is about this and that." for i in range(100)]
     with opened(fake, StaticMemory(facts=many, choose=chooser(most=5))) as memory:
@@ -67,7 +68,7 @@ def test_only_the_first_of_the_ranking_are_shown(fake: FakeLLM) -> None:
 def test_the_ranking_stands_where_the_model_gives_no_answer(
     fake: FakeLLM, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: an outage of the model takes facts out of contexts that are known without it."""
+    """Wrong: without an answer of the model, facts of the local ranking are lost."""
     more: dict[str, Any] = {}
     if how == "down":
         fake.fail(401, times=100)
@@ -85,8 +86,8 @@ def test_the_ranking_stands_where_the_model_gives_no_answer(
 
 
 def test_it_chooses_among_what_was_extracted(fake: FakeLLM) -> None:
-    """Wrong: a fact that has no word in common with the question never reaches the model that
-    would see the connection."""
+    """Wrong: an extracted fact that shares no word with the question is not offered to the
+    model."""
     find = json.dumps(
         {"facts": [{"text": "Is allergic to peanuts.", "message": 1, "quote": "peanuts"}]}
     )
@@ -104,7 +105,7 @@ def test_it_chooses_among_what_was_extracted(fake: FakeLLM) -> None:
 
 
 def test_a_chooser_without_a_model_says_so() -> None:
-    """Wrong: nobody learns that the prompt is never read."""
+    """Wrong: no warning says that a reranker without a model has no effect."""
     blocks = [StaticMemory(facts=FACTS, choose=FactChooser())]
     with AgentMemory("memory://", blocks=blocks) as memory:
         (told_why,) = memory.get("s", BABY, user_id="ana").warnings

@@ -39,7 +39,7 @@ def contents(messages: list[dict[str, Any]], role: str) -> list[str]:
 
 @pytest.mark.parametrize("turns", [12, 40])
 def test_old_results_become_stubs_and_all_answers_stay(turns: int) -> None:
-    """Wrong: whole turns leave for results that nobody reads again."""
+    """Wrong: whole turns leave the window instead of old tool results."""
     with AgentMemory("memory://", max_tokens=6000, blocks=[]) as memory:
         for number in range(turns):
             memory.update("s", turn(number, 1500))
@@ -61,7 +61,7 @@ def test_old_results_become_stubs_and_all_answers_stay(turns: int) -> None:
 
 
 def test_old_calls_leave_before_answers() -> None:
-    """Wrong: questions and answers leave for old calls, though their results are stubs or short."""
+    """Wrong: questions and answers leave the window before old calls with short results."""
     with AgentMemory("memory://", max_tokens=4000, blocks=[]) as memory:
         for number in range(0, 120, 3):
             steps = [one for part in range(3) for one in turn(number + part, 60)[1:3]]
@@ -81,7 +81,7 @@ def test_old_calls_leave_before_answers() -> None:
 
 
 def test_words_beside_a_call_and_a_pinned_result_stay() -> None:
-    """Wrong: words beside a call, or a result that was pinned, are gone from the window."""
+    """Wrong: clearing removes the text of a message with calls, or a pinned result."""
     overflow = Chain([ClearTools(keep_tokens=0), Trim()])
     with AgentMemory("memory://", max_tokens=3000, overflow=overflow, blocks=[]) as memory:
         memory.update("s", turn(0, 60))
@@ -99,7 +99,7 @@ def test_words_beside_a_call_and_a_pinned_result_stay() -> None:
 
 
 def test_a_pending_question_with_large_results_has_stubs() -> None:
-    """Wrong: calls of the turn under way vanish with their results."""
+    """Wrong: calls of the current turn leave the window with their results."""
     with AgentMemory("memory://", max_tokens=2000, blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "Compare the six parts."})
         for number in range(6):
@@ -113,7 +113,7 @@ def test_a_pending_question_with_large_results_has_stubs() -> None:
 
 
 def test_between_two_clearings_the_prefix_stays() -> None:
-    """Wrong: each turn clears another result, so that no prompt cache holds."""
+    """Wrong: each turn clears another result, so that prompt caches miss."""
     with AgentMemory("memory://", max_tokens=6000, blocks=[]) as memory:
         before: list[Any] = []
         changed = 0
@@ -126,7 +126,7 @@ def test_between_two_clearings_the_prefix_stays() -> None:
 
 
 def test_errors_pins_and_small_results_stay() -> None:
-    """Wrong: what an agent must not try again, or asked to keep, becomes a stub."""
+    """Wrong: an error, a pinned result or a small result becomes a stub."""
     overflow = Chain([ClearTools(keep_tokens=0), Trim()])
     with AgentMemory("memory://", max_tokens=4000, overflow=overflow, blocks=[]) as memory:
         memory.update("s", [*turn(0)[:2], result(0, 400, "Error: no such table\n"), turn(0)[3]])
@@ -143,7 +143,7 @@ def test_errors_pins_and_small_results_stay() -> None:
 
 
 def test_little_is_not_cleared() -> None:
-    """Wrong: a batch that frees next to nothing changes the prefix."""
+    """Wrong: a clearing that frees less than `at_least` tokens changes the prefix."""
     overflow = Chain([ClearTools(keep_tokens=0, at_least=100_000), Trim()])
     with AgentMemory("memory://", max_tokens=4000, overflow=overflow, blocks=[]) as memory:
         for number in range(12):
@@ -152,7 +152,7 @@ def test_little_is_not_cleared() -> None:
 
 
 def test_a_stub_does_not_hide_what_is_recalled() -> None:
-    """Wrong: a result counts as shown whole though only its stub is, and no block may recall it."""
+    """Wrong: a result shown as a stub counts as shown, so that no block may recall it."""
     counter = TokenCounter()
     entries = [
         Entry("s", seq, message, 400, 0, counter.encoding, message.created_at)
@@ -164,7 +164,7 @@ def test_a_stub_does_not_hide_what_is_recalled() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_any_log_stays_valid_and_within_the_budget(seed: int) -> None:
-    """Wrong: a context passes its budget, or has a call without its result."""
+    """Wrong: a context exceeds its budget, or shows a call without its result."""
     chance = random.Random(seed)
     parts = [ClearTools(keep_tokens=chance.choice([None, 0, 300])), Trim()]
     budget = chance.choice([300, 1000, 3000])
