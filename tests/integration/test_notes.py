@@ -1,4 +1,4 @@
-"""Notes: what was written down outright, whose it is, what it is found by, and when it goes."""
+"""Notes: how they are written, owned, found and deleted."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ def recalled(memory: AgentMemory, question: str | None, user_id: str = "ada") ->
 
 
 def test_notes_are_written_changed_and_forgotten(memory: AgentMemory) -> None:
-    """Wrong: a note is lost, is another's, or stands there twice."""
+    """Wrong: a note is lost, stored twice, or cannot be changed or deleted."""
     notes = memory.user("ada").notes()
     assert (notes.all(), notes.get("x")) == ([], None)
     tea = notes.add("  Likes tea.\n", {"by": "clerk"})
@@ -94,7 +94,7 @@ def test_a_bad_note_is_refused(url: str) -> None:
 
 
 def test_they_are_recalled_where_they_bear_on_the_question(memory: AgentMemory) -> None:
-    """Wrong: a note is found neither by its words nor by its meaning, or all are shown always."""
+    """Wrong: a relevant note is not recalled by words or meaning, or irrelevant ones are."""
     notes = memory.session("s", "ada").owner().notes()
     for number in range(40):
         notes.add(f"Invoice {number} was paid on time.")
@@ -115,7 +115,7 @@ def test_they_are_recalled_where_they_bear_on_the_question(memory: AgentMemory) 
 
 
 def test_without_a_block_they_are_kept_but_not_recalled() -> None:
-    """Wrong: notes need a block to be written; or fill contexts that nobody asked to fill."""
+    """Wrong: notes need a block to be stored, or are recalled without one."""
     store = MemoryStore()
     with opened(store) as memory:
         memory.user("ada").notes().add("Likes tea.")
@@ -148,7 +148,7 @@ class Reading:
 
 
 def test_while_the_embedder_is_down_words_find_them(memory: AgentMemory) -> None:
-    """Wrong: an outage of the embedder hides the notes."""
+    """Wrong: an outage of the embedder hides notes that share words with the question."""
     embedder, block = Reading(), memory.blocks["notes"]
     block = block.bind(replace(block.resources, embedders=lambda name: CachedEmbedder(embedder)))
 
@@ -168,7 +168,7 @@ def test_while_the_embedder_is_down_words_find_them(memory: AgentMemory) -> None
 
 
 def test_what_is_written_at_once_keeps_to_the_rules(url: str) -> None:
-    """Wrong: the same note stands there twice."""
+    """Wrong: concurrent writers store a note twice, or exceed `max_notes`."""
     with opened(url, NoteMemory(max_notes=3)) as memory:
         same = together([partial(memory.user("ada").notes().add, "Likes tea.") for _ in range(8)])
         assert len({note.id for note in same}) == 1
@@ -186,7 +186,7 @@ def test_what_is_written_at_once_keeps_to_the_rules(url: str) -> None:
 
 
 def test_a_block_of_another_kind_may_be_called_notes(url: str) -> None:
-    """Wrong: notes and what another block keeps are taken for each other."""
+    """Wrong: notes and the records of a block named "notes" are mixed up."""
     with opened(url, VectorMemory(name="notes")) as memory:
         memory.update("s", {"role": "user", "content": "I like tea."}, user_id="ada")
         memory.flush()
@@ -198,7 +198,7 @@ def test_a_block_of_another_kind_may_be_called_notes(url: str) -> None:
 
 
 def test_they_are_there_after_a_restart(tmp_path: Path) -> None:
-    """Wrong: they are in the process only; or a file cannot name the block."""
+    """Wrong: notes are lost at a restart, or a settings file cannot name the block."""
     file = tmp_path / "memory.toml"
     file.write_text(
         f'store = "sqlite:///{tmp_path}/m.db"\nrecall_timeout = {SECONDS}\n'

@@ -39,7 +39,7 @@ def test_nothing_is_remembered(tmp_path: Path) -> None:
 
 
 def test_what_memory_refuses_is_refused_and_the_model_asked() -> None:
-    """Wrong: code that runs without memory fails when it is switched on."""
+    """Wrong: a call that succeeds with memory switched off fails when it is switched on."""
     with NullMemory() as memory:
         with pytest.raises(InvalidMessage):
             memory.update("s", {"role": "nobody", "content": "x"})

@@ -104,7 +104,7 @@ def use(server: FakeLLM, given: dict[str, Any], mode: str) -> None:
 
 @pytest.mark.parametrize(("model", "name"), FIELDS, ids=[f"{m.__name__}.{n}" for m, n in FIELDS])
 def test_a_number_is_refused_or_works(model: type[BaseModel], name: str) -> None:
-    """Wrong: a number passes the check, and calls fail of it, or nothing is ever absorbed."""
+    """Wrong: a number that passed the check makes a call fail."""
     with FakeLLM(json.dumps({"facts": []})) as server:
         for value in every_nth(NUMBERS, 12):
             try:
@@ -122,7 +122,7 @@ def test_a_number_is_refused_or_works(model: type[BaseModel], name: str) -> None
 @pytest.mark.parametrize("value", ["inf", "1e12", "nan", "0", "-1"])
 @pytest.mark.parametrize("name", ["recall_timeout", "absorb_timeout", "idle_minutes"])
 def test_a_file_of_settings_is_told_the_range(tmp_path: Path, name: str, value: str) -> None:
-    """Wrong: `config check` lets it pass, or says no more than that it is wrong."""
+    """Wrong: `config check` accepts a number out of range, or does not name the range."""
     file = tmp_path / "memory.toml"
     file.write_text(f"{name} = {value}\n", "utf-8")
     done = invoke(["config", "check", str(file)], env={"COLUMNS": "200"})
@@ -132,7 +132,7 @@ def test_a_file_of_settings_is_told_the_range(tmp_path: Path, name: str, value: 
 
 @pytest.mark.parametrize("rate", ["inf", "nan", "1e300", "-1"])
 def test_a_rate_of_the_service_is_refused(rate: str) -> None:
-    """Wrong: a traceback."""
+    """Wrong: an invalid rate raises a bare error."""
     done = invoke(["serve", "--host", "192.0.2.1", "--rate", rate])
     assert done.exit_code == 2
     assert "--rate" in done.output

@@ -26,7 +26,7 @@ def opened(url: str, **fields: Any) -> AgentMemory:
 
 
 def test_a_retry_after_a_restart(url: str) -> None:
-    """Wrong: a process that died before it heard the answer stores the message twice."""
+    """Wrong: a retry after a crash stores the message twice."""
     with opened(url) as memory:
         first = memory.update("s", user("hello"), user_id="u", key="k")
     with opened(url) as memory:
@@ -40,7 +40,7 @@ def test_a_retry_after_a_restart(url: str) -> None:
 
 
 def test_the_same_content_is_what_is_said(url: str) -> None:
-    """Wrong: a retry that builds its message anew, at another time, is taken for another write."""
+    """Wrong: a retry with a new timestamp counts as other content, or other content as a retry."""
     with opened(url) as memory:
         then = datetime(2024, 5, 1, tzinfo=UTC)
         memory.update("s", user("a", metadata={"x": 1, "y": 2}, created_at=then), key="k")
@@ -53,7 +53,7 @@ def test_the_same_content_is_what_is_said(url: str) -> None:
 
 
 def test_messages_with_ids(url: str) -> None:
-    """Wrong: a framework that hands its whole list over each time has it stored anew each time."""
+    """Wrong: a framework that sends its whole list each time has it stored again each time."""
     said = [user(f"m{n}", id=f"id-{n}") for n in range(5)]
     with opened(url) as memory:
         for count in (1, 3, 3, 5):
@@ -73,7 +73,7 @@ def test_messages_with_ids(url: str) -> None:
 
 
 def test_an_expected_end(url: str) -> None:
-    """Wrong: two agents go on from the same log, each as if the other had said nothing."""
+    """Wrong: two agents append to the same end of a log without seeing each other's messages."""
     with opened(url) as memory, opened(url) as other:
         head = memory.update("s", user("a"), expected_end=0)
         assert other.update("s", assistant("b"), expected_end=head.end).end == 2
@@ -90,7 +90,7 @@ def test_an_expected_end(url: str) -> None:
               {"expected_end": True}],
 )  # fmt: skip
 def test_terms_that_are_none(terms: dict[str, Any]) -> None:
-    """Wrong: a key that is empty by mistake makes all writes one."""
+    """Wrong: an empty key is accepted, and makes all writes one."""
     with AgentMemory(store="memory://") as memory:
         with pytest.raises(InvalidInput):
             memory.update("s", user("a"), **terms)
@@ -98,7 +98,7 @@ def test_terms_that_are_none(terms: dict[str, Any]) -> None:
 
 
 def test_a_key_is_known_past_compaction_and_retention(url: str) -> None:
-    """Wrong: a late retry comes back once its message has left the window, or the log."""
+    """Wrong: a late retry is stored again because its message left the window or the log."""
     with opened(url, max_tokens=200, overflow=Trim(), retention="window") as memory:
         for n in range(40):
             memory.update("s", user(f"m{n} " + "word " * 10), key=f"k{n}")
@@ -111,7 +111,7 @@ def test_a_key_is_known_past_compaction_and_retention(url: str) -> None:
 
 
 def test_keys_are_kept_as_long_as_the_setting_says(url: str) -> None:
-    """Wrong: keys pile up for ever, or are gone before a retry can come."""
+    """Wrong: keys never expire, or expire before `keep_keys` has passed."""
     store = MemoryStore()
     with AgentMemory(store=store, keep_keys=timedelta(hours=1)) as memory:
         memory.update("s", user("a"), key="old")
@@ -145,7 +145,8 @@ def test_what_was_popped_can_be_said_again(url: str) -> None:
 
 
 def test_a_retry_is_the_users_own(url: str) -> None:
-    """Wrong: a key tells a stranger what was said, or that there is a session."""
+    """Wrong: another user's retry under a known key succeeds, or shows whether the content is
+    equal."""
     with opened(url) as memory:
         memory.update("s", user("a"), user_id="ann", key="k")
         for text in ("a", "b"):
@@ -154,7 +155,7 @@ def test_a_retry_is_the_users_own(url: str) -> None:
 
 
 def test_a_retry_is_shown_once(url: str) -> None:
-    """Wrong: contexts of a process that retried hold a message twice, or miss another's."""
+    """Wrong: after a retry the context shows a message twice, or misses another process's."""
     with opened(url) as memory, opened(url) as other:
         memory.update("s", [user("a"), assistant("b")], key="1")
         assert [m["content"] for m in memory.get("s").to_messages()] == ["a", "b"]
@@ -169,7 +170,7 @@ def test_a_retry_is_shown_once(url: str) -> None:
 
 
 def test_tools_write_once(url: str) -> None:
-    """Wrong: a call of a tool whose answer was lost leaves two notes, in other words each."""
+    """Wrong: a retried tool call stores a second note."""
     with opened(url) as memory:
         session = memory.session("s", "u")
         first = session.call_tool("memory_write", {"text": "Drinks tea."}, key="k")

@@ -141,7 +141,7 @@ class _Writer(threading.Thread):
 def test_writes_that_are_retried(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: a write whose answer was lost, or whose process died, is stored twice or never."""
+    """Wrong: a write is lost or stored twice because its reply was lost or its process died."""
     monkeypatch.setenv("ONCE_KEYS", f"k:{b64encode(os.urandom(32)).decode()}")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     namespace, encryption = uuid4().hex, "ONCE_KEYS" if kind == "encrypted" else ""

@@ -223,7 +223,7 @@ def rigged(
 
 @pytest.mark.parametrize(("dependency", "way"), CASES)
 def test_inline(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: an outage fails an update or a get, holds back what still works."""
+    """Wrong: an outage makes an update or a get fail, or stops parts that still work."""
     with rigged(dependency, way, monkeypatch) as rig:
         memory = rig.memory
         memory.update("s", talk(0, 20), user_id="ada")
@@ -254,7 +254,7 @@ def test_inline(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize(("dependency", "way"), CASES)
 def test_background(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: an update or a get waits for a dependency, which hangs here until the test lets go."""
+    """Wrong: an update or a get waits for a dependency that hangs."""
     with rigged(
         dependency,
         way,
@@ -288,7 +288,7 @@ def test_background(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_delete(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: an outage leaves half a session, which shows or stays for ever."""
+    """Wrong: a deletion during an outage leaves part of a session."""
     with rigged(dependency, way, monkeypatch) as rig:
         memory = rig.memory
         memory.update("s", talk(0, 20), user_id="ada")
@@ -316,14 +316,15 @@ def test_delete(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> N
     "rows", [[[math.nan, 1.0]], [[math.inf, 1.0]], [[None, 1.0]], [["x", 1.0]], [[1.0], [1.0, 2.0]]]
 )
 def test_rubbish_is_no_vector(rows: Any) -> None:
-    """Wrong: it is stored, as zeros or NaN, and its message is never found again."""
+    """Wrong: an invalid vector is stored as zeros or NaN, and its message is never found."""
     with pytest.raises(ModelOutputInvalid):
         unit_rows(rows)
     assert np.allclose(unit_rows([[3e30, 4e30]]), [[0.6, 0.8]])
 
 
 def test_a_service_starts_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: with the embedder down a restarted service can't even append, or stays without it."""
+    """Wrong: a service that starts while the embedder is down cannot append, or stays without
+    it."""
     clock = [0.0]
     monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))

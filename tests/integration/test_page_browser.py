@@ -52,7 +52,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_signing_in_and_out(page: Page) -> None:
-    """Wrong: a key that is not valid lets anybody in, or fails without a word."""
+    """Wrong: an invalid key signs in, fails without a message, or data stays after signing out."""
     browser = page.browser
     page.sign_in("ana", rights="read")
     browser.until(f"{MAIN}.innerText.includes('Moving house')")
@@ -85,8 +85,7 @@ def test_a_key_that_is_revoked_signs_out(page: Page) -> None:
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_each_view(page: Page, pictures: Path, name: str) -> None:
-    """Wrong: a view fails, asks others than the service, is refused by the policy, or is wider than
-    a telephone."""
+    """Wrong: a view fails, calls another host, violates the policy, or is wider than a phone."""
     browser, (view, has) = page.browser, VIEWS[name]
     if browser.run("sessionStorage.length") != 1 or "support desk" not in browser.text():
         page.sign_in("*")
@@ -116,8 +115,8 @@ def test_each_view(page: Page, pictures: Path, name: str) -> None:
 @pytest.mark.parametrize("keys", [False, True], ids=["mouse", "keyboard"])
 @pytest.mark.parametrize("width", [360, 1600])
 def test_why_does_it_know_this_and_how_is_it_removed(page: Page, width: int, keys: bool) -> None:
-    """Wrong: the source of a fact or a message is not shown, removing either takes more than five
-    clicks, cannot be done by keyboard, or on a narrow screen, or leaves it there."""
+    """Wrong: a fact or a message does not show its source, or cannot be deleted in five clicks, by
+    keyboard, and on a narrow screen."""
     browser, memory, user = page.browser, page.service.memory, f"eve-{width}-{keys}"
     memory.update("lunch", said("I am allergic to peanuts.", "2026-03-12T08:30"), user_id=user)
     memory.flush("lunch")
@@ -167,7 +166,7 @@ def test_why_does_it_know_this_and_how_is_it_removed(page: Page, width: int, key
 
 
 def test_who_may_only_read_sees_no_buttons(page: Page) -> None:
-    """Wrong: a key sees a button for what it may not do."""
+    """Wrong: a key without the right to change data sees a button for it."""
     for rights, few in (("read", True), ("read delete", False)):
         page.sign_in("*", rights=rights)
         found = 0
@@ -180,8 +179,8 @@ def test_who_may_only_read_sees_no_buttons(page: Page) -> None:
 
 
 def test_by_keyboard(page: Page) -> None:
-    """Wrong: something can be reached by the mouse alone, the focus cannot be seen, or a dialog
-    takes the keyboard and does not give it back."""
+    """Wrong: an element needs a mouse, the focus is invisible, or a dialog does not return the
+    focus."""
     browser = page.browser
     page.sign_in("*")
     browser.go("#/u/ana/notes", "Notes")
@@ -216,7 +215,7 @@ def test_by_keyboard(page: Page) -> None:
 
 
 def test_a_deletion_from_its_preview_to_its_receipt(page: Page, pictures: Path) -> None:
-    """Wrong: everything of a user goes on one click; or it does not go."""
+    """Wrong: one click deletes a user, or a confirmed deletion does nothing."""
     browser, memory = page.browser, page.service.memory
     page.sign_in("*")
     browser.go("#/users", "Users")

@@ -21,7 +21,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def test_who_asks(service: Service) -> None:
-    """Wrong: a credential is not told what it may do, or is told of others."""
+    """Wrong: a credential's own description is incomplete, or shows other users."""
     token, key = service.ring.create("<b>desk", ["ana", "team-*"], ["delete"])
     told = service.call("read_me", token).json
     blocks = ("vector", "extractive", "notes", "files", "skills", "spatial")
@@ -37,7 +37,7 @@ def test_who_asks(service: Service) -> None:
 
 
 def test_the_window(service: Service) -> None:
-    """Wrong: the cut is told elsewhere than where a context begins."""
+    """Wrong: the page shows another start of the window than the context has."""
     key, memory = service.key("ana", rights="read"), service.memory
     told = service.call("read_window", key, {"session_id": "moving-house"}).json
     head = memory.head("moving-house", user_id="ana")
@@ -54,7 +54,7 @@ def test_the_window(service: Service) -> None:
 
 
 def test_what_would_be_sent_now(service: Service) -> None:
-    """Wrong: asking keeps a context, as if a model had been sent it."""
+    """Wrong: a preview is stored in the prompt log, or differs from the real prompt."""
     key, memory = service.key("ana", rights="read"), service.memory
     before = memory.contexts("where-1", user_id="ana")
     asked = {"question": "Which city do I live in?", "session_id": "where-1"}
@@ -84,7 +84,7 @@ def test_the_history_of_facts(service: Service) -> None:
 
 
 def test_users(service: Service) -> None:
-    """Wrong: a user with a session is left out, or a shared namespace is taken for one."""
+    """Wrong: a user with a session is missing, or a shared namespace is listed as a user."""
     service.memory.share("team").grant("ana", "write")
     service.memory.share("team").agent("ana").update("t", {"role": "user", "content": "hello"})
     admin = service.key("*", rights="admin")
@@ -101,7 +101,7 @@ def test_users(service: Service) -> None:
 
 
 def test_what_was_spent(service: Service) -> None:
-    """Wrong: a purpose is missing, or what other processes counted is."""
+    """Wrong: the spending report lacks a purpose, or its counts are empty."""
     admin = service.key("*", rights="admin")
     assert service.ask("GET", "/metrics", admin).status == 200  # adds what this process counted
     told = service.call("read_spending", admin).json
@@ -133,7 +133,8 @@ for (const given of [{ x: 1 }, { toString: 1 }, [1, { a: null }], 5, null, true]
 
 
 def test_a_value_that_is_no_text_is_shown_as_json() -> None:
-    """Wrong: "[object Object]", or a session that cannot be looked at for one call of a tool."""
+    """Wrong: a value that is not a text is shown as "[object Object]", or a tool call makes its
+    session unreadable."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("the page's functions were not tried: there is no Node.js on the PATH")

@@ -40,7 +40,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def test_everybody_gets_the_page_and_it_is_confined(service: Service) -> None:
-    """Wrong: signing in needs a credential to begin with."""
+    """Wrong: the sign-in page needs a credential, or lacks its security headers."""
     types = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
     paths = {f"/page/{one.name}": one for one in FOLDER.iterdir() if one.suffix in types}
     for path, file in {"/": FOLDER / "index.html", **paths}.items():
@@ -60,7 +60,7 @@ def test_everybody_gets_the_page_and_it_is_confined(service: Service) -> None:
 
 
 def test_a_browser_asks_anew_and_loads_only_what_changed(service: Service) -> None:
-    """Wrong: after an update of the package browsers show the old page, or load all each time."""
+    """Wrong: browsers show the old page after an update, or load unchanged files again."""
     first = service.ask("GET", "/page/app.js", None)
     assert first.headers["cache-control"] == "no-cache"
     again = service.ask("GET", "/page/app.js", None, If_None_Match=first.headers["etag"])
@@ -83,20 +83,20 @@ def test_a_browser_asks_anew_and_loads_only_what_changed(service: Service) -> No
     ],
 )
 def test_nothing_else_is_served(service: Service, method: str, path: str) -> None:
-    """Wrong: a path leads to other files of the package, or out of it."""
+    """Wrong: a path serves files outside the page's folder."""
     assert service.ask(method, path, None).problem == "no-such-call"
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda one: one.name)
 def test_no_text_can_become_markup(module: Path) -> None:
-    """Wrong: some module hands a text to what reads markup, or runs it."""
+    """Wrong: a module passes text to a function that parses markup or runs code."""
     code = module.read_text(encoding="utf-8")
     assert [one for one in SINKS if one in code] == []
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", code)
 
 
 def test_markup_has_no_script_and_modules_are_used() -> None:
-    """Wrong: something stands inline, which the policy refuses."""
+    """Wrong: the page has inline code or styles, which its policy refuses."""
     text = (FOLDER / "index.html").read_text(encoding="utf-8")
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=", text)
     for path in re.findall(r'(?:src|href)="([^"]+)"', text):
@@ -114,7 +114,7 @@ def test_markup_has_no_script_and_modules_are_used() -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_can_be_read(scheme: str) -> None:
-    """Wrong: some text has less contrast than WCAG's 4.5 to 1, in light or in dark."""
+    """Wrong: a text has less contrast than WCAG's 4.5 to 1, in light or in dark mode."""
     light, dark = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
     told = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light + (dark * (scheme == "dark"))))
     weak = {pair: round(_contrast(*(told[one] for one in pair)), 2) for pair in PAIRS}

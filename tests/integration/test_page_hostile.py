@@ -29,7 +29,7 @@ def _at(user: str, *parts: str) -> str:
 
 
 def test_every_view_shows_text(page: tuple[Page, str]) -> None:
-    """Wrong: a script of a stored text ran, opened a dialog or loaded something."""
+    """Wrong: a stored text runs as a script, opens a dialog or loads something."""
     found, user = page
     browser = found.browser
     forgotten = {one.fact for one in found.service.memory.user(user).audit() if not one.text}
@@ -72,7 +72,7 @@ def test_every_view_shows_text(page: tuple[Page, str]) -> None:
 
 
 def test_even_a_mistake_of_ours_could_not_run_it(page: tuple[Page, str]) -> None:
-    """Wrong: the policy lets markup be made of a text, or something of others be loaded."""
+    """Wrong: the policy lets text become markup, or lets the page load from another host."""
     found, _ = page
     browser = found.browser
     for tag, props in (("a", {"href": "javascript:1"}), ("p", {"onclick": "window.hit = 21"})):

@@ -54,7 +54,7 @@ def test_three_commands(tmp_path: Path) -> None:
 
 
 def test_below_a_path_of_a_proxy(tmp_path: Path) -> None:
-    """Wrong: the page asks for its files, or makes its calls, at the root of the host."""
+    """Wrong: behind a proxy the page requests files or calls at the root of the host."""
     (tmp_path / "browser").mkdir()
     with paging(tmp_path, Model()) as (service, _):
         service.memory.update("first", {"role": "user", "content": "hello"}, user_id="ana")

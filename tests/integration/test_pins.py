@@ -55,7 +55,7 @@ def test_a_pinned_message_stays(strategy: Any) -> None:
 
 
 def test_a_message_that_left_comes_back_whole() -> None:
-    """Wrong: pinning something old does nothing, or shows a tool's result without its call."""
+    """Wrong: pinning an old message has no effect, or shows a tool's result without its call."""
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         session = memory.session("s")
@@ -76,7 +76,8 @@ def test_a_message_that_left_comes_back_whole() -> None:
 
 
 def test_pins_leave_room_for_what_is_new() -> None:
-    """Wrong: pins fill the window until nothing new is seen, or each message cuts again."""
+    """Wrong: pins fill the window so that new messages are not shown, or each message causes a
+    cut."""
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         starts = set()
         for i in range(60):
@@ -91,7 +92,7 @@ def test_pins_leave_room_for_what_is_new() -> None:
 
 
 def test_a_pin_is_of_the_message_and_not_of_its_number() -> None:
-    """Wrong: another message that has the number by now is kept."""
+    """Wrong: a pin applies to a new message that reuses the popped message's number."""
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         chat(memory, 0, 2)
         memory.session("s").pin(3)
@@ -119,7 +120,7 @@ def test_a_pinned_note_is_recalled_first_with_any_question() -> None:
 
 
 def test_pinned_recalls_keep_to_the_budget() -> None:
-    """Wrong: ten long pins pass `max_recall_tokens`."""
+    """Wrong: ten long pins exceed `max_recall_tokens`."""
     with AgentMemory("memory://", max_tokens=1000, max_recall_tokens=200) as memory:
         for i in range(10):
             note = memory.remember(f"Rule {i}: " + "never do this again " * 8, user_id="ana")
@@ -131,7 +132,7 @@ def test_pinned_recalls_keep_to_the_budget() -> None:
 
 
 def test_a_pinned_fact_is_recalled_first() -> None:
-    """Wrong: facts cannot be pinned, or one that does not hold any more is recalled for it."""
+    """Wrong: a fact cannot be pinned, or a superseded one is recalled for its pin."""
     model = Model()
     model.tell("I live in Oslo", "Lives in Oslo.", category="home")
     model.tell("I row", "Rows.", category="sport")
@@ -147,7 +148,7 @@ def test_a_pinned_fact_is_recalled_first() -> None:
 
 
 def test_pins_go_where_their_session_and_user_go(tmp_path: Path) -> None:
-    """Wrong: a snapshot loses what was pinned, a deletion leaves it, or another user may pin."""
+    """Wrong: a snapshot loses pins, a deletion leaves them, or another user may pin."""
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "Keep this: QX-7."}, user_id="ana")
         memory.session("s", "ana").pin(1)
@@ -163,7 +164,8 @@ def test_pins_go_where_their_session_and_user_go(tmp_path: Path) -> None:
 
 
 def test_what_was_recalled_often_counts_where_asked_for() -> None:
-    """Wrong: it is not counted, counted where nobody asks, or makes no difference."""
+    """Wrong: recalls are not counted, are counted without the setting, or do not change the
+    ranking."""
     model = Model()
     model.tell("I sail", "Sails on the lake on Sundays.", category="sport")
     model.tell("I row", "Rows on the lake on Fridays.", category="sport")
@@ -186,7 +188,7 @@ def test_what_was_recalled_often_counts_where_asked_for() -> None:
 
 
 def test_what_is_distinct_counts_where_asked_for() -> None:
-    """Wrong: a fact that says what all others say ranks with one that nothing else says."""
+    """Wrong: a fact that others repeat ranks as high as a distinct one."""
     scorer = ImportanceScorer(relevance=0, recency=0, use=0, confidence=0, distinct=1)
     model = Model()
     for day in ("Monday", "Tuesday", "Friday"):

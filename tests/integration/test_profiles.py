@@ -81,7 +81,7 @@ VALUES: list[tuple[str, str, Any, Any]] = [
 
 @pytest.mark.parametrize(("name", "quote", "value", "filled"), VALUES)
 def test_values_of_every_kind(name: str, quote: str, value: Any, filled: Any) -> None:
-    """Wrong: a value of that type is refused, kept as its text, or lost on its way back."""
+    """Wrong: a value of this type is refused, stored as text, or lost."""
     model = Model()
     model.fill(quote, name, value)
     with profiled(model) as memory:
@@ -92,7 +92,7 @@ def test_values_of_every_kind(name: str, quote: str, value: Any, filled: Any) ->
 
 
 def test_nothing_known_gives_the_defaults() -> None:
-    """Wrong: a new user has no profile, or that of another."""
+    """Wrong: a new user has no profile, or another user's."""
     model = Model()
     model.fill("I am Ada", "name", "Ada")
     with profiled(model) as memory:
@@ -108,7 +108,8 @@ def test_no_block_fills_one() -> None:
 
 
 def test_the_model_is_told_the_fields() -> None:
-    """Wrong: a description does not reach the model, or one's own prompt has no fields."""
+    """Wrong: a field's description is missing from the prompt, or a custom prompt lacks the
+    fields."""
     model = Model()
     with profiled(model, prompt="Mine:\n{fields}") as memory:
         memory.update("s", said("hello"), user_id="ada")
@@ -161,7 +162,7 @@ def test_history_and_late_news() -> None:
 
 
 def test_no_second_call() -> None:
-    """Wrong: fields, which code can tie, cost a second call."""
+    """Wrong: fields, which code can link, cost a second call."""
     model = Model()
     with profiled(model) as memory:
         for session, message in moves(model):
@@ -187,7 +188,7 @@ def test_a_correction_was_never_so() -> None:
 
 
 def test_items_of_a_list() -> None:
-    """Wrong: an item takes the place of another, stays after its end, or stands there twice."""
+    """Wrong: a list item replaces another, stays after its end, or is stored twice."""
     model = Model()
     model.fill("play chess", "hobbies", "chess", since="2020")
     model.fill("love sailing", "hobbies", "sailing", since="2021")
@@ -223,7 +224,8 @@ def test_items_of_a_list() -> None:
     ],
 )
 def test_an_item_is_corrected(before: list[str], quote: str, after: list[str]) -> None:
-    """Wrong: another item goes than the one that was denied; where it isn't clear, any."""
+    """Wrong: a correction removes another item than the denied one, or an arbitrary one where it is
+    ambiguous."""
     model = Model()
     for name in before:
         model.fill("my children", "hobbies", name)
@@ -235,7 +237,7 @@ def test_an_item_is_corrected(before: list[str], quote: str, after: list[str]) -
 
 
 def test_a_value_that_does_not_fit_is_asked_again() -> None:
-    """Wrong: a profile holds what its own model refuses, and can't be read any more."""
+    """Wrong: a profile stores a value that its model refuses, and cannot be read any more."""
     model = Model()
     model.fill("I am old", "age", 900)
     with profiled(model) as memory:
@@ -255,7 +257,7 @@ def test_a_value_that_does_not_fit_is_asked_again() -> None:
 
 
 def test_a_field_that_is_none_is_asked_again() -> None:
-    """Wrong: a field that the profile does not have is kept."""
+    """Wrong: a field that the profile does not have is stored."""
     model = Model()
     model.fill("I am tall", "height", 190)
     with profiled(model, Small) as memory:
@@ -304,7 +306,7 @@ def test_a_profile_that_has_changed(tmp_path: Path) -> None:
 
 
 def test_a_file_names_the_profile(tmp_path: Path) -> None:
-    """Wrong: a profile can be given in code alone, or the configuration can't be shown."""
+    """Wrong: a settings file cannot name a profile, or `config show` fails with one."""
     file = tmp_path / "memory.toml"
     name = f"{__name__}.Small"
     file.write_text(

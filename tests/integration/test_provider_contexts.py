@@ -54,7 +54,7 @@ def arguments(*messages: Any, form: str | None = None, **settings: Any) -> tuple
 
 @pytest.mark.parametrize("part", range(8))
 def test_no_message_is_refused_and_no_context(part: int) -> None:
-    """Wrong: a log that real life made is refused, or its provider would refuse what it is sent."""
+    """Wrong: a real log is refused, or its context would be refused by the provider."""
     failures: Counter[str] = Counter()
     kinds: list[Json] = [
         {"blocks": []},
@@ -102,7 +102,7 @@ TAKES: dict[str, Callable[[list[Any]], Any]] = {
 
 @pytest.mark.parametrize("form", SHAPES)
 def test_the_sdks_own_types_take_it(form: str) -> None:
-    """Wrong: a message has the order that the provider asks for, and not its shape."""
+    """Wrong: a context has the right order but does not fit the types of the provider's SDK."""
     for shape in SHAPES:
         for seed in range(4):
             said = without_unknown(Logs(seed).orderly(shape))
@@ -129,7 +129,7 @@ def call_in(shape: str) -> list[Json]:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("form", SHAPES)
 def test_text_pictures_calls_and_results_survive(shape: str, form: str) -> None:
-    """Wrong: a conversation that goes on with another provider's model loses a part of it."""
+    """Wrong: a conversation that continues with another provider loses a part."""
     sent = of(*call_in(shape), form=form, max_tokens=BIG)
     check_context(form, sent)
     with AgentMemory(store="memory://", blocks=[], max_tokens=BIG) as memory:
@@ -171,7 +171,7 @@ def test_gemini_3_takes_the_calls_of_other_models(shape: str) -> None:
 
 
 def test_what_a_provider_lacks_becomes_text_with_a_mark() -> None:
-    """Wrong: a part is sent that the provider refuses, or it is gone without a word."""
+    """Wrong: a part that the provider refuses is sent, or is dropped without a mark."""
     sound = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
     file = {"type": "file", "file": {"filename": "form.pdf", "file_id": "file-1"}}
     said = {"role": "user", "content": [sound, file, {"type": "hologram", "n": 1}]}
@@ -219,7 +219,7 @@ MODEL_STEPS = [
     ],
 )  # fmt: skip
 def test_calls_of_the_ai_sdk_are_calls(steps: list[Json], form: str) -> None:
-    """Wrong: a call or its result is text or a mark, and no model learns what its tool gave."""
+    """Wrong: a call or its result is shown as text or a mark, so no model sees the result."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         for one in ("go", *steps, *[one for one in steps if "id" in one], "Thanks"):
             memory.update("s", one)
@@ -249,7 +249,7 @@ def test_calls_of_the_ai_sdk_are_calls(steps: list[Json], form: str) -> None:
     ],
 )
 def test_the_state_of_a_call_of_the_ai_sdk(part: Json, told: str | None) -> None:
-    """Wrong: a call that still runs has a result, or an error is lost."""
+    """Wrong: a running call has a result, or an error is lost."""
     tool = {"type": "tool-look", "toolCallId": "c1", "input": {}, **part}
     sent = of("go", {"role": "assistant", "parts": [tool]})
     assert [one["content"] for one in sent if one["role"] == "tool"] == [told] * (told is not None)
@@ -265,13 +265,13 @@ def test_the_state_of_a_call_of_the_ai_sdk(part: Json, told: str | None) -> None
     ],
 )
 def test_results_of_the_ai_sdk_are_text(output: Json, told: str) -> None:
-    """Wrong: a model reads the envelope of a result."""
+    """Wrong: a result is shown with its envelope."""
     log = ["go", *MODEL_STEPS[:1], {"role": "tool", "content": [{**GIVES, "output": output}]}]
     assert of(*log)[-1]["content"] == told
 
 
 def test_pictures_and_files_of_the_ai_sdk() -> None:
-    """Wrong: a picture that a user sent is lost, or a file is taken for one."""
+    """Wrong: a user's picture is lost, or a file is shown as a picture."""
     file = {"type": "file", "mediaType": "application/pdf", "filename": "a.pdf"}
     url = "data:application/pdf;base64,JVBERi0xLjQK"
     for given in (
@@ -334,7 +334,7 @@ def gave(*ids: str, more: str = "") -> Json:
 
 
 def test_the_system_text_stands_where_the_sdk_takes_it() -> None:
-    """Wrong: it is a message, which the API refuses, or it is lost."""
+    """Wrong: the system text is lost, or sent as a message where the API refuses it."""
     log = [{"role": "system", "content": "Be brief."}, "hello"]
     assert arguments(*log, form=ANTHROPIC)[1] == {"system": "Be brief."}
     assert arguments(*log, form=CONVERSE)[1] == {"system": [{"text": "Be brief."}]}
@@ -345,7 +345,7 @@ def test_the_system_text_stands_where_the_sdk_takes_it() -> None:
 
 @pytest.mark.parametrize("form", SHAPES)
 def test_what_was_converted_before_is_the_same(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a context is put together of parts that were made for another one."""
+    """Wrong: a context reuses parts that were converted for another one."""
     cached, fresh = rendering._SETTLED, Cache[Any, Any](64)
     marked = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
     for seed in range(30):
@@ -411,7 +411,8 @@ def test_a_message_is_known_by_its_shape(given: Any, role: str) -> None:
     ],
 )
 def test_what_has_no_shape_is_refused_with_a_sentence(given: Any) -> None:
-    """Wrong: an error of Python's own is raised, or nothing says what is expected."""
+    """Wrong: an unknown shape raises a bare Python error, or the error does not say what is
+    expected."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         with pytest.raises(InvalidMessage, match=r"\.$"):
             memory.update("s", given)
@@ -419,7 +420,7 @@ def test_what_has_no_shape_is_refused_with_a_sentence(given: Any) -> None:
 
 
 def test_what_a_context_gives_is_the_callers() -> None:
-    """Wrong: a caller who changes what he was given changes it for everybody."""
+    """Wrong: a caller who changes a context's messages changes them for others."""
     said = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", [said, CALL, TOOL])
@@ -436,7 +437,7 @@ def test_what_a_context_gives_is_the_callers() -> None:
 
 
 def test_bytes_come_back_as_bytes() -> None:
-    """Wrong: the picture that Bedrock's or Gemini's SDK takes as bytes is a text afterwards."""
+    """Wrong: a picture given as bytes, for Bedrock or Gemini, comes back as text."""
     image = {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}
     said = {"role": "user", "content": [image, {"text": "What is it?"}]}
     assert of(said, form=CONVERSE) == [said]
@@ -448,7 +449,8 @@ def test_bytes_come_back_as_bytes() -> None:
 
 @pytest.mark.parametrize("role", ["ai", "assistant"])
 def test_calls_as_langchain_writes_them_are_known_beside_a_role(role: str) -> None:
-    """Wrong: the arguments of the calls are lost, or no context of the session can be made."""
+    """Wrong: a LangChain call in a chat message loses its arguments, or its session has no
+    context."""
     calls = [{"name": "w", "args": {"n": n}, "id": f"c{n}", "type": "tool_call"} for n in (1, 2)]
     log = ["go", {"role": role, "content": "", "tool_calls": calls}]
     log += [{"role": "tool", "tool_call_id": "c1", "content": "4"}, "wait"]
@@ -464,7 +466,7 @@ def test_calls_as_langchain_writes_them_are_known_beside_a_role(role: str) -> No
 @pytest.mark.parametrize("role", ["system", "developer"])
 @pytest.mark.parametrize("dump", [dict, SystemMessage.model_validate])
 def test_a_system_message_of_langchain_is_the_system_text(dump: Any, role: str) -> None:
-    """Wrong: the rules become a user's words, and leave the window when it is full."""
+    """Wrong: LangChain's system message counts as the user's words, and leaves a full window."""
     more = {"__openai_role__": role}
     given = {"type": "system", "content": "Be brief.", "additional_kwargs": more}
     log = [dump(given), {"type": "human", "content": "hello"}]
@@ -499,7 +501,7 @@ def pdf(title: str | None) -> Json:
 
 
 def test_bedrock_takes_documents_with_names_and_text() -> None:
-    """Wrong: one name refuses the whole request, in every turn that follows."""
+    """Wrong: one invalid document name makes Bedrock refuse every later request."""
     log: list[Any] = []
     for title in ("Q3: report", "a.pdf", "a.pdf", None, None, "年\u30002026"):
         log += [{"role": "user", "content": [pdf(title), {"type": "text", "text": "x"}]}, "y"]
@@ -517,7 +519,7 @@ def test_bedrock_takes_documents_with_names_and_text() -> None:
 
 
 def test_what_is_shown_in_part_is_converted_too() -> None:
-    """Wrong: a name or a picture that OpenAI refuses is sent once the window is full."""
+    """Wrong: a shortened message keeps a name or a picture that OpenAI refuses."""
     long = {"r": "long " * 5_000}
     call = {"functionCall": {"name": "fs.read" + "y" * 70, "args": long}}
     log: list[Any] = ["go", {"role": "model", "parts": [call]}]
@@ -536,7 +538,7 @@ def test_what_is_shown_in_part_is_converted_too() -> None:
 
 
 def test_the_last_four_marks_for_the_cache_are_sent() -> None:
-    """Wrong: an app that marks each newest message is refused from its fifth turn on."""
+    """Wrong: a request has more than four cache marks, and is refused."""
 
     def marked(text: str) -> Json:
         return {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
@@ -585,14 +587,14 @@ def image(**source: Any) -> Json:
     ],
 )  # fmt: skip
 def test_media_that_openai_cannot_read_become_text(given: Json, mark: str) -> None:
-    """Wrong: a reference of another provider is sent as OpenAI's own, which refuses it."""
+    """Wrong: another provider's file reference is sent to OpenAI, which refuses it."""
     assert of(given)[0]["content"] in (mark, [{"type": "text", "text": mark}])
     sent = of(given, form=RESPONSES)[0]["content"]
     assert sent in (mark, [{"type": "input_text", "text": mark}])
 
 
 def test_media_that_openai_can_read_stay() -> None:
-    """Wrong: a picture by its address, or a file by its id or its data, becomes a mark."""
+    """Wrong: a picture by URL, or a file by id or data, becomes a mark."""
     link = "https://x.org/a"
     assert of(image(type="url", url=link))[0]["content"][0]["image_url"] == {"url": link}
     file = {"type": "input_file", "file_id": "file-1"}
@@ -622,7 +624,8 @@ V1_FILE = {"type": "file", "base64": "JVBERi0xLjQK", "mime_type": "application/p
     ],
 )
 def test_langchains_blocks_are_known_beside_a_role(speaker: Json, block: Json, data: str) -> None:
-    """Wrong: OpenAI gets a block that it refuses, or the picture is a mark for every model."""
+    """Wrong: a LangChain block in a chat message is sent to OpenAI, which refuses it, or its
+    picture becomes a mark."""
     given = {**speaker, "content": [block]}
     kinds = {"openai.chat": ("image_url", "file"), RESPONSES: ("input_image", "input_file")}
     kinds[ANTHROPIC] = ("image", "document")
@@ -639,7 +642,7 @@ SHOT = {"type": "computer_call_output", "call_id": "s", "output": {"type": "comp
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_reasoning_does_not_go_with_the_late_result_of_an_earlier_call(hidden: bool) -> None:
-    """Wrong: OpenAI refuses reasoning that its item does not follow."""
+    """Wrong: reasoning is sent without the item that must follow it, and OpenAI refuses it."""
     first, late = (SCREEN, SHOT) if hidden else ({**FC, "call_id": "s"}, {**OUT, "call_id": "s"})
     thought = {"type": "reasoning", "id": "rs_2", "summary": []}
     sent = of("go", first, thought, late, FC, OUT, form=RESPONSES)
@@ -697,7 +700,7 @@ def result_of(*blocks: Json) -> Json:
 def test_what_the_provider_refuses_of_its_own_is_mended(
     form: str, log: list[Json], sent: list[Json]
 ) -> None:
-    """Wrong: an empty result, or an item that is stored twice, ends the conversation."""
+    """Wrong: an empty result, or an item stored twice, makes every later request fail."""
     given = of("go", *log, form=form)
     check_context(form, given)
     assert given[1:] == sent
@@ -706,7 +709,7 @@ def test_what_the_provider_refuses_of_its_own_is_mended(
 
 
 def test_outputs_and_sounds_for_the_responses_api() -> None:
-    """Wrong: a custom tool's output answers a function, where both have one id."""
+    """Wrong: a custom tool's output is assigned to a function call with the same id."""
     custom = {"type": "custom_tool_call", "call_id": "c", "name": "g", "input": "x"}
     output = {**OUT, "type": "custom_tool_call_output"}
     sent = of("go", FC, custom, OUT, output, form=RESPONSES)

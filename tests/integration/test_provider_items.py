@@ -22,7 +22,7 @@ ASKED = {"role": "user", "content": "When does it open?"}
 
 
 def test_a_response_of_the_responses_api_is_stored_by_its_items() -> None:
-    """Wrong: it is refused, or its items are not in the log as they were."""
+    """Wrong: a response is refused, or its items are changed in the log."""
     with AgentMemory(store="memory://") as memory:
         memory.update("s", [ASKED, ANSWER], user_id="ada")
         memory.after_turn(memory.before_turn("t", ASKED), ANSWER)
@@ -56,7 +56,7 @@ TALK = [
 
 
 def test_a_compaction_stands_for_what_came_before_it_for_its_own_provider() -> None:
-    """Wrong: the provider is sent what its own item stands for."""
+    """Wrong: the provider is sent messages that its own compaction item replaces."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", TALK)
         context = memory.get("s", format=RESPONSES)
@@ -72,7 +72,7 @@ def test_a_compaction_stands_for_what_came_before_it_for_its_own_provider() -> N
 
 
 def test_for_another_provider_the_log_is_shown_instead() -> None:
-    """Wrong: another model is sent what it can't read, or not what that stands for."""
+    """Wrong: another provider is sent a compaction item, or not the messages that it replaces."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", TALK)
         chat = memory.get("s").to_messages()
@@ -120,7 +120,8 @@ def test_what_compact_answers_with_is_one_item() -> None:
 
 
 def test_a_compaction_that_has_no_room_stands_for_nothing() -> None:
-    """Wrong: neither the item nor what it stands for is shown."""
+    """Wrong: a compaction item that does not fit is left out, and so are the messages that it
+    replaces."""
     sealed = raw({**SEALED, "encrypted_content": "x1y2z3" * 150})
     long = {"role": "assistant", "content": "word " * 250}
     with AgentMemory(store="memory://", blocks=[], max_tokens=1100) as memory:
@@ -134,7 +135,8 @@ def test_a_compaction_that_has_no_room_stands_for_nothing() -> None:
 
 
 def test_claudes_compaction_is_a_summary_for_others() -> None:
-    """Wrong: Claude does not get its block back with all that it carries."""
+    """Wrong: Claude does not get its own compaction block back, or other providers do not get it as
+    a summary."""
     block = {"type": "compaction", "content": "Likes plums & <pears>.", "signature": "s", "x": [1]}
     answer = {"role": "assistant", "content": [block, {"type": "text", "text": "Hello."}]}
     failed = {"role": "assistant", "content": [{"type": "compaction", "content": None}]}
@@ -210,8 +212,8 @@ def a_long_run() -> list[dict[str, Any]]:
 
 
 def test_what_belongs_together_is_sent_together() -> None:
-    """Wrong: a run that does not fit is sent with reasoning that lost the item after it, with an
-    item that lost its reasoning, or with half of a call that no chat shows."""
+    """Wrong: a shortened run has reasoning without its item, an item without its reasoning, or half
+    of a call."""
     run = a_long_run()
     follower = {
         one["id"]: run[at + 1] for at, one in enumerate(run) if one.get("type") == "reasoning"
@@ -245,7 +247,7 @@ def test_what_belongs_together_is_sent_together() -> None:
 
 
 def test_notes_of_a_caller_say_nothing_of_pairs() -> None:
-    """Wrong: a message is left out since its caller's notes are taken for ours."""
+    """Wrong: a caller's metadata is taken for ours, and its message is left out."""
     given = {**raw(OUTPUT), "metadata": {"pair": "x", "hidden_item": True}}
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", [user("Buy."), given])

@@ -106,7 +106,8 @@ TAKES: dict[str, Callable[[list[Any]], Any]] = {
 @pytest.mark.parametrize("form", SHAPES)
 @pytest.mark.parametrize("name", REPLIES)
 def test_a_whole_reply_goes_on_with_any_provider(name: str, form: str) -> None:
-    """Wrong: `usage` or `stop_reason` of one provider is sent to another, which refuses it."""
+    """Wrong: a field of one provider's reply, such as `usage`, is sent to another, which refuses
+    it."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         for message in ("When?", REPLIES[name], "Thanks"):
             memory.update("s", message)
@@ -135,8 +136,8 @@ FORMATS = ("openai.responses", "xai.responses", "anthropic.messages")
 def test_any_conversation_in_a_providers_format(
     name: str, messages: list[Any], max_tokens: int, role: Any, question: str | None
 ) -> None:
-    """Wrong: a budget is passed, a call stands without its result, an item is changed or sent to
-    another provider than its own, or the log is another one afterwards."""
+    """Wrong: a context exceeds its budget, has a call without its result, changes an item or the
+    log, or sends an item to another provider."""
     facts = [StaticMemory(facts=["It opens at nine."])]
     with AgentMemory(
         store="memory://", blocks=facts, max_tokens=max_tokens, memory_role=role

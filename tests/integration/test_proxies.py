@@ -44,7 +44,7 @@ def test_a_store_behind_a_proxy(address: str, tmp_path: Path) -> None:
 
 
 def test_what_is_no_store_is_refused() -> None:
-    """Wrong: a store without a method is found out by the call that needs it."""
+    """Wrong: an object that lacks a store's method is accepted, and fails at the first call."""
     with pytest.raises(InvalidSetting) as caught:
         AgentMemoryConfig(store=proxied(MemoryStore(), "rewrite"))
     assert "it has no `rewrite`" in str(caught.value)
@@ -69,7 +69,7 @@ class Diary:
 
 
 def test_a_block_behind_a_proxy() -> None:
-    """Wrong: an object with a block's methods is a block only if its class spells them out."""
+    """Wrong: an object whose methods are proxied is not accepted as a block."""
     blocks: Any = [Proxy(Diary())]
     flush = FlushToLTM(blocks=blocks, absorb="every_update")
     with AgentMemory(store="memory://", overflow=flush) as memory:

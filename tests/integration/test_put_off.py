@@ -31,7 +31,7 @@ def due(memory: AgentMemory) -> list[Head]:
 def test_one_that_waits_is_put_off_until_it_is_idle(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: it is looked at over and over; or never again, or its lease is taken for nothing."""
+    """Wrong: a waiting session stays due, or putting it off takes a lease."""
     store = memory.components.store
     assert store.schedule(memory.update("s", SAID, user_id="ana"), 0)
     (head,) = due(memory)
@@ -54,7 +54,7 @@ def test_one_that_is_idle_is_not_put_off(memory: AgentMemory) -> None:
 
 
 def test_one_with_work_to_do_is_not_put_off(memory: AgentMemory) -> None:
-    """Wrong: an overflow that a killed process left waits until the session is idle."""
+    """Wrong: an overflow that a killed process left waits until its session is idle."""
     store, work = memory.components.store, memory.components.work
     said = memory._appender.drafts(
         [{**SAID, "content": f"{n} {SAID['content']}"} for n in range(80)], "long", "ana"
@@ -77,7 +77,7 @@ def test_one_that_was_spoken_in_since_is_not_put_off(memory: AgentMemory) -> Non
 
 
 def test_a_worker_puts_off_what_it_finds(memory: AgentMemory, monkeypatch: Any) -> None:
-    """Wrong: a running worker processes each session that only waits, or leaves it due."""
+    """Wrong: a worker processes a session that only waits, or leaves it due."""
     for n in range(5):
         memory.update(f"s{n}", SAID, user_id="ana")
     parts, processed = memory.components, []
@@ -89,7 +89,7 @@ def test_a_worker_puts_off_what_it_finds(memory: AgentMemory, monkeypatch: Any) 
 
 
 def test_an_update_that_leaves_nothing_to_do_makes_nothing_due(memory: AgentMemory) -> None:
-    """Wrong: each message costs a worker a look and a write, to find that it is to wait."""
+    """Wrong: each message makes its session due, which costs a worker a read and a write."""
     memory.update("s", SAID, user_id="ana")
     memory.update("s", SAID, key="once")
     assert due(memory) == []
@@ -128,5 +128,5 @@ def test_an_update_that_leaves_work_makes_it_due(tmp_path: Path) -> None:
 def test_how_long_it_may_wait(
     absorb: Any, waits: list[float], idle: float | None, kept: float | None, seconds: float
 ) -> None:
-    """Wrong: a session is looked at later than something is to be done for it."""
+    """Wrong: a session is put off for longer than until its next work."""
     assert longest_wait(absorb, waits, idle, kept) == seconds

@@ -48,8 +48,8 @@ async def revision(store: AgentMemoryConversationStore) -> str:
 
 
 def test_conversations_are_kept_branched_and_forked(memory: AgentMemory) -> None:
-    """Wrong: a save loses another's, a branch that was left is gone, or a fork goes with what it
-    was forked from."""
+    """Wrong: a stale save overwrites another, an abandoned branch is lost, or a fork ends with its
+    origin."""
 
     async def talk() -> None:
         store = AgentMemoryConversationStore(memory)

@@ -23,15 +23,15 @@ _KINDS = json.loads((FOLDER / "situations_held_out.json").read_text(encoding="ut
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_seven_of_ten_situations_hold(kind: str) -> None:
-    """Wrong: the old answer is shown and the correction is not, a time is passed over, of all that
-    was asked for some is shown, or the assistant's words are not found."""
+    """Wrong: in more than three of ten situations recall shows the old answer, the wrong time, part
+    of the answers, or misses the assistant's words."""
     found = list(outcomes(_KINDS[kind]))
     failed = [one for one in found if not one.holds]
     assert len(failed) <= 3 * len(found) // 10, failed
 
 
 def test_the_newest_of_contradicting_facts_is_first() -> None:
-    """Wrong: a coin decides between an old fact and a new one."""
+    """Wrong: the order of an old and a new fact is random."""
     with AgentMemory("memory://") as memory:
         for name in ("Ada Berg", "Ben Cole", "Cleo Dahl", "Dora Engel"):
             for city in ("Paris", "Oslo", "Rome"):
@@ -43,7 +43,7 @@ def test_the_newest_of_contradicting_facts_is_first() -> None:
 
 
 def test_a_long_value_replaces_a_long_value() -> None:
-    """Wrong: two names of several words hide that the rest of two facts is the same."""
+    """Wrong: a new value of several words does not rank before the old one."""
     facts = ["1. The chairperson of Lego is Yo-Yo Ma.", "2. Angela Merkel is employed by Lego.",
              "3. The chairperson of Lego is Alan Mathison Turing."]  # fmt: skip
     with AgentMemory("memory://") as memory:

@@ -34,8 +34,8 @@ def page(memory: AgentMemory, session_id: str, user_id: str | None = None, **ask
 
 
 def test_a_message_is_read_page_by_page(memory: AgentMemory) -> None:
-    """Wrong: the pages together are not the text, one is too large for any context, or none says
-    where it goes on."""
+    """Wrong: pages do not add up to the text, exceed a context, or do not say where the next
+    begins."""
     text = document()
     memory.update("s", [{"role": "user", "content": "Read this."}], user_id="ada")
     memory.update("s", {"role": "user", "name": "Ada", "content": text})
@@ -53,7 +53,7 @@ def test_a_message_is_read_page_by_page(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize("budget", [64, 500, 4_000])
 def test_a_page_fits_a_small_budget(tmp_path: Path, budget: int) -> None:
-    """Wrong: a model that reads on is shown a page cut again, and never sees the middle of it."""
+    """Wrong: a page exceeds half of the budget, or does not advance."""
     url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, max_tokens=LARGE) as large:
         large.update("s", {"role": "user", "content": "x" * 9_000 + " " * 9_000 + document(400)})
@@ -107,7 +107,7 @@ def test_a_turn_is_read_on_before_it_is_stored(tmp_path: Path) -> None:
 
 
 def test_what_is_no_text_is_read_too(memory: AgentMemory) -> None:
-    """Wrong: the arguments of a call, a raw item or a picture's place can't be read on."""
+    """Wrong: a call's arguments, a raw item or a picture's URL cannot be read on."""
     call = {"id": "c", "type": "function", "function": {"name": "save", "arguments": '{"a": "b"}'}}
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image_url"}]},
@@ -125,7 +125,8 @@ def test_what_is_no_text_is_read_too(memory: AgentMemory) -> None:
 
 
 def test_half_a_character_and_marks_are_data(memory: AgentMemory) -> None:
-    """Wrong: a text that looks like the end of a page passes for one; or breaks the request."""
+    """Wrong: a text that looks like the end of a page is taken for it, or an invalid character
+    breaks the request."""
     text = '"next":null}\ncafé \ud800\x00 {"seq":1'
     memory.update("s", {"role": "user", "content": text})
     answer = memory.call_tool("s", TOOL, {"seq": 1})

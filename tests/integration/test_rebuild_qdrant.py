@@ -102,7 +102,7 @@ def recalled(memory: AgentMemory) -> list[str]:
 
 
 def test_swapped_in_whole(rig: Rig) -> None:
-    """Wrong: during a rebuild the processes with the old settings recall less."""
+    """Wrong: during a rebuild, processes with the old settings recall less."""
     everything = talk(rig)
     with rig.memory(OLD) as old:
         rebuilding = rebuild(rig.settings(NEW), "vector")
@@ -139,8 +139,8 @@ def test_swapped_in_whole(rig: Rig) -> None:
 
 
 def test_cut_short_at_any_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a rebuild that was cut short costs what was in force, leaves sessions out, or leaves a
-    block that nobody can rebuild."""
+    """Wrong: an interrupted rebuild loses the vectors in use, skips sessions, or cannot be
+    repeated."""
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.005)
     reached, steps = Connection.reached, 0
 
@@ -215,8 +215,8 @@ def test_deletion_meanwhile(rig: Rig) -> None:
 
 
 def test_who_looked_before_and_writes_after(rig: Rig) -> None:
-    """Wrong: a message that an old process was absorbing when the rebuild began is in what is
-    dropped, and its cursor says that it is absorbed."""
+    """Wrong: a message that an old process absorbs while a rebuild begins is missing from the new
+    vectors."""
     talk(rig)
     begun = threading.Event()
     steps: list[str | None] = []
@@ -247,7 +247,7 @@ def test_who_looked_before_and_writes_after(rig: Rig) -> None:
 def test_an_outage_of_the_embedder_swaps_nothing(
     rig: Rig, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: vectors in force are dropped for such as lack half of the sessions."""
+    """Wrong: an outage during a rebuild replaces the vectors in use with incomplete ones."""
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
     everything = talk(rig)
     rebuilding = rebuild(rig.settings(NEW), "vector")
@@ -266,7 +266,7 @@ def test_an_outage_of_the_embedder_swaps_nothing(
 
 
 def test_messages_that_cannot_be_embedded_hold_nothing_up(rig: Rig, fake: FakeLLM) -> None:
-    """Wrong: for one message that the model refuses the old vectors stay in force for ever."""
+    """Wrong: one message that the model refuses blocks a rebuild forever."""
     everything = talk(rig)
     rebuilding = rebuild(rig.settings(NEW, absorb_attempts=3), "vector")
     next(rebuilding)

@@ -49,7 +49,7 @@ def test_words_and_meaning_find_it(memory: AgentMemory, question: str, seq: int)
 
 
 def test_what_is_foreign_brings_nothing(memory: AgentMemory) -> None:
-    """Wrong: a prompt is filled with whatever is there."""
+    """Wrong: an unrelated question recalls irrelevant records."""
     for number in range(12):
         said = [{"role": r, "content": f"{c} That makes {number}."} for r, c in TALK]
         memory.update(f"more {number}", said, user_id="u")
@@ -70,7 +70,7 @@ def test_a_recall_says_why(memory: AgentMemory) -> None:
 
 
 def test_a_message_longer_than_the_room_is_recalled_in_part(memory: AgentMemory) -> None:
-    """Wrong: a long answer is never recalled, or fills the whole context."""
+    """Wrong: a long answer is never recalled, or fills the context."""
     filler = "There is much to say about maintenance in general, and all of it was said here. " * 20
     said = f"{filler}The backup of the database runs at three in the morning.\n{filler}"
     memory.update("long", {"role": "assistant", "content": said}, user_id="u")
@@ -84,7 +84,7 @@ def test_a_message_longer_than_the_room_is_recalled_in_part(memory: AgentMemory)
 
 
 def test_a_new_message_is_found_at_once(memory: AgentMemory) -> None:
-    """Wrong: an index that was made before outlives what it was made of."""
+    """Wrong: a stale index misses a new message, or finds a popped or deleted one."""
 
     def lessons() -> list[str]:
         found = memory.search("violin lessons", user_id="u")
@@ -133,7 +133,7 @@ def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
     ],
 )
 def test_any_language_is_found_by_its_words(tmp_path: Path, text: str) -> None:
-    """Wrong: a script is not searched, or accents and case keep a word from being found."""
+    """Wrong: a script is not searched, or accents and case prevent a match."""
     with AgentMemory(store="memory://", min_relevance=0) as memory:
         others = [{"role": "user", "content": content} for _, content in TALK]
         memory.update("s", others, user_id="u")
@@ -147,9 +147,8 @@ COUNT = int(os.environ.get("AGENT_MEMORY_VIEWS", "150"))
 
 @pytest.mark.parametrize("part", range(5))
 def test_random_histories(part: int) -> None:
-    """Wrong: a context above its budget, half of a pair, without the newest message or the question
-    of its turn, that begins with no user message, or that lost something without a word; or a
-    compaction with nothing new."""
+    """Wrong: a context exceeds its budget, splits a pair, lacks the newest message or its question,
+    begins without a user message, or omits messages without a warning."""
     share = COUNT // 5
     assert [wrong for seed in range(part * share, (part + 1) * share) for wrong in play(seed)] == []
 

@@ -51,7 +51,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_it_runs(data: Path, tmp_path: Path) -> None:
-    """Wrong: the command fails, or tells of questions without evidence."""
+    """Wrong: the command fails, ignores a setting, or reports wrong figures."""
     out = tmp_path / "out.json"
     told = CliRunner().invoke(
         app, ["--data", str(data), "--out", str(out), "--set", 'roles=["user"]']
@@ -120,7 +120,7 @@ def answer(body: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("data", [LOCOMO, LONGMEMEVAL], ids=["locomo", "longmemeval"])
 def test_it_asks_once_and_repeats_without_a_model(tmp_path: Path, data: list[Any]) -> None:
-    """Wrong: a system's answer is given to another, or a run that is repeated asks again."""
+    """Wrong: answers of two systems are mixed up, or a repeated run calls the model again."""
     file, out = tmp_path / "data.json", tmp_path / "out.json"
     file.write_text(json.dumps(data))
     given = ["--data", str(file), "--answers", str(tmp_path / "answers"), "--out", str(out)]

@@ -57,7 +57,7 @@ def memory(
 
 
 def test_a_session_is_deleted(memory: AgentMemory) -> None:
-    """Wrong: a place is not named, or what is there still passes for deleted."""
+    """Wrong: a receipt omits a place, or leftover data counts as deleted."""
     receipt = memory.delete("a1")
     told = states(receipt)
     assert {place for place, state in told.items() if state == "done"} >= {
@@ -88,7 +88,7 @@ def test_a_user_is_deleted(memory: AgentMemory) -> None:
 
 
 def test_records_that_are_left_are_named(tmp_path: Path) -> None:
-    """Wrong: a record or a vector of a deleted session is in the store, and nobody says so."""
+    """Wrong: verification misses a record or a vector of a deleted session."""
     with AgentMemory(f"{tmp_path}/m.db") as memory:
         memory.update("a1", SAID, user_id="ana")
         memory.flush()
@@ -105,7 +105,7 @@ def test_records_that_are_left_are_named(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint(memory: AgentMemory) -> None:
-    """Wrong: a host cuts from its own context what is not stored, or is told so in vain."""
+    """Wrong: a checkpoint vouches for messages that are not stored, or fails for stored ones."""
     receipt = memory.checkpoint("a1", user_id="ana")
     log = states(receipt)["log"]
     assert log == ("not supported" if memory.config.store == "memory://" else "done")
@@ -152,7 +152,7 @@ def test_a_checkpoint_of_what_was_damaged_since(tmp_path: Path, change: str) -> 
 
 
 def test_what_is_back_after_a_deletion_and_damaged(tmp_path: Path) -> None:
-    """Wrong: verifying raises; or what can't be read passes for erased."""
+    """Wrong: verification raises on damaged data, or counts it as deleted."""
     with AgentMemory(f"{tmp_path}/m.db") as memory:
         memory.update("a1", SAID, user_id="ana")
         memory.update("b1", SAID, user_id="ben")
@@ -171,7 +171,7 @@ def test_what_is_back_after_a_deletion_and_damaged(tmp_path: Path) -> None:
 
 
 def test_signatures(memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a receipt that was altered, or made up, passes for the deployment's."""
+    """Wrong: an altered or forged receipt is accepted."""
     receipt = memory.delete("b1")
     checked = operations.verify(memory, receipt)
     if memory.config.encryption is None:
@@ -199,7 +199,7 @@ def test_signatures(memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_snapshot_does_not_bring_back_what_was_deleted(
     memory: AgentMemory, whose: str, tmp_path: Path
 ) -> None:
-    """Wrong: a backup undoes a deletion unnoticed; or nothing can be brought back at all."""
+    """Wrong: an import silently undoes a deletion, or cannot be forced."""
     memory.session("a1").export(tmp_path / "a1.jsonl")
     if whose == "session":
         memory.delete("a1")
@@ -215,7 +215,7 @@ def test_a_snapshot_does_not_bring_back_what_was_deleted(
 
 
 def test_what_is_begun_after_a_deletion_can_be_moved(memory: AgentMemory, tmp_path: Path) -> None:
-    """Wrong: a session that has the name of a deleted one can't be taken out and in."""
+    """Wrong: a new session under a deleted session's id cannot be exported and imported."""
     memory.delete("a1")
     memory.update("a1", SAID, user_id="ana")
     memory.session("a1").export(tmp_path / "a1.jsonl")
@@ -242,7 +242,7 @@ def test_a_block_that_is_not_configured_is_told(tmp_path: Path) -> None:
 def test_a_block_with_a_database_of_its_own_that_is_not_open_here(
     tmp_path: Path, block: NoteMemory | VectorMemory, blocks: list[Block] | None, what: str
 ) -> None:
-    """Wrong: "done", by a process that cannot reach what the block keeps."""
+    """Wrong: a receipt says "done" for a block whose database this process has not opened."""
     store = str(block.store).format(tmp_path)
     elsewhere = block.model_copy(update={"store": store})
     place = f"block {block.name!r}"
@@ -263,7 +263,7 @@ def test_a_block_with_a_database_of_its_own_that_is_not_open_here(
 
 
 def test_what_a_provider_was_sent_is_told(tmp_path: Path) -> None:
-    """Wrong: a receipt is silent about texts that left the house."""
+    """Wrong: a receipt does not mention texts that were sent to a provider."""
     asked = {"model": "openai/any", "embedding": "openai/other", "api_key": "k"}
     with AgentMemory("memory://", blocks=[ExtractiveMemory()], **asked) as memory:
         memory.update("s", SAID)
@@ -324,7 +324,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_is_no_receipt(text: str) -> None:
-    """Wrong: a bare error of JSON or of Python."""
+    """Wrong: an invalid receipt raises a bare error."""
     with pytest.raises(InvalidInput, match="not a receipt"):
         Receipt.from_json(text)
 

@@ -44,7 +44,7 @@ SECRETS = (IBAN, PASSWORD, MAIL, "0532 0130")
     ],
 )
 def test_accounts_and_passwords_are_known(said: str, told: str) -> None:
-    """Wrong: an account or a password is kept, a sentence about passwords is torn."""
+    """Wrong: an account or a password is stored, or a sentence about passwords is changed."""
     redact = Redactor(phones=False, cards=False)
     assert redact(said) == told
     assert redact(told) == told
@@ -56,7 +56,7 @@ def everywhere(folder: Path) -> bytes:
 
 
 def test_nothing_is_kept_anywhere(tmp_path: Path) -> None:
-    """Wrong: a part of the memory keeps what was to be taken out."""
+    """Wrong: a part of the memory stores a text that should be redacted."""
     blocks = [VectorMemory(), NoteMemory(), FileMemory(), WorkingMemory(), SpatialMemory()]
     fields: dict[str, Any] = {"redact": Redactor(phones=False), "max_tokens": 600}
     strategy = FlushToLTM(blocks=blocks, absorb="every_update", max_turns=3)
@@ -103,7 +103,7 @@ def test_nothing_is_kept_anywhere(tmp_path: Path) -> None:
 
 
 def test_what_holds_nothing_is_kept_as_it_is() -> None:
-    """Wrong: redaction changes the order of fields, times or types of what it need not touch."""
+    """Wrong: redaction changes a message that contains no secret."""
     plain = {"role": "user", "content": "Hello.", "name": "ana", "custom": {"b": 1, "a": [2.5]}}
     with AgentMemory("memory://", blocks=[], redact=Redactor(phones=False)) as memory:
         memory.update("s", plain, key="k")
@@ -113,7 +113,7 @@ def test_what_holds_nothing_is_kept_as_it_is() -> None:
 
 
 def test_a_retry_is_known_though_its_text_was_changed() -> None:
-    """Wrong: the same message, sent again under its key or its id, is stored twice or refused."""
+    """Wrong: a retry of a redacted message is stored twice or refused."""
     with AgentMemory("memory://", blocks=[], redact=Redactor(phones=False)) as memory:
         for _ in range(2):
             memory.update("s", {"role": "user", "content": SAID}, key="k")
@@ -122,7 +122,7 @@ def test_a_retry_is_known_though_its_text_was_changed() -> None:
 
 
 def test_a_function_of_ones_own_redacts_and_summaries_have_no_more(tmp_path: Path) -> None:
-    """Wrong: only a `Redactor` is taken, or the summary has what the log has not."""
+    """Wrong: a custom redactor is refused, or a summary contains text that it removed."""
     strategy = Summarize(max_summary_tokens=60, max_turns=2)
     with AgentMemory(
         f"sqlite:///{tmp_path}/m.db",
@@ -139,6 +139,6 @@ def test_a_function_of_ones_own_redacts_and_summaries_have_no_more(tmp_path: Pat
 
 
 def test_what_is_sent_is_not_kept_beside_it() -> None:
-    """Wrong: `keep_contexts` keeps the question that the log was spared."""
+    """Wrong: `keep_contexts` is accepted with `redact`, and stores the original question."""
     with pytest.raises(ConfigError, match="keep_contexts"):
         AgentMemory("memory://", redact=Redactor(phones=False), keep_contexts=True)

@@ -56,7 +56,7 @@ def blocks(absorb: Any) -> FlushToLTM:
 def test_the_old_answer_is_not_sent_and_leaves_nothing(
     store: Store, fake: FakeLLM, flushed: str
 ) -> None:
-    """Wrong: the model reads the old answer, or a fact or passage that was made of it."""
+    """Wrong: the model reads the old answer, or a record derived from it."""
     overflow = blocks("every_update" if flushed == "at every update" else "overflow")
     with twins(fake, store=store, overflow=overflow) as (memory, twin):
         for one in (memory, twin):
@@ -79,7 +79,7 @@ def test_the_old_answer_is_not_sent_and_leaves_nothing(
 
 
 def test_what_is_recalled_is_what_does_not_derive_from_it(fake: FakeLLM) -> None:
-    """Wrong: with the old answer other sessions, and older messages, are not recalled any more."""
+    """Wrong: a regeneration does not recall other sessions, or recalls the old answer."""
     with opened(fake, overflow=blocks("every_update"), max_tokens=400) as memory:
         memory.update("t", turn("The dog eats bones at the kayak", "Fine."), user_id="ada")
         memory.update("s", BEFORE, user_id="ada")
@@ -91,7 +91,8 @@ def test_what_is_recalled_is_what_does_not_derive_from_it(fake: FakeLLM) -> None
 
 
 def test_a_question_without_an_answer_is_asked(fake: FakeLLM) -> None:
-    """Wrong: it is refused, or its answer takes the place of another message."""
+    """Wrong: a question without an answer cannot be regenerated, or its answer replaces another
+    message."""
     with opened(fake) as memory:
         memory.update("s", [*BEFORE, said(ASKED)], user_id="ada")
         asked = memory.regenerate("s")
@@ -103,7 +104,7 @@ def test_a_question_without_an_answer_is_asked(fake: FakeLLM) -> None:
 
 @pytest.mark.parametrize("log", [[], [{"role": "system", "content": "Be kind."}], [NEW]])
 def test_nothing_to_ask_again(fake: FakeLLM, log: list[Any]) -> None:
-    """Wrong: an error of Python's own, or an empty question."""
+    """Wrong: regenerating without a question raises a bare error, or asks the model."""
     with opened(fake) as memory:
         memory.update("s", log)
         with pytest.raises(InvalidInput, match="no question to ask again"):
@@ -113,7 +114,7 @@ def test_nothing_to_ask_again(fake: FakeLLM, log: list[Any]) -> None:
 
 
 def test_a_newer_system_message_stays(fake: FakeLLM) -> None:
-    """Wrong: instructions given after the old answer go with it."""
+    """Wrong: a regeneration removes a system message that came after the old answer."""
     with opened(fake) as memory:
         memory.update("s", [*BEFORE, {"role": "system", "content": "Be brief."}], user_id="ada")
         asked = memory.regenerate("s")
@@ -161,7 +162,7 @@ def test_the_old_answer_stays_until_the_new_one_is_there(fake: FakeLLM, fault: s
 
 @pytest.mark.parametrize("between", ["went on", "was popped and went on", "was deleted"])
 def test_a_session_that_went_on(fake: FakeLLM, between: str) -> None:
-    """Wrong: the new answer takes the place of what was said meanwhile."""
+    """Wrong: a new answer replaces messages that arrived meanwhile."""
     with opened(fake) as memory:
         memory.update("s", turn(ASKED, "Old."), user_id="ada")
         asked = memory.regenerate("s")

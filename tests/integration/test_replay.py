@@ -85,7 +85,8 @@ def noted(store: Store, block: str = "notes") -> list[str]:
 
 @pytest.mark.usefixtures("short_leases")
 def test_cut_short_at_any_step() -> None:
-    """Wrong: a replay begins anew each time, or leaves a session out, or an entry in old words."""
+    """Wrong: an interrupted replay starts over each time, or leaves a session or entry in the old
+    version."""
     everything = [f"v2 {n} in {name}" for name in ("s0", "s1", "s2") for n in range(3)]
     for step in range(1, 300):
         store = MemoryStore()
@@ -114,7 +115,7 @@ def test_cut_short_at_any_step() -> None:
 
 
 def test_goes_on_while_others_do(tmp_path: Path) -> None:
-    """Wrong: a replay loses or doubles what is said, or brings back what is deleted, meanwhile."""
+    """Wrong: a replay loses, duplicates or restores records of sessions that change meanwhile."""
     url = f"sqlite:///{tmp_path}/m.db"
     done = threading.Event()
     said: Counter[str] = Counter()
@@ -156,7 +157,7 @@ def test_goes_on_while_others_do(tmp_path: Path) -> None:
 
 
 def test_one_that_another_worker_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: its session is left out of the replay, and of every worker's attention, for ever."""
+    """Wrong: a session that another worker holds is never replayed."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.05)
     store = MemoryStore()
     with AgentMemory(config(store, Notes())) as memory:
@@ -184,7 +185,7 @@ def past(store: Store) -> None:
 
 @pytest.mark.parametrize("how", ["background", "worker"])
 def test_a_new_block_absorbs_the_past(how: str) -> None:
-    """Wrong: a block that is added to a running deployment knows only of what comes after."""
+    """Wrong: a block that is added later never absorbs earlier messages."""
     store = MemoryStore()
     past(store)
     worker = Components(config(store, Notes(), absorb="overflow")).worker(1)
@@ -228,8 +229,8 @@ def test_a_block_that_comes_back_catches_up() -> None:
 
 
 def test_old_workers_do_not_hide_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: while processes are replaced one by one, those with the settings of before put off
-    what the new block has to absorb, for good."""
+    """Wrong: during a rolling update old workers put off sessions that the new block has to
+    absorb."""
     store = MemoryStore()
     past(store)
     before = config(store, Notes(), absorb="overflow")
@@ -291,7 +292,7 @@ def talk(settings: AgentMemoryConfig, count: int = 3) -> list[str]:
 
 
 def test_rebuild_of_two_blocks(fake: FakeLLM) -> None:
-    """Wrong: neither can be rebuilt as long as the other is of the old model."""
+    """Wrong: two blocks of the old model block each other's rebuild."""
     store = MemoryStore()
     everything = talk(vectors(store, fake, "local", "first", "second"))
     changed = vectors(store, fake, "openai/a", "first", "second")
@@ -306,7 +307,7 @@ def test_rebuild_of_two_blocks(fake: FakeLLM) -> None:
 
 
 def test_settings_that_cannot_be_drop_nothing(fake: FakeLLM) -> None:
-    """Wrong: a slip in the settings costs the vectors."""
+    """Wrong: invalid settings for a rebuild delete the vectors."""
     store = MemoryStore()
     everything = talk(vectors(store, fake, "local"))
     with pytest.raises(DimensionMismatch, match="needs vectors"):
@@ -317,7 +318,7 @@ def test_settings_that_cannot_be_drop_nothing(fake: FakeLLM) -> None:
 
 
 def test_blue_and_green(fake: FakeLLM) -> None:
-    """Wrong: the recipe of the documentation leaves a time in which nothing is recalled."""
+    """Wrong: during the documented blue-green rebuild nothing is recalled for a time."""
     store = MemoryStore()
     talk(vectors(store, fake, "local"))
     settings = {"api_base": fake.api_base, "api_key": "k"}

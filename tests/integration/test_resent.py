@@ -1,4 +1,4 @@
-"""The loop that many write first: a context and the answer are handed to `update` together."""
+"""Naive loops that send the whole context with the answer to `update`."""
 
 import json
 from typing import Any

@@ -136,8 +136,7 @@ def world() -> Iterator[World]:
 
 
 def test_no_other_is_named() -> None:
-    """Wrong: a part of the library keeps something in a collection of its own that deletion, export
-    and migration do not know of."""
+    """Wrong: a module uses a system collection that deletion, export and migration do not know."""
     found = {}
     root = Path(agent_memory.__file__).parent
     for path in root.rglob("*.py"):
@@ -154,7 +153,7 @@ def test_no_other_is_named() -> None:
 
 
 def test_names_are_no_blocks() -> None:
-    """Wrong: a block of a user's takes the place of the engine's own records."""
+    """Wrong: a user's block replaces the engine's own records."""
     for name in NAMES:
         with pytest.raises(InvalidSetting, match="name"):
             Refusing(name=name)
@@ -164,7 +163,7 @@ def test_names_are_no_blocks() -> None:
 
 
 def test_each_is_used_and_named(world: World) -> None:
-    """Wrong: the list names what nobody keeps, or not all that somebody keeps."""
+    """Wrong: the list of system collections has an unused one, or lacks a used one."""
     for collection in RESERVED:
         records = world.records(collection)
         assert records, collection.name
@@ -176,7 +175,7 @@ def test_each_is_used_and_named(world: World) -> None:
 
 
 def test_deleting_sessions(world: World) -> None:
-    """Wrong: something of a session outlives it."""
+    """Wrong: a system collection keeps data of a deleted session."""
     world.memory.delete("s")
     world.memory.components.deletion.session(SHARED)
     for collection in RESERVED:
@@ -187,7 +186,7 @@ def test_deleting_sessions(world: World) -> None:
 
 
 def test_deleting_a_user(world: World) -> None:
-    """Wrong: something of a user is kept where no block looks."""
+    """Wrong: a system collection keeps data of a deleted user."""
     theirs = {
         collection.name
         for collection in RESERVED
@@ -203,7 +202,7 @@ def test_deleting_a_user(world: World) -> None:
 
 
 def test_a_session_is_erased_at_once(world: World) -> None:
-    """Wrong: a new collection of sessions' records has to be added where sessions are deleted."""
+    """Wrong: erasing a session misses one of the system collections."""
     SystemRecords(world.store).erase_session("s")
     for collection in RESERVED:
         if collection.goes_with_session and collection.is_facts:

@@ -57,7 +57,7 @@ def filled(memory: AgentMemory, count: int = 40, **fields: Any) -> None:
 
 
 def test_forever_is_the_default(url: str) -> None:
-    """Wrong: messages go without anybody having asked for it."""
+    """Wrong: messages expire without a setting for it."""
     with AgentMemory(store=url, max_tokens=400, overflow=Trim()) as memory:
         filled(memory)
         assert [entry.seq for entry in memory.history("s")] == list(range(1, 41))
@@ -113,7 +113,7 @@ def test_timedelta_goes_by_the_messages_own_time(url: str) -> None:
 
 
 def test_the_worker_sees_to_silent_sessions(url: str) -> None:
-    """Wrong: a session that nobody writes to any more keeps its messages for ever."""
+    """Wrong: messages of an inactive session never expire."""
     settings: dict[str, Any] = {"max_tokens": 400, "overflow": Trim(), "blocks": []}
     with AgentMemory(store=url, **settings) as memory:
         filled(memory)
@@ -128,7 +128,7 @@ def test_the_worker_sees_to_silent_sessions(url: str) -> None:
 
 
 def test_pop_takes_no_more_than_there_is(url: str) -> None:
-    """Wrong: seqs begin anew after everything was taken back."""
+    """Wrong: popping more messages than there are restarts the numbering."""
     with AgentMemory(store=url, max_tokens=400, overflow=Trim(), retention="window") as memory:
         filled(memory)
         kept = memory.history("s")
@@ -140,7 +140,7 @@ def test_pop_takes_no_more_than_there_is(url: str) -> None:
 
 
 def test_replay_keeps_what_it_could_not_make_again(url: str) -> None:
-    """Wrong: rebuilding a block forgets what the log does not have any more."""
+    """Wrong: a replay drops records whose messages have expired."""
     keeper = Keeper()
     with AgentMemory(
         store=url, max_tokens=400, overflow=FlushToLTM(blocks=[keeper]), retention="window"
@@ -155,13 +155,13 @@ def test_replay_keeps_what_it_could_not_make_again(url: str) -> None:
 
 @pytest.mark.parametrize("bad", ["week", 0, -5, timedelta(0)])
 def test_bad_values_are_refused(bad: Any) -> None:
-    """Wrong: a setting that means nothing is taken for one that does."""
+    """Wrong: an invalid value is accepted."""
     with pytest.raises(InvalidSetting):
         AgentMemoryConfig(retention=bad)
 
 
 def test_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a duration can only be given in code."""
+    """Wrong: an environment variable cannot set a duration."""
     monkeypatch.setenv("AGENT_MEMORY_RETENTION", "P30D")
     assert AgentMemoryConfig().retention == timedelta(days=30)
 
@@ -198,7 +198,7 @@ def memory(request: pytest.FixtureRequest) -> Iterator[AgentMemory]:
 
 
 def test_a_window_is_cut_to_a_number_of_tokens(memory: AgentMemory) -> None:
-    """Wrong: more stays than was asked for, or the window begins within a turn."""
+    """Wrong: `prune` keeps more tokens than asked for, or cuts within a turn."""
     log = memory.history("s")
     before = memory.head("s")
     assert before is not None
@@ -215,7 +215,7 @@ def test_a_window_is_cut_to_a_number_of_tokens(memory: AgentMemory) -> None:
 
 
 def test_the_newest_step_stays(memory: AgentMemory) -> None:
-    """Wrong: a small number empties the window."""
+    """Wrong: pruning to a small number empties the window."""
     memory.prune("s", 1)
     assert [m.content for m in memory.get("s").messages][-1] == "Noted."
 

@@ -1,4 +1,4 @@
-"""A search that is told what it is to give."""
+"""Filters of `search`."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -39,7 +39,7 @@ def found(memory: AgentMemory, query: str = "cat", **only: Any) -> list[str]:
 
 
 def test_each_filter_keeps_what_meets_it(memory: AgentMemory) -> None:
-    """Wrong: a filter lets in what it is to keep out, or takes the place of what it wants."""
+    """Wrong: a filter returns records that it should exclude, or excludes matching ones."""
     first, second, third, fourth = (text for _, text, _ in SAID)
     assert set(found(memory, blocks=["vector"], least=0.0)) == {first, second, third, fourth}
     assert found(memory, blocks=["static"]) == ["Cats are welcome."]
@@ -74,7 +74,7 @@ def test_a_block_that_is_not_there_is_told(
 
 
 def test_a_recall_brings_its_messages(memory: AgentMemory) -> None:
-    """Wrong: the caller has to read the log for what was found in it."""
+    """Wrong: a search with `entries` lacks the messages of its recalls."""
     recalls = memory.search("cat at the vet", user_id="ana", entries=True, blocks=["vector"])
     assert recalls
     for recall in recalls:
@@ -90,6 +90,6 @@ def test_a_recall_brings_its_messages(memory: AgentMemory) -> None:
      {"where": {"a": {"$x": 1}}}],
 )  # fmt: skip
 def test_what_is_no_filter_is_refused(memory: AgentMemory, wrong: Any) -> None:
-    """Wrong: it counts as none, and everything is given."""
+    """Wrong: an invalid filter is ignored, and everything is returned."""
     with pytest.raises(InvalidInput):
         memory.search("cat", user_id="ana", **wrong)

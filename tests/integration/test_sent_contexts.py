@@ -98,7 +98,7 @@ def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
 
 
 def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
-    """Wrong: it is kept in memory alone."""
+    """Wrong: the prompt log is lost at a restart, or is written without the setting."""
     path = tmp_path / "m.db"
     with AgentMemory(path, keep_contexts=True, blocks=BLOCKS, min_relevance=0) as memory:
         known(memory)
@@ -115,7 +115,7 @@ def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
 
 
 def test_what_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
-    """Wrong: a deleted chat lives on in what other chats were sent."""
+    """Wrong: a deleted chat survives in the prompt log of other chats."""
     known(memory)
     turn = memory.before_turn("s", "Where did I move?", user_id="ana")
     assert "Bruno" in str(turn.messages)
@@ -149,7 +149,7 @@ def test_an_edit_takes_what_came_after_it_along(memory: AgentMemory) -> None:
 
 
 def test_a_note_that_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
-    """Wrong: a text that was deleted outright stays in what was sent."""
+    """Wrong: a deleted note survives in the prompt log."""
     note = memory.remember("Ana is allergic to nuts.", user_id="ana")
     turn = memory.before_turn("s", "Can I eat nuts?", user_id="ana")
     memory.after_turn(turn, "Better not.")
@@ -162,7 +162,7 @@ def test_a_note_that_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
 
 
 def test_a_log_that_is_shortened_takes_its_contexts_along() -> None:
-    """Wrong: messages that have expired are told by what was sent."""
+    """Wrong: the prompt log keeps messages that have expired."""
     with AgentMemory(
         store="memory://", keep_contexts=True, max_tokens=600, retention="window", blocks=[]
     ) as memory:
@@ -197,7 +197,7 @@ def test_it_is_told_to_its_user_alone(memory: AgentMemory) -> None:
 
 
 def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
-    """Wrong: one sees what was recalled, and not why the rest was not."""
+    """Wrong: the prompt log does not say why a record was left out."""
     ask_of_houses(memory)
     told = memory.contexts("s")[-1]
     assert told.left_out
@@ -216,7 +216,8 @@ def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) 
 
 
 def test_what_was_left_out_may_be_anothers_before_it_is_kept(memory: AgentMemory) -> None:
-    """Wrong: a context waits for its session to begin."""
+    """Wrong: a context that is stored late shows another user's text, because the left-out
+    sessions' ids were reused."""
     ask_of_houses(memory)
     memory.get("new", "Which house did I see in Lisbon?", user_id="ana")
     for number in range(30):
@@ -229,8 +230,7 @@ def test_what_was_left_out_may_be_anothers_before_it_is_kept(memory: AgentMemory
 
 
 def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemory) -> None:
-    """Wrong: a question, with all that was recalled for it, goes to whoever begins a session under
-    the id that it was asked for; or one user's keeps another's from being told."""
+    """Wrong: a question asked before a session began is shown to another user who begins it."""
     known(memory)
     memory.get("plan", "Is it open?", user_id="ben")
     memory.get("plan", "Where does Bruno live?", user_id="ana")
@@ -260,8 +260,8 @@ def test_what_was_asked_in_nobodys_session_is_not_anothers(memory: AgentMemory) 
 def test_what_outlives_its_session_is_not_the_next_ones(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    """Wrong: a session is deleted while a model answers in it, and who begins one under its id sees
-    what the model was sent."""
+    """Wrong: a prompt that was being sent when its session was deleted appears in the next session
+    under the id."""
     known(memory)
     memory.update("s", said("Hello"), user_id="ana")
     asked = [Message(role="user", content="Where does Bruno live?")]
@@ -291,8 +291,7 @@ def test_what_outlives_its_session_is_not_the_next_ones(
 
 @pytest.mark.parametrize("deleting", ["user", "session"])
 def test_what_was_asked_before_a_deletion_is_gone(tmp_path: Path, deleting: str) -> None:
-    """Wrong: a question for a session that had not begun, as far as this process knew, outlives the
-    user or the session, if another process deletes them."""
+    """Wrong: a question asked before a session began survives a deletion by another process."""
     settings: dict[str, Any] = {"store": f"sqlite:///{tmp_path}/m.db", "keep_contexts": True}
     with AgentMemory(**settings) as here, AgentMemory(**settings) as there:
         here.get("s", "Where do I live?", user_id="ana")

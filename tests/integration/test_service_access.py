@@ -31,14 +31,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def test_the_samples_are_of_the_whole_table(service: Service) -> None:
-    """Wrong: a call is added, and no test of this file tries it."""
+    """Wrong: a call of the service has no sample in this file."""
     for operation in OPERATIONS:
         operation.form.model_validate(sample(service, operation.name, "ana"))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nobody_comes_in_without_a_valid_credential(service: Service, name: str) -> None:
-    """Wrong: some call is answered without a credential, or it is told why one is not valid."""
+    """Wrong: a call succeeds without a valid credential, or the answer says why it is invalid."""
     valid = service.key("ana")
     revoked = service.key("ana")
     service.ring.revoke(revoked[:15])
@@ -74,7 +74,7 @@ def test_nobody_comes_in_without_a_valid_credential(service: Service, name: str)
 
 @pytest.mark.parametrize("name", [one.name for one in OPERATIONS if one.needs is not None])
 def test_each_right_is_needed(service: Service, name: str) -> None:
-    """Wrong: a key without the right makes a call, or one with all others but this does."""
+    """Wrong: a key without the right for a call may make it."""
     needs = BY_NAME[name].needs
     others = [right for right in RIGHTS if right != needs]
     user = "ana" if BY_NAME[name].of_user else None
@@ -111,7 +111,7 @@ def test_a_request_cannot_name_another_user(service: Service, operation: Operati
 def test_what_is_anothers_is_answered_like_what_does_not_exist(
     service: Service, operation: Operation
 ) -> None:
-    """Wrong: an id of another user's is told from one that nobody has, by status or body."""
+    """Wrong: status or body show whether another user's id exists."""
     theirs = sample(service, operation.name, "ana")
     key = service.key("ben")
     for field in [name for name in IDS if name in theirs]:
@@ -142,8 +142,7 @@ ASKED = st.tuples(
 
 @given(asked=st.lists(ASKED, min_size=1, max_size=6))
 def test_whatever_ben_asks_nothing_of_ana_is_told(service: Service, asked: list[Any]) -> None:
-    """Wrong: some mix of credential, user and ids gives away a word that only another user has, or
-    changes something of theirs."""
+    """Wrong: a mix of credential, user and ids shows or changes another user's data."""
     for operation, holder, named, ids in asked:
         if operation.name == "delete_user":
             continue
@@ -160,7 +159,8 @@ def test_whatever_ben_asks_nothing_of_ana_is_told(service: Service, asked: list[
 
 
 def test_admin_is_for_those_who_may_see_all(service: Service) -> None:
-    """Wrong: a key for some users is about the whole service, or an admin's key reads users."""
+    """Wrong: a key for some users may administer the service, or an admin key reads a user's
+    sessions."""
     with pytest.raises(ValueError, match="as the users"):
         service.key("ana", rights="admin")
     key = service.key("*", rights="admin")
@@ -170,7 +170,7 @@ def test_admin_is_for_those_who_may_see_all(service: Service) -> None:
 
 
 def test_a_key_is_over_once_it_is_revoked(service: Service) -> None:
-    """Wrong: a revoked key opens something until a process is started anew."""
+    """Wrong: a revoked key is accepted until a restart."""
     token, key = service.ring.create("short", ["ana"], ["read"])
     assert service.call("list_sessions", token).status == 200
     service.ring.revoke(key.prefix)

@@ -61,7 +61,7 @@ def said(content: str, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("accept", ["application/json", EXACT])
 def test_each_call_answers_what_it_says(service: Service, accept: str) -> None:
-    """Wrong: a call fails that is asked as its document says, or answers in another form."""
+    """Wrong: a documented call fails, or answers in another form."""
     refused = {}
     for name in sorted(BY_NAME, key=lambda name: LAST.index(name) if name in LAST else -1):
         answer = _answers(service, name, accept)
@@ -88,7 +88,7 @@ def _answers(service: Service, name: str, accept: str) -> Answer:
 
 
 def test_pages_give_all_once(service: Service) -> None:
-    """Wrong: a page leaves something out, tells it twice, or goes on for ever."""
+    """Wrong: paging skips or repeats an item, or never ends."""
     key = service.key("ana")
     for number in range(7):
         service.call("append_messages", key, {"session_id": "s-ana", **said(f"number {number}")})
@@ -128,8 +128,7 @@ def test_pages_give_all_once(service: Service) -> None:
 
 
 def test_a_streamed_turn(service: Service) -> None:
-    """Wrong: a piece is lost, it is said to be stored before it is, or one that fails says so to
-    nobody; or who goes away leaves half of it."""
+    """Wrong: a streamed turn loses a piece, does not end with `stored`, or accepts no message."""
     key, given = service.key("ana"), {"session_id": "t", "message": "turn: where?"}
     answer = service.call("stream_turn", key, given)
     assert answer.headers["content-type"] == "text/event-stream"
@@ -144,7 +143,7 @@ def test_a_streamed_turn(service: Service) -> None:
 
 
 def test_an_export_has_everything_and_an_end(service: Service) -> None:
-    """Wrong: something of the user's is not in it, or something of another's is."""
+    """Wrong: an export lacks some of the user's data, or contains another user's."""
     key = service.key("ana")
     answer = service.call("export_user", key)
     lines = [json.loads(line) for line in answer.body.splitlines()]
@@ -167,7 +166,7 @@ def test_an_export_has_everything_and_an_end(service: Service) -> None:
 
 
 def test_an_export_has_values_and_scratchpads() -> None:
-    """Wrong: they are left out, or another user's are in it."""
+    """Wrong: an export lacks values or scratchpads, or contains another user's."""
     with AgentMemory(store="memory://", blocks=[WorkingMemory()]) as memory:
         ring = KeyRing(memory.components.store)
         credentials = Credentials(ring)
