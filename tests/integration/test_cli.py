@@ -38,7 +38,7 @@ COMMANDS = {
 
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A folder and a wide terminal of its own, no settings from outside."""
+    """Work in a new folder with a wide terminal, without settings from outside."""
     for name in list(os.environ):
         if name.startswith("AGENT_MEMORY_") or name == "OPENAI_API_KEY":
             monkeypatch.delenv(name)
@@ -53,7 +53,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLLM]:
-    """A model server that every command finds by its environment."""
+    """A model server that every command finds through the environment."""
     with FakeLLM("Good to know.") as server:
         monkeypatch.setenv("AGENT_MEMORY_API_BASE", server.api_base)
         monkeypatch.setenv("AGENT_MEMORY_API_KEY", "sk-secret")
@@ -61,7 +61,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLLM]:
 
 
 def run(*arguments: str, ok: bool = True, typed: str | None = None) -> str:
-    """What a command prints on stdout; it must succeed."""
+    """Return the stdout of a command, which must succeed."""
     result = invoke(list(arguments), input=typed)
     if ok:
         assert result.exit_code == 0, result.output
@@ -69,7 +69,7 @@ def run(*arguments: str, ok: bool = True, typed: str | None = None) -> str:
 
 
 def fails(*arguments: str, code: int = 1) -> str:
-    """What a command says on stderr; it must fail in one line, without a traceback."""
+    """Return the stderr of a command, which must fail in one line, without a traceback."""
     result = invoke(list(arguments))
     assert result.exit_code == code, result.output
     assert isinstance(result.exception, SystemExit), "not a failure that was foreseen"
@@ -83,7 +83,7 @@ FACTS_TOO = '[{"kind": "extractive"}, {"kind": "vector"}]'
 
 
 def store(**fields: Any) -> AgentMemory:
-    """The memory that the commands use by default, opened beside them."""
+    """Open the memory that the commands use by default."""
     blocks = [ExtractiveMemory(), VectorMemory()]
     return AgentMemory(store="sqlite:///agent_memory.db", **{"blocks": blocks, **fields})
 
@@ -105,7 +105,7 @@ def talk(count: int) -> list[dict[str, str]]:
 
 
 def test_every_command_has_help_and_is_documented() -> None:
-    """A command that nobody can find out about is not finished."""
+    """Wrong: a command has no help, or is missing in the reference."""
     told = run("--help")
     page = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
     listed = [command.name or command.callback.__name__ for command in app.registered_commands]  # type: ignore[union-attr]
@@ -118,7 +118,7 @@ def test_every_command_has_help_and_is_documented() -> None:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    """A heavy import at the top of a command's module would make each run slow."""
+    """Wrong: a command's module imports a heavy package, so that each command starts slowly."""
     heavy = [
         "pydantic",
         "litellm",
@@ -136,7 +136,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_version() -> None:
-    """It must be the package's."""
+    """Wrong: `--version` prints another version than the package's."""
     from agent_memory import __version__
 
     assert run("--version").strip() == f"agent-memory {__version__}"
@@ -156,7 +156,7 @@ STRATEGIES: dict[str, Strategy] = {
 
 @pytest.mark.parametrize("kind", STRATEGIES)
 def test_demo_prints_what_the_engine_says(kind: str) -> None:
-    """Numbers made up or left over from another run would differ from an engine's of our own."""
+    """Wrong: the demo prints other numbers or texts than the engine returns."""
     told = run("demo", "--strategy", kind, "--max-tokens", str(BUDGET))
     overflows = 0
     fields: dict[str, Any] = {"overflow": STRATEGIES[kind], "blocks": [], "recall_timeout": 30}
@@ -198,7 +198,7 @@ def test_demo_prints_what_the_engine_says(kind: str) -> None:
 def test_a_bad_line_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, bad: bytes, reason: str
 ) -> None:
-    """Without its number nobody finds the line in a long file. A blank line counts as a line."""
+    """Wrong: an error about a line in a file has no line number, or skips blank lines."""
     monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "2000")
     path = tmp_path / "log.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"role": "user", "content": "hi"}\n\n' + bad + b"\n")
@@ -209,7 +209,7 @@ def test_a_bad_line_is_named(
 
 
 def test_import_keeps_times_and_notes(tmp_path: Path) -> None:
-    """A lost timestamp would date old talk to today; an id passed on would reach the model."""
+    """Wrong: an import loses timestamps, or passes an id on to the model."""
     line = {
         "id": 7, "session_id": "old", "timestamp": "2020-05-06T07:08:09", "role": "user",
         "name": "Ann", "content": "hello", "metadata": {"tag": 1},
@@ -228,14 +228,14 @@ def test_import_keeps_times_and_notes(tmp_path: Path) -> None:
 
 
 def test_import_stores_nothing_of_a_bad_file(tmp_path: Path) -> None:
-    """A file that is broken in the middle would leave half a conversation behind."""
+    """Wrong: a file with a bad line leaves half a conversation in the store."""
     path = write_log(tmp_path / "log.jsonl", *talk(3), {"role": "nobody"})
     fails("import", str(path), "s")
     assert not Path("agent_memory.db").exists()
 
 
 def test_export_and_import_give_the_same_log(tmp_path: Path) -> None:
-    """Unknown fields, pictures, tool calls, raw items and times must survive the round trip."""
+    """Wrong: unknown fields, tool calls, raw items or times are lost in an export and import."""
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     given = [
         {"role": "system", "content": "Be brief."},
@@ -259,7 +259,7 @@ def test_export_and_import_give_the_same_log(tmp_path: Path) -> None:
 
 
 def test_sessions_lists_what_the_heads_say() -> None:
-    """Wrong lags would hide work that waits."""
+    """Wrong: `sessions` shows wrong counts, or hides pending messages."""
     with store() as memory:
         memory.update("a", talk(4), user_id="ann")
         head = memory.update("b", talk(6))
@@ -275,7 +275,7 @@ def test_sessions_lists_what_the_heads_say() -> None:
 
 
 def test_show_prints_the_window_and_with_all_the_log() -> None:
-    """The window must not hold what left it, and --all must leave nothing out."""
+    """Wrong: `show` prints messages that left the window, or `--all` omits some."""
     with store(max_tokens=300, overflow=Summarize(max_summary_tokens=60), blocks=[]) as memory:
         memory.update("s", {"role": "system", "content": "Be brief, please."})
         for message in talk(30):
@@ -291,7 +291,7 @@ def test_show_prints_the_window_and_with_all_the_log() -> None:
 
 
 def test_search_prints_what_the_engine_finds() -> None:
-    """Another user's memory, or none, would show here."""
+    """Wrong: `search` prints another user's memory, or misses the user's own."""
     with store() as memory:
         memory.update(
             "s", {"role": "user", "content": "My hamster is called Bella."}, user_id="ann"
@@ -306,14 +306,14 @@ def test_search_prints_what_the_engine_finds() -> None:
 
 
 def test_terminal_steering_characters_are_not_printed() -> None:
-    """An escape sequence in a stored message would steer the reader's terminal."""
+    """Wrong: an escape sequence in a stored message reaches the terminal."""
     with store() as memory:
         memory.update("s", {"role": "user", "content": "a\x1b[2Jb [red]c[/red]"})
     assert "a\ufffd[2Jb [red]c[/red]" in run("show", "s")
 
 
 def test_flush_replay_and_stats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits must be absorbed and said; a missing model is no failure of the command."""
+    """Wrong: `flush` does not absorb or report pending messages, or fails without a model."""
     with store() as memory:
         memory.update("s", talk(4))
     monkeypatch.setenv("AGENT_MEMORY_BLOCKS", FACTS_TOO)
@@ -329,7 +329,7 @@ def test_flush_replay_and_stats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_replay_reports_a_block_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exit code of 0 would let a script go on without its facts."""
+    """Wrong: a replay whose block fails exits with 0."""
     with store(max_tokens=200) as memory:
         memory.update("s", talk(20))
     monkeypatch.setenv("AGENT_MEMORY_BLOCKS", FACTS_TOO)
@@ -340,7 +340,7 @@ def test_replay_reports_a_block_that_fails(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_delete_asks_first() -> None:
-    """A slip of the finger must not cost a conversation."""
+    """Wrong: `delete` erases a session without a confirmation, or leaves its records."""
     with store() as memory:
         memory.update("s", talk(2))
         memory.flush()
@@ -358,13 +358,13 @@ def test_delete_asks_first() -> None:
     ["sessions", "show s", "search x", "stats", "export s", "flush", "delete s", "replay vector"],
 )
 def test_looking_makes_no_database(arguments: str) -> None:
-    """A mistyped folder would leave an empty database in it, and look like lost memory."""
+    """Wrong: a command with a mistyped path creates an empty database there."""
     assert "There is no memory at agent_memory.db" in fails(*arguments.split())
     assert not Path("agent_memory.db").exists()
 
 
 def test_store_comes_from_the_option_then_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wrong order would write to the wrong database."""
+    """Wrong: a command writes to another database than the option or the environment names."""
     monkeypatch.setenv("AGENT_MEMORY_STORE", "sqlite:///environment.db")
     write_log(Path("log.jsonl"), *talk(1))
     run("import", "log.jsonl", "s")
@@ -378,7 +378,7 @@ def test_store_comes_from_the_option_then_the_environment(monkeypatch: pytest.Mo
 
 
 def test_config_schema_and_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The schema must be JSON that names every field; no secret may be printed."""
+    """Wrong: the schema lacks a field, or `config show` prints a secret."""
     from agent_memory import AgentMemoryConfig
 
     schema = json.loads(run("config", "schema"))
@@ -394,7 +394,7 @@ def test_config_schema_and_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_config_shows_no_secret_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a password or a key in a model's address is printed."""
+    """Wrong: `config show` prints a password or a key in a model's address."""
     for base in ("https://me:canary@m.example/v1", "https://canary@m.example/v1?key=canary"):
         monkeypatch.setenv("AGENT_MEMORY_API_BASE", base)
         told = run("config", "show")
@@ -407,7 +407,7 @@ def marks(told: str) -> dict[str, str]:
 
 
 def test_doctor_without_anything() -> None:
-    """Looking must make no database, and what is not configured is no failure."""
+    """Wrong: `doctor` creates a database, or reports an unconfigured part as a failure."""
     told = run("doctor")
     assert marks(told) == {
         "store": "\u2013", "vectors": "✓", "embedder": "✓", "model": "\u2013",
@@ -420,7 +420,7 @@ def test_doctor_without_anything() -> None:
 def test_doctor_and_config_know_the_store_of_system_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wrong: that store is not looked at, is made by looking, or its password is shown."""
+    """Wrong: `doctor` does not check the system store, creates it, or its password is shown."""
     monkeypatch.setenv("AGENT_MEMORY_SYSTEM_STORE", "sqlite:///system.db")
     assert marks(run("doctor"))["system"] == "\u2013"
     assert not Path("system.db").exists()
@@ -431,7 +431,7 @@ def test_doctor_and_config_know_the_store_of_system_messages(
 
 
 def test_doctor_asks_the_model_only_when_told_to(fake: FakeLLM) -> None:
-    """A check that costs money must be asked for."""
+    """Wrong: `doctor` calls the model without `--call`."""
     with store() as memory:
         memory.update("s", talk(3))
     told = run("doctor", "--model", "openai/gpt-4o-mini")
@@ -449,7 +449,8 @@ def test_doctor_asks_the_model_only_when_told_to(fake: FakeLLM) -> None:
 
 
 def test_doctor_finds_a_missing_key_and_vectors_of_another_dimension(fake: FakeLLM) -> None:
-    """Both would else be found only when a message is on its way."""
+    """Wrong: `doctor --call` does not find vectors of another dimension, so that the first search
+    fails."""
     with store() as memory:
         memory.update("s", talk(1))
     Path("c.toml").write_text('embedding = "openai/fake-embedding"', encoding="utf-8")
@@ -461,14 +462,14 @@ def test_doctor_finds_a_missing_key_and_vectors_of_another_dimension(fake: FakeL
 
 
 def test_doctor_names_the_key_that_is_missing() -> None:
-    """The name of the variable is what the user has to do."""
+    """Wrong: `doctor` does not name the environment variable of a missing key."""
     result = invoke(["doctor", "--model", "openai/gpt-4o-mini"])
     assert result.exit_code == 1
     assert "OPENAI_API_KEY" in result.stdout
 
 
 def test_doctor_looks_at_what_blocks_keep() -> None:
-    """Wrong: a skill that somebody broke goes unnoticed; or looking makes a store, or a folder."""
+    """Wrong: `doctor` does not find a broken skill, or creates a store or a folder."""
     settings = Path("kept.toml")
     blocks = ({"kind": kind} for kind in ("working", "notes", "files", "spatial"))
     tables = ", ".join(f'{{ kind = "{one["kind"]}" }}' for one in blocks)

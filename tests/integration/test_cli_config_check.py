@@ -1,4 +1,4 @@
-"""`agent-memory config check`: what a file will do, and what is wrong with it."""
+"""`agent-memory config check`: the effect of a file, and its errors."""
 
 import json
 import os
@@ -33,7 +33,7 @@ max_messages = 50
 
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder and a wide terminal of its own, no settings from outside, and no network."""
+    """Work in a new folder with a wide terminal, without settings from outside."""
     for name in list(os.environ):
         if name.startswith("AGENT_MEMORY_") or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)
@@ -42,7 +42,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def checked(text: str, name: str = "d.toml") -> Result:
-    """What the check says of a file; it must not end in a traceback."""
+    """Return the result of a check; it must not end in a traceback."""
     Path(name).write_text(text, encoding="utf-8", errors="surrogatepass")
     result = invoke(["config", "check", name])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
@@ -51,7 +51,7 @@ def checked(text: str, name: str = "d.toml") -> Result:
 
 
 def test_nothing_is_wrong() -> None:
-    """Wrong: a good file is refused or doubted; a store is missing; or a store was opened."""
+    """Wrong: the check refuses a good file, omits one of its stores, or opens a store."""
     result = checked(GOOD)
     assert result.exit_code == 0
     told = result.output
@@ -65,7 +65,7 @@ def test_nothing_is_wrong() -> None:
 
 
 def test_a_file_without_stores() -> None:
-    """Wrong: a plain configuration file cannot be checked, or its fields are named as a store's."""
+    """Wrong: a plain configuration file cannot be checked, or an error in it names a store."""
     result = checked('store = "memory://"')
     assert result.exit_code == 0
     result = checked("max_tokns = 3")
@@ -74,7 +74,7 @@ def test_a_file_without_stores() -> None:
 
 
 def test_no_network_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a check waits for a server or a model."""
+    """Wrong: the check connects to a server or a model."""
 
     def refused(*args: object) -> None:
         raise AssertionError("the network was asked")
@@ -118,13 +118,13 @@ MISTAKES = {
 
 @pytest.mark.parametrize("text", MISTAKES)
 def test_each_mistake_is_said_with_its_place(text: str) -> None:
-    """Wrong: it is not found, or said without what to do."""
+    """Wrong: a mistake is not reported, or the error names neither its place nor a fix."""
     assert re.search(MISTAKES[text], checked(text).stderr)
 
 
 @pytest.mark.parametrize("text", ['overflow = "trim"', 'blocks = ["vector", { kind = "notes" }]'])
 def test_a_kind_by_its_name(text: str) -> None:
-    """Wrong: a strategy or a block with its defaults needs a table."""
+    """Wrong: a strategy or a block with default settings needs a table."""
     assert checked(text).exit_code == 0
 
 
@@ -141,7 +141,7 @@ def docs_file() -> str:
 
 
 def test_the_schema_takes_what_is_good_and_no_other(schema: Any) -> None:
-    """Wrong: an editor marks a good deployment file, or passes a misspelt field in a store."""
+    """Wrong: the schema refuses a good deployment file, or accepts a misspelt field in a store."""
     import tomllib
 
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -160,7 +160,7 @@ def test_the_schema_takes_what_is_good_and_no_other(schema: Any) -> None:
 
 
 def test_the_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: docs/deployment.md shows another screen than its file gives."""
+    """Wrong: docs/deployment.md shows another output than its file gives."""
     monkeypatch.setenv("COLUMNS", "110")
     page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
     told = checked(docs_file(), "deployment.toml").stdout
@@ -183,7 +183,7 @@ def test_the_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_a_file_that_cannot_be_read(name: str, text: str) -> None:
-    """Wrong: a traceback, or the line that is wrong with the password on it."""
+    """Wrong: a file that cannot be parsed ends in a traceback, or the error shows a password."""
     result = checked(text, name)
     assert result.exit_code == 1
     assert CANARY not in result.output
@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_read(name: str, text: str) -> None:
 
 
 def test_a_missing_file() -> None:
-    """Wrong: a traceback for a file that is not there, or a folder."""
+    """Wrong: a missing file ends in a traceback."""
     result = invoke(["config", "check", "no.toml"])
     assert result.exit_code == 1
     assert "error: Cannot read the configuration no.toml" in result.stderr
@@ -220,7 +220,7 @@ FIELDS = sorted(
 
 
 def values() -> st.SearchStrategy[Any]:
-    """Anything that a file can hold, secrets in many places."""
+    """Any value that a file can hold, with secrets in many places."""
     plain = st.one_of(
         st.none(),
         st.booleans(),
@@ -239,7 +239,7 @@ def values() -> st.SearchStrategy[Any]:
 
 
 def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Tables whose fields are known ones, often; values that may be shown hold no secret."""
+    """Tables, mostly of known fields; fields that may be printed hold no secret."""
 
     def told(table: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -262,7 +262,7 @@ def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
 def test_nothing_gives_a_traceback_or_a_secret(
     table: dict[str, Any], stores: Any, variable: tuple[str, str] | None
 ) -> None:
-    """Wrong: some file ends the check with a traceback, or a secret of it is printed."""
+    """Wrong: a file ends the check with a traceback, or the check prints a secret."""
     given = table if stores is None else {**table, "stores": stores}
     with pytest.MonkeyPatch.context() as patched:
         if variable is not None and variable[0] not in SHOWN:
@@ -272,7 +272,7 @@ def test_nothing_gives_a_traceback_or_a_secret(
 
 
 def test_a_command_takes_one_store_of_a_deployment() -> None:
-    """Wrong: the first store is taken, or a user has to guess the names."""
+    """Wrong: a command picks the first of several stores, or does not list their names."""
     Path("d.toml").write_text(GOOD)
     told = invoke(["stats", "--config", "d.toml"])
     assert told.exit_code == 1
@@ -289,7 +289,7 @@ def test_a_command_takes_one_store_of_a_deployment() -> None:
 
 
 def test_one_store_needs_no_name_and_a_plain_file_none() -> None:
-    """Wrong: a name is asked for where there is no choice."""
+    """Wrong: a command asks for a store's name although the file has only one."""
     Path("one.toml").write_text('[stores.only]\nstore = "memory://"')
     Path("plain.toml").write_text('store = "memory://"')
     Path("odd#name.toml").write_text('store = "memory://"')
@@ -299,7 +299,7 @@ def test_one_store_needs_no_name_and_a_plain_file_none() -> None:
 
 
 def test_doctor_looks_at_every_store() -> None:
-    """Wrong: doctor asks for one store, leaves one out, or mixes up what it found."""
+    """Wrong: `doctor` checks only one store, omits one, or reports a result under another store."""
     Path("d.toml").write_text(GOOD + '[stores.broken]\nstore = "sqlite:///broken.db"')
     Path("broken.db").write_text("This is no database.")
     result = invoke(["doctor", "--config", "d.toml"])

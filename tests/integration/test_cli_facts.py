@@ -1,4 +1,4 @@
-"""The commands about facts, as they are typed."""
+"""The commands about facts, run as in a shell."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ SAID = [
 
 @pytest.fixture(autouse=True)
 def _known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A memory in the folder that knows two homes of one user."""
+    """A memory in the folder with two homes of one user."""
     for name in list(os.environ):
         if name.startswith("AGENT_MEMORY_"):
             monkeypatch.delenv(name)
@@ -37,13 +37,13 @@ def _known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows(told: str) -> list[list[str]]:
-    """The cells of a printed table, without its heading."""
+    """Return the cells of a printed table, without its heading."""
     lines = told.splitlines()[1:]
     return [[part.strip() for part in line.split("  ") if part.strip()] for line in lines]
 
 
 def test_facts_of_now_and_of_then() -> None:
-    """Wrong: the table shows what is superseded, or not what held."""
+    """Wrong: `facts` shows superseded facts as current, or not the facts of an earlier time."""
     (now,) = rows(run("facts", "--user", "ana"))
     assert now[1:] == [
         "since 2024-05", "Lives in Rome.", "user", "I went to Rome in May.", "s2 #1",
@@ -57,7 +57,7 @@ def test_facts_of_now_and_of_then() -> None:
 
 
 def test_the_audit_tells_every_change() -> None:
-    """Wrong: a change has no line, or not its why."""
+    """Wrong: the audit omits a change, or its reason."""
     told = run("audit", "--user", "ana")
     assert [line.split()[2] for line in told.splitlines()[1:]] == ["learned", "learned", "updated"]
     assert 'user said: "I live in Paris."' in told
@@ -65,7 +65,8 @@ def test_the_audit_tells_every_change() -> None:
 
 
 def test_forgetting_by_the_beginning_of_an_id() -> None:
-    """Wrong: the wrong fact goes, or what it had superseded does not hold again."""
+    """Wrong: `forget` removes another fact, or the fact that it had superseded does not hold
+    again."""
     begun = rows(run("facts", "--user", "ana"))[0][0]
     told = run("forget", begun, "--user", "ana", "--why", "asked by mail")
     assert "Lives in Rome." in told
@@ -76,7 +77,7 @@ def test_forgetting_by_the_beginning_of_an_id() -> None:
 
 
 def test_forgetting_a_source() -> None:
-    """Wrong: more or less than what came from there goes."""
+    """Wrong: `forget --source` removes other facts than those from that source."""
     assert "There is no such fact" in run("forget", "--source", "s1:2-9")
     assert "Lives in Paris." in run("forget", "--source", "s1:1-1")
     assert "Lives in Rome." in run("forget", "--source", "s2")

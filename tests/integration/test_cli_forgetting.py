@@ -1,4 +1,4 @@
-"""What the commands forget: what they showed, when they are told to, and no more."""
+"""The commands forget only what they showed, and only after a confirmation."""
 
 from pathlib import Path
 
@@ -26,21 +26,21 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*arguments: str, given: str | None = None, code: int = 0) -> str:
-    """What a command prints; it must end with this code."""
+    """Return the output of a command, which must end with this code."""
     result = invoke(list(arguments), given)
     assert result.exit_code == code, result.output
     return " ".join(result.output.split())
 
 
 def kept() -> tuple[list[str], list[str]]:
-    """What is noted of Ana, and what she said."""
+    """Return Ana's notes and messages."""
     with AgentMemory("m.db") as memory:
         notes = [one.text for one in memory.user("ana").notes().all()]
         return notes, [one.message.text() for one in memory.history("s")]
 
 
 def test_a_report_changes_nothing_until_it_is_told_to() -> None:
-    """Wrong: to look at what is kept twice takes it away, or a refusal does."""
+    """Wrong: `surplus` forgets notes without `--forget`, or after the user said no."""
     before = kept()
     for arguments, given, code in (
         (["--user", "ana"], None, 0),
@@ -59,7 +59,8 @@ def test_a_report_changes_nothing_until_it_is_told_to() -> None:
 
 
 def test_what_a_search_found_is_forgotten() -> None:
-    """Wrong: filters are passed over, messages go although nobody said so, or another's do."""
+    """Wrong: `search --forget` ignores a filter, deletes messages without `--messages`, or deletes
+    another user's."""
     filters = ["--user", "ana", "--role", "user", "--where", "topic=boats", "--since", "2026-01-01"]
     assert DOCK in run("search", "boat", *filters)
     assert "Nothing found" in run("search", "boat", *filters, "--until", "2026-01-02")

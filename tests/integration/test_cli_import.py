@@ -1,4 +1,4 @@
-"""`agent-memory import --from`, as a shell runs it."""
+"""`agent-memory import --from`, run as in a shell."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ STORE = ["--store", "sqlite:///a.db"]
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of its own with an export in it, and wide lines."""
+    """Work in a new folder with an export in it, and wide lines."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")
     chats = [gpt_chat("a", gpt("hello")), gpt_chat("b", gpt("q")), {"mapping": 5}]
@@ -23,7 +23,8 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_tells_what_there_is_and_asks() -> None:
-    """Wrong: whoever says no has a database all the same; or the counts are not told before."""
+    """Wrong: an import that the user declined creates a database, or no counts are shown before the
+    question."""
     command = ["import", "c.json", "--from", "chatgpt", *STORE]
     done = invoke(command, input="n\n")
     assert done.exit_code == 1
@@ -45,7 +46,7 @@ def test_it_tells_what_there_is_and_asks() -> None:
 
 
 def test_what_could_not_be_read_is_listed_and_ends_with_1() -> None:
-    """Wrong: a script takes an import in part for one that is whole."""
+    """Wrong: an import that skipped a chat exits with 0, or does not list it."""
     command = ["import", "c.json", "--from", "chatgpt", "--user", "ana", "--yes", *STORE]
     done = invoke(command)
     assert done.exit_code == 1
@@ -57,7 +58,7 @@ def test_what_could_not_be_read_is_listed_and_ends_with_1() -> None:
 
 
 def test_a_whole_folder_twice_is_once() -> None:
-    """Wrong: a second run tells its chats anew, or says nothing of why nothing was stored."""
+    """Wrong: a second import stores the chats again, or does not say why it stored nothing."""
     for name in ("a", "b"):
         lines = [{"session_id": name, "role": "user", "content": name}]
         write_lines(Path("logs", f"{name}.jsonl"), lines)
@@ -86,7 +87,7 @@ def test_a_whole_folder_twice_is_once() -> None:
     ],
 )
 def test_what_is_wrong_is_said(arguments: list[str], told: str) -> None:
-    """Wrong: a traceback, or success that did nothing."""
+    """Wrong: wrong arguments end in a traceback, or exit with 0."""
     done = invoke(["import", *arguments, *STORE])
     assert done.exit_code == 1
     assert told in done.stderr
@@ -94,7 +95,7 @@ def test_what_is_wrong_is_said(arguments: list[str], told: str) -> None:
 
 
 def test_one_log_can_be_looked_at_before() -> None:
-    """Wrong: a dry run appends, or asks what no script answers."""
+    """Wrong: a dry run stores messages, or asks for a confirmation."""
     write_lines(Path("l.jsonl"), [{"role": "user", "content": "hi"}])
     done = invoke(["import", "l.jsonl", "s", "--dry-run", *STORE])
     assert (done.exit_code, done.stdout) == (0, "1 messages for s.\n")
@@ -103,7 +104,7 @@ def test_one_log_can_be_looked_at_before() -> None:
 
 @pytest.mark.long
 def test_the_benchmark_runs() -> None:
-    """Wrong: the numbers of docs/importing.md can't be measured again."""
+    """Wrong: the command that measured the numbers of docs/importing.md fails."""
     command = [sys.executable, "-m", "benchmarks", "speed", "importing"]
     command += ["--megabytes", "1", "--most", "4000"]
     root = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""`agent-memory shares`, and what other commands say of shared namespaces."""
+"""`agent-memory shares`, and the output of other commands about shared namespaces."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def opened() -> AgentMemory:
 
 
 def test_grant_list_revoke() -> None:
-    """Wrong: what the command says of a namespace is not what agents meet."""
+    """Wrong: `shares` prints other rights than agents have."""
     store = ("--store", "sqlite:///m.db")
     assert (
         run("shares", "grant", "team", "planner", "write", *store) == "planner may write in team.\n"
@@ -73,7 +73,7 @@ def test_grant_list_revoke() -> None:
 
 
 def test_nothing_is_shared() -> None:
-    """Wrong: listing or revoking makes a database, or an empty table says nothing."""
+    """Wrong: `list` or `revoke` creates a database, or `list` prints an empty table."""
     assert "no memory" in run("shares", "list", "--store", "sqlite:///none.db", code=1)
     assert "no memory" in run("shares", "revoke", "a", "b", "--store", "sqlite:///none.db", code=1)
     assert not Path("none.db").exists()
@@ -85,7 +85,7 @@ def test_nothing_is_shared() -> None:
 
 
 def test_doctor_counts_and_names_what_the_configuration_grants_in_vain() -> None:
-    """Wrong: nobody finds out that a grant in the file is not in force; or looking writes it."""
+    """Wrong: `doctor` does not report a configured grant that is not in force, or stores it."""
     with opened() as memory:
         memory.share("other").grant("planner")
     assert "Shared namespaces: 1; agents with access: 1." in run("doctor", "--config", "m.toml")
@@ -105,7 +105,8 @@ def test_doctor_counts_and_names_what_the_configuration_grants_in_vain() -> None
 
 
 def test_commands_name_shared_sessions_for_people() -> None:
-    """Wrong: a command prints a control character, or lists what is not the user's to open."""
+    """Wrong: a command prints a control character of an id, or lists shared sessions as the user's
+    own."""
     with opened() as memory:
         memory.share("team").grant("planner", "write")
         memory.share("team").agent("planner").update("s-1", USER)

@@ -1,4 +1,4 @@
-"""`agent-memory snapshot` and `restore`, as a shell runs them."""
+"""`agent-memory snapshot` and `restore`, run as in a shell."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.kit import invoke
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of its own, with a session in a database, and wide lines."""
+    """Work in a new folder, with a session in a database, and wide lines."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")
     with AgentMemory(store="sqlite:///a.db") as memory:
@@ -19,7 +19,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_there_and_back() -> None:
-    """Wrong: what was written is not restored; nobody is told what is still to be absorbed."""
+    """Wrong: a restored log differs, or `restore` does not say which blocks must absorb it."""
     done = invoke(["snapshot", "s-1", "--to", "s.jsonl", "--store", "sqlite:///a.db"])
     assert (done.exit_code, done.stdout) == (0, "")
     assert "3 messages and 0 records of s-1 written to s.jsonl." in done.stderr
@@ -32,10 +32,11 @@ def test_there_and_back() -> None:
 
 
 def test_through_a_pipe() -> None:
-    """Wrong: stdout holds more than the file, in another encoding, or stdin can't be read."""
+    """Wrong: `snapshot --to -` prints more than the file, in another encoding, or `restore -`
+    cannot read it."""
     done = invoke(["snapshot", "s-1", "--to", "-", "--store", "sqlite:///a.db"])
     assert done.exit_code == 0
-    assert done.stdout_bytes.count(b"\n") == 7  # of its messages three
+    assert done.stdout_bytes.count(b"\n") == 7  # three of them are messages
     assert "3 messages and 0 records of s-1 written." in done.stderr
     back = invoke(["restore", "-", "--store", "sqlite:///b.db"], input=done.stdout_bytes)
     assert back.exit_code == 0, back.output
@@ -44,7 +45,7 @@ def test_through_a_pipe() -> None:
 
 
 def test_what_went_wrong_is_one_line() -> None:
-    """Wrong: a traceback, or an exit code of success; or a file is left that holds nothing."""
+    """Wrong: an error ends in a traceback, exits with 0, or leaves an empty file."""
     for arguments, told in (
         (["snapshot", "s-2", "--to", "s.jsonl"], "There is no session 's-2'"),
         (["restore", "nowhere.jsonl"], "nowhere.jsonl: No such file or directory."),
@@ -64,6 +65,7 @@ def test_what_went_wrong_is_one_line() -> None:
 
 
 def test_chat_logs_are_told_from_snapshots() -> None:
-    """Wrong: whoever looks for a backup finds only `export`, which leaves most of it out."""
+    """Wrong: the help of `export` does not mention `snapshot`, so that a user takes a chat log for
+    a backup."""
     for name, other in (("export", "snapshot"), ("import", "restore")):
         assert other in invoke([name, "--help"]).stdout

@@ -1,4 +1,4 @@
-"""What the commands leave alone, and what they do when something fails or stops them."""
+"""Commands that only look change nothing; commands that fail or are stopped leave no damage."""
 
 import json
 import signal
@@ -37,7 +37,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLLM]:
-    """A model server that every command finds by its environment."""
+    """A model server that every command finds through the environment."""
     with FakeLLM(json.dumps({"facts": []})) as server:
         monkeypatch.setenv("AGENT_MEMORY_MODEL", "openai/any")
         monkeypatch.setenv("AGENT_MEMORY_API_BASE", server.api_base)
@@ -56,7 +56,7 @@ def command(*arguments: str) -> subprocess.Popen[str]:
 
 
 def write(sessions: int = 1, messages: int = 2) -> None:
-    """Sessions of a process without blocks, so that all is still to be absorbed."""
+    """Store sessions without blocks, so that all messages are pending."""
     with AgentMemory(store="sqlite:///m.db", max_tokens=400, blocks=[]) as memory:
         for number in range(sessions):
             said = [{"role": "user", "content": f"{number} says {i}"} for i in range(messages)]
@@ -74,7 +74,7 @@ def dump() -> list[str]:
 
 
 def test_doctor_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: doctor absorbs, or writes down the embedding model of a block that is only tried."""
+    """Wrong: `doctor` absorbs messages, or stores the embedding model of a block."""
     monkeypatch.setenv("AGENT_MEMORY_OVERFLOW_MODE", "background")
     write()
     before, files = dump(), sorted(Path().iterdir())
@@ -86,7 +86,7 @@ def test_doctor_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_doctor_tells_what_fails_elsewhere() -> None:
-    """Wrong: absorbing has its tick, while nothing is absorbed."""
+    """Wrong: `doctor` reports no problem although absorbing fails."""
     Path("m.toml").write_text(CONFIG, encoding="utf-8")
     with AgentMemory(AgentMemoryConfig.from_file("m.toml")) as memory:
         memory.update("s", {"role": "user", "content": "I live in Rome."}, user_id="u")
@@ -107,7 +107,7 @@ def test_doctor_tells_what_fails_elsewhere() -> None:
 
 @pytest.mark.parametrize("content", [b"no database at all, but a text " * 40, b""])
 def test_doctor_says_what_is_no_memory(content: bytes) -> None:
-    """Wrong: a traceback, or tables made in somebody else's file."""
+    """Wrong: a file that is no memory ends `doctor` in a traceback, or gets our tables."""
     Path("m.db").write_bytes(content)
     told = run("doctor", "--config", "m.toml", code=1 if content else 0)
     assert ("not a database" if content else "without a memory") in told
@@ -116,7 +116,7 @@ def test_doctor_says_what_is_no_memory(content: bytes) -> None:
 
 @pytest.mark.parametrize("name", ["sessions", "stats", "show s0", "search x --user u", "export s0"])
 def test_looking_absorbs_nothing(name: str, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: with background absorbing configured a look at the numbers pays for model calls."""
+    """Wrong: a command that only reads absorbs messages, and so pays for model calls."""
     monkeypatch.setenv("AGENT_MEMORY_OVERFLOW_MODE", "background")
     write()
     run(*name.split(), "--config", "m.toml")
@@ -125,7 +125,7 @@ def test_looking_absorbs_nothing(name: str, fake: FakeLLM, monkeypatch: pytest.M
 
 
 def test_once_tells_cron_of_failures_only(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: cron reports a failure that was mended at once, or that no model is configured."""
+    """Wrong: `worker --once` exits with 1 for a failure that a retry solved, or without a model."""
     write()
     monkeypatch.delenv("AGENT_MEMORY_MODEL")
     assert "ModelRequired" in run("worker", "--once", "--config", "m.toml")
@@ -141,7 +141,7 @@ def test_once_tells_cron_of_failures_only(fake: FakeLLM, monkeypatch: pytest.Mon
 
 
 def test_a_second_signal_ends_a_worker_at_once(fake: FakeLLM) -> None:
-    """Wrong: who can't wait for a model that hangs has to look for the process and kill it."""
+    """Wrong: a worker that waits for a model ignores a second signal."""
     write()
     fake.outage("hang")
     worker = command("worker", "--config", "m.toml")
@@ -156,7 +156,8 @@ def test_a_second_signal_ends_a_worker_at_once(fake: FakeLLM) -> None:
 
 
 def test_a_worker_that_nobody_reads_stops() -> None:
-    """Wrong: `agent-memory worker | head -1` runs on, and puts off what it has done already."""
+    """Wrong: `agent-memory worker | head -1` runs on, prints a traceback, or loses its finished
+    work."""
     Path("m.toml").write_text(CONFIG.replace("extractive", "vector"), encoding="utf-8")
     write()
     worker = command("worker", "--config", "m.toml")
@@ -172,14 +173,15 @@ def test_a_worker_that_nobody_reads_stops() -> None:
 
 
 def test_a_worker_needs_a_store_to_share() -> None:
-    """Wrong: it waits for ever over a store that nobody else can write, or makes a new one."""
+    """Wrong: a worker waits for ever on a private store, or creates a missing one."""
     assert "memory:// is private" in run("worker", "--store", "memory://", code=1)
     assert "There is no memory at m.db" in run("worker", "--config", "m.toml", code=1)
     assert not Path("m.db").exists()
 
 
 def test_ctrl_c_leaves_a_replay_that_goes_on(fake: FakeLLM) -> None:
-    """Wrong: an interrupted replay begins anew, leaves sessions out, or ends in a traceback."""
+    """Wrong: an interrupted replay ends in a traceback, starts again from the first session, or
+    skips sessions."""
     write(sessions=4)
     run("flush", "--config", "m.toml")
     asked, gate = len(fake.requests), threading.Event()

@@ -1,4 +1,4 @@
-"""The commands that absorb: `worker` as real processes, `retry`, and what `doctor` tells."""
+"""The commands that absorb: `worker` as a real process, `retry`, and the report of `doctor`."""
 
 import importlib.util
 import json
@@ -40,7 +40,7 @@ def configure(block: str) -> None:
 
 
 def written(sessions: int, users: int, messages: int) -> None:
-    """Sessions that a process without any blocks wrote, so that all is still to be absorbed."""
+    """Store sessions without blocks, so that all messages are pending."""
     with AgentMemory(store="sqlite:///m.db", max_tokens=400) as memory:
         for number in range(sessions):
             said = [{"role": "user", "content": f"s{number} says {i}"} for i in range(messages)]
@@ -48,7 +48,7 @@ def written(sessions: int, users: int, messages: int) -> None:
 
 
 def absorbed(users: int) -> list[tuple[str, int]]:
-    """Session and seq of every vector."""
+    """Return the session and seq of every vector."""
     with AgentMemory(
         store="sqlite:///m.db", max_tokens=400, overflow=FlushToLTM(blocks=[VectorMemory()])
     ) as memory:
@@ -61,7 +61,7 @@ def absorbed(users: int) -> list[tuple[str, int]]:
 
 
 def served_by(fake: FakeLLM) -> dict[str, str]:
-    """The environment of a command whose model the server is."""
+    """Return the environment of a command that uses this model server."""
     return {
         "AGENT_MEMORY_MODEL": "openai/any",
         "AGENT_MEMORY_API_BASE": fake.api_base,
@@ -86,14 +86,14 @@ def command(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 
 
 def run(*arguments: str, code: int = 0, **environment: str) -> str:
-    """What a command prints, run in this process: quick where a model is loaded."""
+    """Return the output of a command, run in this process: faster when a model is loaded."""
     result = invoke([*arguments, "--config", "m.toml"], env=environment)
     assert result.exit_code == code, result.output
     return result.stdout
 
 
 def test_once_does_what_is_due_and_exits() -> None:
-    """Wrong: cron's worker waits for ever, leaves something out, or begins anew each time."""
+    """Wrong: `worker --once` does not end, skips pending messages, or absorbs them again."""
     written(sessions=3, users=2, messages=5)
     worker = command("worker", "--once")
     told, errors = worker.communicate(timeout=60)
@@ -104,7 +104,7 @@ def test_once_does_what_is_due_and_exits() -> None:
 
 
 def test_sigterm_lets_a_worker_finish(fake: FakeLLM) -> None:
-    """Wrong: a worker that is told to stop drops its batch, keeps its lease, or does not stop."""
+    """Wrong: a worker that gets SIGTERM drops its batch, keeps its lease, or does not stop."""
     configure("extractive")
     written(sessions=1, users=1, messages=3)
     fake.hang(1.0)
@@ -121,7 +121,7 @@ def test_sigterm_lets_a_worker_finish(fake: FakeLLM) -> None:
 
 
 def test_a_killed_workers_session_is_taken_over(fake: FakeLLM) -> None:
-    """Wrong: what a worker had under way when it was killed is lost, or stays locked."""
+    """Wrong: the session of a killed worker stays locked, or its messages are not absorbed."""
     configure("extractive")
     written(sessions=1, users=1, messages=2)
     fake.hang(60.0)
@@ -131,7 +131,7 @@ def test_a_killed_workers_session_is_taken_over(fake: FakeLLM) -> None:
     worker.communicate(timeout=60)
     second = command("worker", **served_by(fake))
     with AgentMemory(store="sqlite:///m.db", max_tokens=400) as memory:
-        while memory.sessions()[0].cursors != {"extractive": 2}:  # once the lease has run out
+        while memory.sessions()[0].cursors != {"extractive": 2}:  # until the lease expires
             assert second.poll() is None
             time.sleep(0.1)
     second.send_signal(signal.SIGTERM)
@@ -140,7 +140,7 @@ def test_a_killed_workers_session_is_taken_over(fake: FakeLLM) -> None:
 
 
 def test_dead_letters_are_listed_and_retried(fake: FakeLLM) -> None:
-    """Wrong: messages that a block gave up are forgotten, or can't be brought back."""
+    """Wrong: `doctor` does not list dead letters, or `retry` does not absorb them."""
     configure("extractive")
     written(sessions=1, users=1, messages=2)
     fake.default = "rubbish"
@@ -157,7 +157,7 @@ def test_dead_letters_are_listed_and_retried(fake: FakeLLM) -> None:
 
 
 def test_replay_under_another_embedding_model(fake: FakeLLM) -> None:
-    """Wrong: a changed embedding model leaves a memory that can't be opened, or half of it."""
+    """Wrong: after a change of the embedding model a replay fails, or rebuilds only a part."""
     written(sessions=3, users=1, messages=2)
     run("worker", "--once")
     model = {
@@ -180,7 +180,7 @@ def test_replay_under_another_embedding_model(fake: FakeLLM) -> None:
 
 
 def test_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: where the extra "local" is missing nothing is absorbed or found."""
+    """Wrong: without the extra "local" nothing is absorbed or found."""
     find = importlib.util.find_spec
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -196,4 +196,4 @@ def test_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "s1 says 0" in run("search", "says", "--user", "u0")
     refused = invoke(["doctor", "--config", "m.toml"])
     assert refused.exit_code == 1
-    assert "agent-memory replay" in refused.output  # found by its words, but not by meaning
+    assert "agent-memory replay" in refused.output  # records hold words but no vectors

@@ -1,4 +1,4 @@
-"""The client: what it asks again, what it shows to nobody, and for whom it asks."""
+"""The client of a service: its retries, its secrets, and the user of its calls."""
 
 import asyncio
 import inspect
@@ -40,7 +40,7 @@ def inside(tmp_path: Path) -> Iterator[AgentMemory]:
 
 
 class Home:
-    """A service over a memory, and who asks it."""
+    """A service over a memory, and clients of it."""
 
     def __init__(self, memory: AgentMemory) -> None:
         self.url, self.ring = served(memory, "client")
@@ -61,7 +61,7 @@ def home(inside: AgentMemory) -> Iterator[Home]:
 
 
 class Failing:
-    """A service of which some first answers are lost, or are refusals."""
+    """A service that loses or refuses its first answers."""
 
     def __init__(self, app: Any, *answers: int) -> None:
         self.app = app
@@ -78,7 +78,7 @@ class Failing:
             body = b'{"error": "StoreUnavailable", "detail": "Not now."}'
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
-        else:  # it is done, and nobody hears of it
+        else:  # the call is done, but its answer is lost
 
             async def drop(event: Any) -> None: ...
 
@@ -89,15 +89,15 @@ class Failing:
 
 
 def failing(*answers: int) -> Failing:
-    """Have the service's next answers be these; 0 loses one that was done."""
+    """Have the service give these answers next; 0 does the call and loses its answer."""
     app = services().apps[b"client"]
     found = services().apps[b"client"] = Failing(app, *answers)
     return found
 
 
 def test_each_call_of_the_library_asks_or_refuses() -> None:
-    """Wrong: a call of the library's is added, and the client runs the engine's code for it, which
-    has no store here."""
+    """Wrong: a new call of `AgentMemory` is missing in the client, which then runs the engine's
+    code without a store."""
     tabled = {one.function_name for one in CALLS if one.subject == "memory"}
     kept = {"session", "user", "share", "values", "open", "replay", "edit", "close", "warm_up"}
     kept |= {"remember", "delete_user"}
@@ -109,7 +109,7 @@ def test_each_call_of_the_library_asks_or_refuses() -> None:
 
 @pytest.mark.parametrize("answers", [(0,), (503,), (429, 0, 503)])
 def test_a_write_that_is_made_again_is_stored_once(home: Home, answers: tuple[int, ...]) -> None:
-    """Wrong: an answer that was lost, or that said "later", is given up."""
+    """Wrong: a write is not retried after a lost answer, or its retry is stored twice."""
     memory = home.as_("ana")
     service = failing(*answers)
     assert memory.update("s", HI).end == 1
@@ -122,7 +122,7 @@ def test_a_write_that_is_made_again_is_stored_once(home: Home, answers: tuple[in
 
 
 def test_what_would_be_done_twice_is_not_made_again(home: Home) -> None:
-    """Wrong: messages are taken back twice because the first answer was lost."""
+    """Wrong: `pop` is retried after a lost answer, and removes messages twice."""
     memory = home.as_("ana")
     memory.update("s", [HI, HI, HI])
     service = failing(0)
@@ -133,7 +133,7 @@ def test_what_would_be_done_twice_is_not_made_again(home: Home) -> None:
 
 
 def test_it_gives_up(home: Home) -> None:
-    """Wrong: a service that is down is asked for ever, or the error is none of ours."""
+    """Wrong: a service that is down is called for ever, or a foreign error is raised."""
     memory = home.as_("ana", attempts=2)
     service = failing(503, 503, 503)
     with pytest.raises(StoreUnavailable, match="Not now"):
@@ -142,7 +142,7 @@ def test_it_gives_up(home: Home) -> None:
 
 
 def test_the_key_goes_nowhere_else(home: Home, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: the key is in a repr, an error or a log."""
+    """Wrong: the key shows in a repr, an error or a log, or is sent unencrypted."""
     key, _ = home.ring.create("test", ["ana"], ["read", "write"])
     with caplog.at_level(logging.DEBUG), AgentMemory(home.url, api_key=key) as memory:
         assert key not in repr(memory) + repr(memory.session("s")) + repr(vars(memory))
@@ -167,7 +167,7 @@ def test_the_key_goes_nowhere_else(home: Home, caplog: pytest.LogCaptureFixture)
 
 
 def test_a_key_is_found_in_the_environment(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: the model's key is taken for the service's."""
+    """Wrong: the client sends the model's key to the service."""
     key, _ = home.ring.create("test", ["ana"], ["read", "write"])
     monkeypatch.setenv("AGENT_MEMORY_API_KEY", key)
     with pytest.raises(ConfigError, match="AGENT_MEMORY_SERVICE_KEY"):
@@ -178,8 +178,8 @@ def test_a_key_is_found_in_the_environment(home: Home, monkeypatch: pytest.Monke
 
 
 def test_whose_memory_follows_from_the_key(home: Home, inside: AgentMemory) -> None:
-    """Wrong: a key for one user needs its id, one for several needs none, or one is shown what is
-    another's: by a turn that names another's session, too."""
+    """Wrong: a key for one user needs a user id, a key for several needs none, or a user reads or
+    changes another user's session."""
     ana, ben, both = home.as_("ana"), home.as_("ben"), home.as_("ana", "ben")
     assert ana.update("s", HI).user_id == "ana"
     assert both.history("s", user_id="ana")[0].message.to_dict() == HI
@@ -205,7 +205,7 @@ def test_whose_memory_follows_from_the_key(home: Home, inside: AgentMemory) -> N
 
 
 def test_rights_are_the_services(home: Home) -> None:
-    """Wrong: a key that may only read writes, or a tool deletes for one that may not."""
+    """Wrong: a key without the right to write or delete can do so, for example through a tool."""
     reads, writes = home.as_("ana", rights="read"), home.as_("ana", rights="read write")
     with pytest.raises(AccessDenied, match='right "write"'):
         reads.update("s", HI)
@@ -218,7 +218,7 @@ def test_rights_are_the_services(home: Home) -> None:
 
 
 def test_a_log_of_many_pages(home: Home) -> None:
-    """Wrong: a log is cut where an answer ends, or its newest are others."""
+    """Wrong: a log of several pages is cut, or `last` returns other messages."""
     memory = home.as_("ana")
     for start in (0, 600):
         said = [{"role": "user", "content": str(n)} for n in range(start, start + 600)]
@@ -231,7 +231,7 @@ def test_a_log_of_many_pages(home: Home) -> None:
 
 
 def test_an_edit_of_a_log_that_changed_is_made_anew(home: Home, inside: AgentMemory) -> None:
-    """Wrong: what somebody wrote while a function was asked is lost."""
+    """Wrong: an edit overwrites a message that was stored while its function ran."""
     memory = home.as_("ana")
     memory.update("s", [HI, {"role": "assistant", "content": "Noted."}])
     asked = 0
@@ -249,7 +249,7 @@ def test_an_edit_of_a_log_that_changed_is_made_anew(home: Home, inside: AgentMem
 
 
 def test_what_no_wire_carries_is_refused(home: Home) -> None:
-    """Wrong: a function or a setting is dropped in silence, and something else is done."""
+    """Wrong: the client silently ignores an argument that it cannot send."""
     memory = home.as_("ana")
     for call in (
         lambda: memory.completion("s", "hi", model="openai/gpt-4o"),
@@ -268,7 +268,7 @@ def test_what_no_wire_carries_is_refused(home: Home) -> None:
 
 
 def test_a_session_is_exported_and_comes_back(home: Home, tmp_path: Path) -> None:
-    """Wrong: a snapshot that crossed the wire is not the one that was written."""
+    """Wrong: a snapshot that a client exported cannot be restored."""
     memory = home.as_("ana")
     memory.update("s", HI)
     memory.session("s").working().set("plan", ["book a table"])
@@ -285,7 +285,7 @@ async def _ask(url: str, key: str) -> list[str]:
 
 
 def test_a_client_is_awaited_and_closed(home: Home) -> None:
-    """Wrong: the async face opens a database of that name."""
+    """Wrong: the async client does not call the service, or a closed client still works."""
     key, _ = home.ring.create("test", ["ana"], ["read", "write"])
     assert "Lisbon" in asyncio.run(_ask(home.url, key))[0]
     memory = home.as_("ana")
@@ -297,7 +297,7 @@ def test_a_client_is_awaited_and_closed(home: Home) -> None:
 
 @pytest.mark.timeout(1_800)
 def test_the_engines_own_tests_pass_over_it() -> None:
-    """Wrong: something that the library does is another over a service."""
+    """Wrong: a call behaves differently over a service."""
     files = [f"tests/integration/test_{name}.py" for name in MODULES]
     command = [sys.executable, "-m", "pytest", "--service", "-q", "-n", "2", *files]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)

@@ -1,4 +1,4 @@
-"""The loop in one call: recall, model, tools, and the whole turn stored, or nothing of it."""
+"""`completion`: recall, model and tools in one call; a turn is stored whole or not at all."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = ["fake", "memory"]
 
 @pytest.fixture
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a failed request be tried again at once."""
+    """Retry a failed request immediately."""
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
 
 
@@ -55,7 +55,7 @@ COUNTER = TokenCounter()
 
 
 def test_a_turn_is_one_call(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if the model is asked without what is remembered, or the turn is not stored."""
+    """Wrong: the model is called without recalls, or the turn is not stored."""
     fake.reply("Hello, Ada.")
     response = memory.completion("s", "I'm Ada.", user_id="ada", temperature=0.5)
     assert response.choices[0].message.content == "Hello, Ada."
@@ -77,7 +77,7 @@ def test_a_turn_is_one_call(memory: AgentMemory, fake: FakeLLM) -> None:
 
 
 def test_usage_and_cost_are_counted(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if only the last round is counted, or a stream is not."""
+    """Wrong: only the last round is counted, or a stream is not."""
     fake.call(("add", {"a": 1}))
     memory.completion("s", "One and one?", tools=[add])
     one = memory.stats().usage
@@ -94,7 +94,7 @@ def test_usage_and_cost_are_counted(memory: AgentMemory, fake: FakeLLM) -> None:
 
 
 def test_another_model_may_be_named(fake: FakeLLM) -> None:
-    """Fails if the configured model answers, or without one there is no way to ask."""
+    """Wrong: `model=` does not replace the configured model, or has no effect without one."""
     with remembering(fake, model=None) as memory:
         with pytest.raises(ModelRequired, match="model="):
             memory.completion("s", "Hello")
@@ -120,7 +120,7 @@ def test_another_model_may_be_named(fake: FakeLLM) -> None:
 def test_what_cannot_work_is_refused(
     memory: AgentMemory, fake: FakeLLM, fields: dict[str, Any], told: str
 ) -> None:
-    """Fails if it fails after the model was paid, with an error of some library, or silently."""
+    """Wrong: a bad argument fails only after a call to the model, or stores a session."""
     with pytest.raises(InvalidInput, match=told):
         memory.completion("s", "Hello", **fields)
     assert fake.requests == []
@@ -128,7 +128,7 @@ def test_what_cannot_work_is_refused(
 
 
 def test_one_answer_may_be_asked_for(memory: AgentMemory) -> None:
-    """Fails if what says nothing new is refused."""
+    """Wrong: `n=1`, the default, is refused."""
     memory.completion("s", "Hello", n=1)
     assert len(logged(memory)) == 2
 
@@ -137,7 +137,7 @@ def test_one_answer_may_be_asked_for(memory: AgentMemory) -> None:
 
 
 def test_tools_of_the_memory_are_run(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if what the model writes down is not kept, or kept for somebody else."""
+    """Wrong: a note that the model writes is lost, or stored for another user."""
     fake.call(("memory_write", {"text": "Ada drinks tea."}), content="Noted soon.")
     fake.reply("Noted.")
     memory.completion("s", "I drink tea.", user_id="ada", tools=memory.tools("s", user_id="ada"))
@@ -156,7 +156,7 @@ def test_tools_of_the_memory_are_run(memory: AgentMemory, fake: FakeLLM) -> None
 
 
 def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if a model that is told to reads or forgets what belongs to another."""
+    """Wrong: a tool call that names another user reads or deletes that user's data."""
     secret = memory.user("ada").notes().add("Ada's door code is 7731.")
     for arguments in (
         {"query": "door code", "user_id": "ada"},
@@ -178,7 +178,7 @@ def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> N
 
 
 def test_an_outage_of_the_store_is_told_to_the_model(fake: FakeLLM) -> None:
-    """Fails if a tool that fails to reach the store loses the turn."""
+    """Wrong: a tool that cannot reach the store loses the turn."""
     broken: list[str] = []
 
     def fail(now: str) -> None:
@@ -202,7 +202,7 @@ def test_an_outage_of_the_store_is_told_to_the_model(fake: FakeLLM) -> None:
 def test_after_so_many_rounds_an_answer_is_due(
     memory: AgentMemory, fake: FakeLLM, most: int
 ) -> None:
-    """Fails if a model that calls for ever is paid for ever."""
+    """Wrong: a model that always calls tools is called more than `max_rounds` times."""
     for _ in range(most):
         fake.call(("add", {"a": 1}))
     memory.completion("s", "Go", tools=[add], max_rounds=most, tool_choice="required")
@@ -212,7 +212,7 @@ def test_after_so_many_rounds_an_answer_is_due(
 
 
 def test_a_model_that_will_not_answer_is_given_up(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if a call without a result is stored."""
+    """Wrong: a turn that ends with a call is stored."""
     for _ in range(3):
         fake.call(("add", {"a": 1}))
     with pytest.raises(ModelOutputInvalid, match="max_rounds=2"):
@@ -222,8 +222,8 @@ def test_a_model_that_will_not_answer_is_given_up(memory: AgentMemory, fake: Fak
 
 
 def test_old_results_give_way_to_new_ones(fake: FakeLLM) -> None:
-    """Fails if results shrink with each round until none says anything, the turn is refused after
-    it was paid for, or what was cut is nowhere."""
+    """Wrong: the newest result is cut to a few words, a long turn fails after it was paid for, or
+    the log stores results cut."""
 
     def read(page: int) -> str:
         return f"Page {page}. " + "The river rose again. " * 2_500
@@ -251,8 +251,7 @@ def test_old_results_give_way_to_new_ones(fake: FakeLLM) -> None:
 
 
 def test_a_turn_that_outgrows_the_budget_is_shown_in_part(fake: FakeLLM) -> None:
-    """Fails if the provider is sent more than the budget, or an answer that was paid for is
-    lost."""
+    """Wrong: a request exceeds the budget, or the log stores its messages cut."""
     with remembering(fake, max_tokens=200) as memory:
         fake.call(("add", {"a": 1, "b": 2 * 10**300}))
         fake.reply("word " * 400)
@@ -266,7 +265,7 @@ def test_a_turn_that_outgrows_the_budget_is_shown_in_part(fake: FakeLLM) -> None
 
 
 class Failure(Exception):
-    """A tool's own."""
+    """An exception of a tool."""
 
 
 def failing_tool(fake: FakeLLM) -> dict[str, Any]:
@@ -327,7 +326,8 @@ FAILURES: dict[str, tuple[Callable[[FakeLLM], dict[str, Any]], type[BaseExceptio
 def test_a_turn_that_fails_leaves_no_trace(
     memory: AgentMemory, fake: FakeLLM, no_waits: None, name: str, stream: bool
 ) -> None:
-    """Fails if a part of the turn is stored, the error shows a key, or the next turn fails too."""
+    """Wrong: a part of a failed turn is stored, the error shows a key, or the next turn fails
+    too."""
     script, error = FAILURES[name]
     memory.completion("s", "Before", user_id="ada")
     before = memory.history("s")
@@ -343,7 +343,7 @@ def test_a_turn_that_fails_leaves_no_trace(
 
 
 def test_a_store_that_fails_at_the_end_loses_the_whole_turn(fake: FakeLLM) -> None:
-    """Fails if the question is stored before the answer is there."""
+    """Wrong: the question is stored without its answer."""
     broken: list[str] = []
 
     def fail(now: str) -> None:
@@ -361,7 +361,7 @@ def test_a_store_that_fails_at_the_end_loses_the_whole_turn(fake: FakeLLM) -> No
 
 
 def test_another_users_session_is_refused(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if the model is asked with what another said."""
+    """Wrong: the model is called with another user's messages."""
     memory.completion("s", "mine", user_id="ada")
     with pytest.raises(SessionOfAnotherUser):
         memory.completion("s", "yours?", user_id="bob", stream=True)
@@ -372,7 +372,8 @@ def test_another_users_session_is_refused(memory: AgentMemory, fake: FakeLLM) ->
 
 
 def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if one waits for the other's model (both would wait for ever), or they are mixed."""
+    """Wrong: concurrent turns of a session wait for each other's model (here for ever), or are
+    interleaved in the log."""
     together = threading.Barrier(4)
 
     def answer(body: dict[str, Any]) -> Any:
@@ -405,7 +406,7 @@ def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake:
 
 
 def test_other_calls_go_on_while_a_model_thinks(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if an update, a get or a flush of the session waits for the model."""
+    """Wrong: an update, a get or a flush of the session waits for the model."""
 
     def answer(body: dict[str, Any]) -> str:
         memory.update("s", Message(role="user", content="Meanwhile"))
@@ -419,7 +420,7 @@ def test_other_calls_go_on_while_a_model_thinks(memory: AgentMemory, fake: FakeL
 
 
 def test_recalls_give_way_to_the_turn(fake: FakeLLM) -> None:
-    """Fails if a full context leaves no room, and the request passes the budget."""
+    """Wrong: recalls leave no room for the turn, and a request exceeds the budget."""
     fake.default = "The " + "parrot eats seeds and the tortoise eats leaves. " * 4
     blocks = [VectorMemory(), NoteMemory()]
     with remembering(fake, max_tokens=400, blocks=blocks) as memory:
@@ -436,7 +437,7 @@ def test_recalls_give_way_to_the_turn(fake: FakeLLM) -> None:
 
 
 def test_an_error_is_one_of_ours(memory: AgentMemory, fake: FakeLLM, no_waits: None) -> None:
-    """Fails if litellm's errors come through, which quote keys and have no common root."""
+    """Wrong: an error of litellm is raised, which is no `AgentMemoryError` and may quote keys."""
     for way in ("refuse", "error", "html", "half", "empty", "nan"):
         fake.outage(way)
         for stream in (False, True):

@@ -1,4 +1,4 @@
-"""Turns that are asked for again once they are stored: no model is asked, and nothing stored."""
+"""A completion retried with the same key returns the stored answer, without a call to the model."""
 
 from typing import Any
 
@@ -23,8 +23,7 @@ def said(memory: AgentMemory) -> list[str]:
 
 
 def test_a_turn_is_asked_once(fake: FakeLLM, memory: AgentMemory) -> None:
-    """Else: who retries a turn pays for another answer, has both stored, or is refused the one that
-    was paid for."""
+    """Wrong: a retry calls the model again, stores a second turn, or raises."""
     fake.reply("Hello!")
     first = memory.completion("s", "hi", key="k")
     again = memory.completion("s", "hi", key="k")
@@ -42,7 +41,7 @@ def test_a_turn_is_asked_once(fake: FakeLLM, memory: AgentMemory) -> None:
 
 
 def test_a_turn_that_failed_is_asked_again(fake: FakeLLM, memory: AgentMemory) -> None:
-    """Else: a turn whose model was down counts as stored."""
+    """Wrong: a turn that failed counts as stored for its key."""
     with pytest.raises(InvalidInput):
         memory.completion("s", "hi", key="")
     fake.reply("Never stored.")
@@ -56,7 +55,7 @@ def test_a_turn_that_failed_is_asked_again(fake: FakeLLM, memory: AgentMemory) -
 
 
 def test_a_turn_whose_tools_the_caller_runs(fake: FakeLLM, memory: AgentMemory) -> None:
-    """Else: an agent's loop that begins anew, or at its last step, is taken for another turn."""
+    """Wrong: a retry from the first or the last step of a tool loop counts as another turn."""
     fake.call(("get_weather", {"city": "Oslo"}))
     handed = memory.completion("s", "weather?", tools=[WEATHER], key="k")
     assert said(memory) == []
@@ -74,7 +73,7 @@ def test_a_turn_whose_tools_the_caller_runs(fake: FakeLLM, memory: AgentMemory) 
 
 
 def test_two_that_ask_at_once(fake: FakeLLM, memory: AgentMemory) -> None:
-    """Else: of two that ask under one key both answers are stored."""
+    """Wrong: two concurrent turns under one key are both stored."""
     first = memory.before_turn("s", "hi")
     second = memory.before_turn("s", "hi")
     head = memory.after_turn(first, "one", key="k", expected_end=0)
@@ -87,7 +86,7 @@ def test_two_that_ask_at_once(fake: FakeLLM, memory: AgentMemory) -> None:
 
 
 def test_an_answer_that_was_taken_back(fake: FakeLLM, memory: AgentMemory) -> None:
-    """Else: a retry gives another message for the answer, or None."""
+    """Wrong: a retry returns another message or None after its answer was popped."""
     fake.reply("Hello!")
     memory.completion("s", "hi", key="k")
     memory.pop("s")
@@ -100,8 +99,7 @@ def test_an_answer_that_was_taken_back(fake: FakeLLM, memory: AgentMemory) -> No
 
 
 def test_another_answer_is_put_down_once(fake: FakeLLM, memory: AgentMemory) -> None:
-    """Else: who retries with the answer to a regenerated question is told that the session went
-    on."""
+    """Wrong: a retry with the answer to a regenerated question is refused, or stored twice."""
     fake.reply("Hello!")
     memory.completion("s", "hi")
     turn = memory.regenerate("s")

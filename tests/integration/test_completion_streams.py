@@ -1,4 +1,4 @@
-"""Streams of a completion: chunks as they arrive, and the turn stored once all were read."""
+"""Streams of a completion: chunks arrive immediately, and the turn is stored after the last one."""
 
 import asyncio
 import threading
@@ -57,7 +57,7 @@ def stored(memory: AgentMemory) -> list[str]:
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_usage_comes_to_who_asks_for_it(memory: AgentMemory, fake: FakeLLM, asked: bool) -> None:
-    """Fails if a loop over `chunk.choices[0]` meets a chunk without choices, not asked for."""
+    """Wrong: a stream without `include_usage` contains a chunk without choices."""
     fake.reply("It is six.")
     options: dict[str, Any] = {"stream_options": {"include_usage": True}} if asked else {}
     chunks = list(memory.completion("s", "Five and one?", stream=True, **options))
@@ -68,7 +68,7 @@ def test_usage_comes_to_who_asks_for_it(memory: AgentMemory, fake: FakeLLM, aske
 
 
 def test_a_stream_is_stored_at_its_end(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if the turn is stored before the last chunk was read, or after `StopIteration`."""
+    """Wrong: the turn is stored before the last chunk was read, or after `StopIteration`."""
     stream = two_rounds(memory, fake)
     chunks: list[Any] = []
     while True:
@@ -99,7 +99,7 @@ def test_a_stream_is_stored_at_its_end(memory: AgentMemory, fake: FakeLLM) -> No
 
 
 def test_calls_at_the_same_time_are_put_together(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if the arguments of two calls are mixed."""
+    """Wrong: the arguments of parallel calls are mixed."""
     fake.call(("add", {"a": 1, "b": 2}), ("add", {"a": 30, "b": 40}), ("add", {}))
     list(memory.completion("s", "Go", tools=[add], stream=True))
     assert results(fake)[:2] == ["3", "70"]
@@ -107,7 +107,7 @@ def test_calls_at_the_same_time_are_put_together(memory: AgentMemory, fake: Fake
 
 
 def test_chunks_come_as_they_arrive(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if the first word waits for the last one, which here never comes."""
+    """Wrong: the first chunk waits for the last one, which never arrives here."""
     fake.reply("one two three four", events=3, then="hold")
     stream = memory.completion("s", "Count", stream=True)
     assert text_of([next(stream) for _ in range(3)]) == "one two "
@@ -118,7 +118,7 @@ def test_chunks_come_as_they_arrive(memory: AgentMemory, fake: FakeLLM) -> None:
 
 @pytest.fixture
 def streams(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[openai.Stream[Any]]]:
-    """The streams that the provider's client has begun."""
+    """The streams that the provider's client opened."""
     begun: list[weakref.ref[openai.Stream[Any]]] = []
     initialize = openai.Stream.__init__
 
@@ -131,7 +131,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[openai.Stream[A
 
 
 def still_open(streams: list[weakref.ref[openai.Stream[Any]]]) -> list[openai.Stream[Any]]:
-    """Those that anybody holds, and that have not hung up."""
+    """Return the streams that are still referenced and connected."""
     held = [stream for ref in streams if (stream := ref()) is not None]
     return [stream for stream in held if not stream.response.is_closed]
 
@@ -139,8 +139,7 @@ def still_open(streams: list[weakref.ref[openai.Stream[Any]]]) -> list[openai.St
 def test_a_stream_that_is_closed_hangs_up(
     memory: AgentMemory, fake: FakeLLM, streams: list[weakref.ref[openai.Stream[Any]]]
 ) -> None:
-    """Fails if the provider goes on, and its connection stays open, as long as anybody (a log of
-    litellm's) holds what came of it."""
+    """Wrong: a closed stream keeps the provider's connection open while litellm references it."""
     fake.reply("one two three four", events=3, then="hold")
     stream = memory.completion("s", "Count", stream=True)
     next(stream)
@@ -150,7 +149,7 @@ def test_a_stream_that_is_closed_hangs_up(
 
 
 def test_nothing_is_asked_before_the_first_chunk(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if a stream that nobody reads costs something."""
+    """Wrong: a stream that nobody reads calls the model."""
     stream = memory.completion("s", "Count", stream=True)
     stream.close()
     assert list(stream) == []
@@ -160,7 +159,7 @@ def test_nothing_is_asked_before_the_first_chunk(memory: AgentMemory, fake: Fake
 
 
 class Failure(Exception):
-    """The consumer's own."""
+    """An exception of the consumer."""
 
 
 def close(stream: CompletionStream) -> None:
@@ -168,7 +167,7 @@ def close(stream: CompletionStream) -> None:
 
 
 def leave(stream: CompletionStream) -> None:
-    """Read no further."""
+    """Stop reading."""
 
 
 def fail(stream: CompletionStream) -> None:
@@ -183,7 +182,7 @@ def interrupt(stream: CompletionStream) -> None:
 def test_a_consumer_that_stops_at_any_chunk_leaves_no_trace(
     memory: AgentMemory, fake: FakeLLM, way: Callable[[CompletionStream], None]
 ) -> None:
-    """Fails if what was said up to there is stored, or the next turn meets what was left over."""
+    """Wrong: a stream that is left early stores a part of its turn, or disturbs the next turn."""
     before = memory.history("s")
     total = len(list(two_rounds(memory, fake)))
     memory.pop("s", 4)
@@ -206,8 +205,7 @@ def test_a_consumer_that_stops_at_any_chunk_leaves_no_trace(
 def test_a_stream_that_is_left_sets_no_context_variable(
     memory: AgentMemory, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails if Python 3.11 dies of a finalizer that does, where the collector runs it while another
-    variable is set."""
+    """Wrong: a stream's finalizer sets a context variable, which can crash Python 3.11."""
     begun: list[Any] = []
     initialize = Reading.__init__
 
@@ -228,7 +226,7 @@ def test_a_stream_that_is_left_sets_no_context_variable(
 def test_a_connection_that_breaks_at_any_event_leaves_no_trace(
     memory: AgentMemory, fake: FakeLLM, then: Any, round_: int
 ) -> None:
-    """Fails if half an answer is stored as a whole one."""
+    """Wrong: half an answer is stored as a whole one."""
     before, failures = memory.history("s"), 0
     for events in range(1, EVENTS):
         if round_ == 2:
@@ -250,7 +248,7 @@ def test_a_connection_that_breaks_at_any_event_leaves_no_trace(
 
 
 def test_a_call_that_breaks_off_is_not_run(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if a tool is run with half of its arguments."""
+    """Wrong: a tool runs with a part of its arguments."""
     ran: list[str] = []
 
     def note(text: str = "nothing") -> str:
@@ -269,7 +267,7 @@ def test_a_call_that_breaks_off_is_not_run(memory: AgentMemory, fake: FakeLLM) -
 def test_a_stream_is_tried_again_before_its_first_chunk(
     memory: AgentMemory, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails if a lost connection costs the turn although nothing was handed out yet."""
+    """Wrong: a connection lost before the first chunk is not retried."""
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
     fake.fail(503)
     fake.reply("lost", events=0)
@@ -279,7 +277,7 @@ def test_a_stream_is_tried_again_before_its_first_chunk(
 
 
 def reading(stream: CompletionStream, until: int) -> tuple[threading.Thread, list[Any]]:
-    """A thread that reads a stream to its end, once it has read so many chunks and waits."""
+    """Start a thread that reads a stream; return once it has read `until` chunks."""
     chunks: list[Any] = []
     there = threading.Event()
 
@@ -299,12 +297,12 @@ def reading(stream: CompletionStream, until: int) -> tuple[threading.Thread, lis
 def test_closing_does_not_wait_for_the_model(
     memory: AgentMemory, fake: FakeLLM, events: int
 ) -> None:
-    """Fails if who stops a stream from another thread waits, fails, or the turn is stored after
-    all: here all of the answer comes afterwards, or has come but for its end."""
+    """Wrong: closing a stream from another thread waits for the model or fails, or the turn is
+    stored afterwards."""
     fake.reply("It is six.", events=events, then="hold")
     stream = memory.completion("s", "Five and one?", stream=True)
     thread, chunks = reading(stream, min(events, FINISHED - 1))
-    stream.close()  # the answer does not go on before
+    stream.close()  # the rest of the answer is held until here
     fake.clear()
     thread.join()
     assert stored(memory) == []
@@ -313,7 +311,7 @@ def test_closing_does_not_wait_for_the_model(
 
 
 def test_a_tool_may_stop_its_own_stream(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if it waits for itself."""
+    """Wrong: a tool that closes its own stream waits for ever."""
     streams: list[CompletionStream] = []
 
     def stop() -> str:
@@ -327,7 +325,7 @@ def test_a_tool_may_stop_its_own_stream(memory: AgentMemory, fake: FakeLLM) -> N
 
 
 def test_a_memory_that_was_closed_meanwhile_says_so(fake: FakeLLM) -> None:
-    """Fails if the turn is lost without a word."""
+    """Wrong: a stream of a closed memory loses its turn without an error."""
     memory = AgentMemory(
         store="memory://", model="openai/test", api_base=fake.api_base, api_key="none"
     )
@@ -339,7 +337,7 @@ def test_a_memory_that_was_closed_meanwhile_says_so(fake: FakeLLM) -> None:
 
 
 def test_a_call_that_is_handed_back_is_gone_on_with(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if the caller of a stream has nothing to go on with."""
+    """Wrong: the caller of a stream cannot continue the turn after running its own tool."""
     tools = [WEATHER, add]
     fake.call(("add", {"a": 5}))
     fake.call(("get_weather", {"city": "Oslo"}))
@@ -356,12 +354,12 @@ def test_a_call_that_is_handed_back_is_gone_on_with(memory: AgentMemory, fake: F
 
 async def read(stream: AsyncCompletionStream, chunks: list[Any]) -> None:
     async for chunk in stream:
-        chunks.append(chunk)  # noqa: PERF401 - others look at them meanwhile
+        chunks.append(chunk)  # noqa: PERF401 - the test reads the list meanwhile
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_streams_are_awaited(fake: FakeLLM, backend: str) -> None:
-    """Fails if the loop stands still while the model thinks, or the turn is not stored."""
+    """Wrong: a stream blocks the event loop while the model answers, or its turn is not stored."""
 
     async def run() -> None:
         with remembering(fake) as memory:
@@ -387,7 +385,7 @@ def test_streams_are_awaited(fake: FakeLLM, backend: str) -> None:
 
 
 def test_a_cancelled_task_is_let_go_and_stores_nothing(fake: FakeLLM, tmp_path: Path) -> None:
-    """Fails if it waits for a model that does not answer, or the turn is stored when it does."""
+    """Wrong: a cancelled task waits for the model, or its turn is stored later."""
 
     async def run() -> None:
         with remembering(fake, f"sqlite:///{tmp_path}/m.db") as memory:
@@ -402,7 +400,7 @@ def test_a_cancelled_task_is_let_go_and_stores_nothing(fake: FakeLLM, tmp_path: 
             with pytest.raises(asyncio.CancelledError):
                 await task
             fake.clear()
-            await together.close()  # waits for the thread that reads
+            await together.close()  # waits for the reading thread
             assert [chunk async for chunk in stream] == []
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""Tools of a completion that are functions, and those that only the caller can run."""
+"""Tools of a completion: functions, and tools that the caller runs."""
 
 import json
 import subprocess
@@ -28,14 +28,15 @@ def answers(call_id: str, text: str) -> dict[str, Any]:
 
 
 class Place(BaseModel):
-    """Where to look."""
+    """A place."""
 
     city: str
     country: str = "NO"
 
 
 def test_functions_are_offered_as_they_are_written(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if a default is required, a description is lost, or titles cost tokens."""
+    """Wrong: a parameter with a default is required, a description is lost, or the schema contains
+    titles."""
 
     def look(
         place: Place,
@@ -66,7 +67,7 @@ def test_functions_are_offered_as_they_are_written(memory: AgentMemory, fake: Fa
 
 
 class Clock:
-    """Something with a method."""
+    """A class whose method is a tool."""
 
     async def now(self, zone: str) -> Any:
         """Tells the time."""
@@ -74,7 +75,7 @@ class Clock:
 
 
 def odd(text: str) -> Any:
-    """Gives what JSON cannot say."""
+    """Returns a value that JSON cannot encode."""
     return {"half": "\ud83d", "text": text}
 
 
@@ -94,7 +95,7 @@ def odd(text: str) -> Any:
 def test_functions_are_called(
     memory: AgentMemory, fake: FakeLLM, made: Callable[..., Any], arguments: Any, told: str
 ) -> None:
-    """Fails if an async function's coroutine is taken for its result."""
+    """Wrong: the result of an async function, or one that JSON cannot encode, is lost."""
     fake.call((made.__name__, arguments))
     memory.completion("s", "Go", tools=[made])
     assert results(fake) == [told]
@@ -115,7 +116,7 @@ def test_functions_are_called(
 def test_bad_arguments_are_told_to_the_model(
     memory: AgentMemory, fake: FakeLLM, arguments: Any, told: str
 ) -> None:
-    """Fails if the function is called with them, or the turn is lost for a slip of the model."""
+    """Wrong: a function is called with invalid arguments, or they fail the turn."""
     called: list[int] = []
 
     def count(a: int) -> str:
@@ -130,7 +131,7 @@ def test_bad_arguments_are_told_to_the_model(
 
 
 def test_a_function_may_tell_the_model_what_is_wrong(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if the only way to refuse is to lose the turn."""
+    """Wrong: a function can refuse a call only by failing the turn."""
 
     def book(day: str) -> str:
         raise ToolRefused(f"There is nothing free on {day}. Try another day.")
@@ -141,7 +142,7 @@ def test_a_function_may_tell_the_model_what_is_wrong(memory: AgentMemory, fake: 
 
 
 def test_what_nobody_offered_is_told_to_the_model(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if a name that the model made up breaks the turn."""
+    """Wrong: a call of an unknown tool fails the turn."""
     fake.call(("drop_tables", {}))
     memory.completion("s", "Go", tools=[add])
     assert results(fake)[0].startswith("There is no tool 'drop_tables'.")
@@ -151,7 +152,7 @@ def test_what_nobody_offered_is_told_to_the_model(memory: AgentMemory, fake: Fak
 
 
 def test_calls_of_one_response_are_all_answered(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if a call is lost, or results change places."""
+    """Wrong: a parallel call gets no result, or the result of another."""
     fake.call(("add", {"a": 1}), ("add", {"a": 2}), ("memory_read", {"query": "x"}))
     memory.completion("s", "Go", tools=[*memory.tools("s"), add])
     told = [m for m in fake.requests[-1]["messages"] if m["role"] == "tool"]
@@ -163,7 +164,7 @@ def test_calls_of_one_response_are_all_answered(memory: AgentMemory, fake: FakeL
 
 
 def test_calls_of_the_callers_tools_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if a call that nobody here can run is stored, or answered by a guess."""
+    """Wrong: a call of the caller's tool is stored before it has a result."""
     fake.call(("get_weather", {"city": "Oslo"}))
     response = memory.completion("s", "What is the weather?", tools=[WEATHER, add])
     [call] = response.choices[0].message.tool_calls
@@ -183,7 +184,8 @@ def test_calls_of_the_callers_tools_are_handed_back(memory: AgentMemory, fake: F
 def test_rounds_before_a_call_that_is_handed_back_are_kept(
     memory: AgentMemory, fake: FakeLLM, dumped: bool
 ) -> None:
-    """Fails if what our tools said since the question is neither sent nor stored, or run twice."""
+    """Wrong: results of our own tools are lost while the caller runs its tool, or our tools run
+    twice."""
     ran: list[int] = []
 
     def count(a: int) -> int:
@@ -217,7 +219,7 @@ def test_rounds_before_a_call_that_is_handed_back_are_kept(
 
 
 def test_nothing_runs_before_the_caller_has_answered(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if our half of the calls is done, although the turn is given up."""
+    """Wrong: our tools run although the caller has not answered its calls."""
     ran: list[int] = []
 
     def count(a: int) -> int:
@@ -231,11 +233,11 @@ def test_nothing_runs_before_the_caller_has_answered(memory: AgentMemory, fake: 
     assert ran == []
     both = [answers(call.id, "x") for call in response.choices[0].message.tool_calls]
     memory.completion("s", asked(response, *both), tools=[WEATHER, count])
-    assert ran == []  # the caller has answered ours too
+    assert ran == []  # the caller answered our call too
 
 
 def test_old_function_calls_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Fails if what is asked for in the old form is stored as the answer."""
+    """Wrong: a call in the old `function_call` form is stored as the answer."""
     old = {"name": "get_weather", "arguments": "{}"}
     fake.reply({"content": None, "function_call": old})
     response = memory.completion("s", "What is the weather?", functions=[WEATHER["function"]])
@@ -247,7 +249,7 @@ def test_old_function_calls_are_handed_back(memory: AgentMemory, fake: FakeLLM) 
 
 
 def test_tools_need_no_other_package(tmp_path: Path) -> None:
-    """Fails if with tools litellm imports its proxy, for which a package is missing."""
+    """Wrong: with tools litellm imports its proxy, which needs a package that is not installed."""
     code = """
 import sys
 sys.modules["mcp"] = None  # importing it fails

@@ -1,4 +1,4 @@
-"""Several memories read as one: what each of them recalls, within one budget, whoever fails."""
+"""Several memories read as one: merged search within one budget, whichever member fails."""
 
 import threading
 import xml.etree.ElementTree as ET
@@ -57,8 +57,7 @@ def by_block(recalls: list[Recall]) -> dict[str, list[tuple[str, str]]]:
 
 
 def test_merging_gives_what_each_gives(stores: Callable[[str], str]) -> None:
-    """Fails if a member's recalls are lost, doubled, altered or ranked otherwise than by
-    `merge`."""
+    """Wrong: a member's recalls are lost, doubled or altered, or not in the order of `merge`."""
     support = opened(VectorMemory(), store=stores("support"))
     company = opened(
         StaticMemory(facts=["The port opens at nine.", "Ships need a pilot."]),
@@ -99,7 +98,8 @@ def test_merging_gives_what_each_gives(stores: Callable[[str], str]) -> None:
 
 
 def test_the_context_names_blocks_and_their_kinds() -> None:
-    """Fails if a name makes no legal element, or `static_facts` and its kin miss recalls."""
+    """Wrong: a member's name makes no valid element, or `static_facts` and `vector_matches` miss
+    recalls."""
     members: dict[str, AgentMemory | Block] = {
         "support": opened(VectorMemory()),
         "company_2": opened(StaticMemory(facts=["A < B."])),
@@ -119,8 +119,8 @@ def test_the_context_names_blocks_and_their_kinds() -> None:
 
 
 def test_another_member_may_hold_the_same_session_id() -> None:
-    """Fails if what another member knows is hidden by the home's window, since a session there has
-    the same id and the same seqs; or is taken for this session by `search`."""
+    """Wrong: another member's session with the same id is hidden by the home's window, or `search`
+    of the session returns it."""
     support, company = opened(Echo()), opened(Echo())
     with composed({"support": support, "company": company}) as both:
         company.update("s-1", [said("the anchor"), said("the rudder")], user_id="ada")
@@ -137,7 +137,7 @@ def test_another_member_may_hold_the_same_session_id() -> None:
 
 
 def test_members_are_asked_for_the_user_or_the_session() -> None:
-    """Fails if a session without a user reads that of the same id in another member."""
+    """Wrong: a session without a user reads a session with the same id in another member."""
     reader = Reader()
     support, company = opened(Echo()), opened(Echo(), reader)
     with composed({"support": support, "company": company}) as both:
@@ -160,7 +160,8 @@ def test_members_are_asked_for_the_user_or_the_session() -> None:
 
 
 def test_logs_questions_and_notes_of_members_are_searched() -> None:
-    """Fails if a session of a home without blocks finds nothing."""
+    """Wrong: a home without blocks does not search its log, a log's last question is not used for
+    recall, or the same note is returned twice."""
     with composed({"support": opened(), "rules": StaticMemory(facts=["Be kind."])}) as both:
         both.update("s-1", [said("The anchor is rusty."), said("The sail is new.")])
         both.update("s-2", said("Another anchor."))
@@ -180,15 +181,15 @@ def test_logs_questions_and_notes_of_members_are_searched() -> None:
         for memory in both.memories.values():
             memory.user("ada").notes().add("Ada is vegetarian.")
         (found,) = both.search("vegetarian", user_id="ada")
-        assert found.block == "support.notes"  # the same twice is one
+        assert found.block == "support.notes"  # equal notes are merged
         assert [one.block for one in both.get("s", "Food?", user_id="ada").recalls] == [
             "company.notes"
         ]
 
 
 def test_a_slow_member_is_named_and_holds_nobody_up() -> None:
-    """Fails if one that hangs is waited for beyond its own limit, takes the recalls of the others
-    with it, or is not named; or another limit than its own is taken for a member."""
+    """Wrong: a member that hangs delays a context beyond its own timeout, hides other recalls, or
+    is not named in a warning."""
     never, later = threading.Event(), threading.Event()
     slow = opened(Reader(name="slow", before=never.wait), Reader(name="quick", says="Quick."))
     patient = Reader(says="Waited for.", before=later.wait)
@@ -213,7 +214,8 @@ def test_a_slow_member_is_named_and_holds_nobody_up() -> None:
 
 
 def test_a_failing_member_is_named_and_rests() -> None:
-    """Fails if a member's failure is raised, or hides the others, or is asked again each time."""
+    """Wrong: a member's failure is raised, hides other members, or the member is called each
+    time."""
     asked: list[str] = []
 
     def fail() -> None:
@@ -234,7 +236,7 @@ def test_a_failing_member_is_named_and_rests() -> None:
 
 
 def test_a_members_trouble_with_absorbing_is_told() -> None:
-    """Fails if long-term memory of a member is stale, and nobody says so."""
+    """Wrong: no warning says that a member could not absorb."""
 
     class Picky(Echo):
         def update(self, scope: Scope, entries: Any) -> None:
@@ -251,7 +253,7 @@ def test_a_members_trouble_with_absorbing_is_told() -> None:
 @hypothesis_settings(max_examples=at_length(40))
 @given(given_=st.data())
 def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
-    """Fails if what several members recall passes the home's budget, or is not counted."""
+    """Wrong: recalls of several members exceed the home's budget, or are not counted."""
     history = given_.draw(histories(10))
     budget = given_.draw(st.integers(120, 600))
     company = opened(Echo(), StaticMemory(facts=["Ships <need> a pilot. " * 9, "Be kind."]))
@@ -273,7 +275,7 @@ def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
 
 
 def test_users_do_not_meet_in_any_member(stores: Callable[[str], str]) -> None:
-    """Fails if what one user said in one of the members reaches another through the composite."""
+    """Wrong: the composite returns another user's data from one of its members."""
     members: dict[str, AgentMemory | Block] = {
         name: opened(Echo(), VectorMemory(), NoteMemory(), store=stores(name))
         for name in ("one", "two", "three")
@@ -309,7 +311,7 @@ def test_users_do_not_meet_in_any_member(stores: Callable[[str], str]) -> None:
 
 
 def test_a_turn_is_asked_with_all_and_stored_at_home() -> None:
-    """Fails if a turn is asked without what other members know, or stored in another memory."""
+    """Wrong: a turn lacks recalls of other members, or is stored in another memory."""
     with FakeLLM() as fake:
         home = opened(model=MODEL, api_base=fake.api_base, api_key="k", overflow=Trim())
         other, tides = opened(), Reader(says="Tides are high.")
@@ -330,7 +332,7 @@ def test_a_turn_is_asked_with_all_and_stored_at_home() -> None:
 
 
 def test_a_session_binds_the_ids() -> None:
-    """Fails if a call of the handle reaches another session, or is another call."""
+    """Wrong: a call of a session handle reaches another session, or behaves differently."""
     with composed({"home": opened(Echo()), "rules": Reader(says="Be kind.")}) as both:
         with both.session("s", "ada") as session:
             assert repr(session) == "CompositeSession('s', user_id='ada')"
@@ -342,7 +344,7 @@ def test_a_session_binds_the_ids() -> None:
             assert session.get("what").head == session.home.get("what").head
             session.after_turn(session.before_turn("four"), "five")
         assert both.home("s").blocks["echo"].name == "echo"
-        assert both.memories["home"].stats().blocks["echo"].lag == 0  # leaving it was its end
+        assert both.memories["home"].stats().blocks["echo"].lag == 0  # ended with the handle
         assert both.stats()["home"].entries == 4
         session.delete()
         assert both.history("s") == []
@@ -355,7 +357,7 @@ def test_a_session_binds_the_ids() -> None:
 
 
 def test_closing_closes_every_member() -> None:
-    """Fails if a member stays open, or one that cannot be closed keeps the others open."""
+    """Wrong: a member stays open, for example because another could not be closed."""
     ended: list[str] = []
 
     class Closing(Reader):
@@ -380,7 +382,7 @@ def test_closing_closes_every_member() -> None:
 
 
 def test_what_cannot_work_is_refused() -> None:
-    """Fails if a composite is made that fails later."""
+    """Wrong: invalid members or settings are accepted, and fail later."""
     memory = opened(StaticMemory(facts=["A."]))
     refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({"rules": StaticMemory()}, {}, "needs an AgentMemory"),
@@ -403,12 +405,12 @@ def test_what_cannot_work_is_refused() -> None:
     for members, settings, sentence in refused:
         with pytest.raises(ConfigError, match=sentence):
             CompositeMemory(members, **settings)
-    assert memory.search("A") != []  # the caller's own, and open still
+    assert memory.search("A") != []  # the caller's memory is still open
     memory.close()
 
 
 def test_blocks_that_were_bound_are_closed_when_another_cannot_be() -> None:
-    """Fails if what a block opened stays open when the composite cannot be made."""
+    """Wrong: a bound block stays open when the composite cannot be created."""
     ended: list[str] = []
 
     class Opening(Reader):

@@ -1,4 +1,4 @@
-"""Tools and writes of a composite's members: none hides another, each goes to its memory."""
+"""Tools, routing and deletion of a composite: each call reaches the right member."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ def names(both: CompositeMemory, **who: Any) -> list[str]:
 
 
 def test_no_tool_hides_another(both: CompositeMemory) -> None:
-    """Wrong: of two memories one cannot be written to."""
+    """Wrong: two members' tools share a name, so that one member cannot be written to."""
     found = names(both, user_id="ana")
     assert len(set(found)) == len(found)
     assert {"memory_write", "company_memory_write", "company_files", "drafts"} <= set(found)
@@ -58,7 +58,7 @@ def test_no_tool_hides_another(both: CompositeMemory) -> None:
 
 
 def test_each_tool_works_in_its_memory(both: CompositeMemory) -> None:
-    """Wrong: what a model writes into one memory lies in another, or in another user's."""
+    """Wrong: a tool writes into another member, or for another user."""
     home, company = both.memories["home"], both.memories["company"]
     both.call_tool("s", "memory_write", {"text": "At home."}, user_id="ana")
     both.call_tool("s", "company_memory_write", {"text": "At work."}, user_id="ana")
@@ -80,7 +80,8 @@ def test_each_tool_works_in_its_memory(both: CompositeMemory) -> None:
 
 
 def test_a_completion_runs_the_tools_of_all_and_clashes_are_told() -> None:
-    """Wrong: a call of another member's tool is handed back to the caller."""
+    """Wrong: `completion` does not run another member's tool, or two tools with one name are
+    accepted."""
     with FakeLLM() as fake:
         home = AgentMemory("memory://", model="openai/m", api_base=fake.api_base, api_key="k")
         company = AgentMemory("memory://", blocks=[NoteMemory()])
@@ -96,11 +97,11 @@ def test_a_completion_runs_the_tools_of_all_and_clashes_are_told() -> None:
         both.tools("s", user_id="ana")
 
 
-# --- one home a session ---------------------------------------------------------------------------
+# --- one home per session -------------------------------------------------------------------------
 
 
 def test_sessions_go_where_the_rule_says() -> None:
-    """Wrong: a session is written elsewhere, to two memories, or read where it is not."""
+    """Wrong: a session is written to or read from another member than `route` names."""
     one, two = opened(), opened()
 
     def route(session_id: str, user_id: str | None) -> str:
@@ -118,7 +119,7 @@ def test_sessions_go_where_the_rule_says() -> None:
 
 
 def test_without_a_rule_the_first_memory_is_the_home() -> None:
-    """Wrong: the home is another memory, or a block."""
+    """Wrong: without `route` the home is not the first memory, or is a block."""
     members: dict[str, AgentMemory | Block] = {"pins": NoteMemory(), "a": opened(), "b": opened()}
     with composed(members) as both:
         both.update("s", said("hello"))
@@ -131,7 +132,7 @@ def test_without_a_rule_the_first_memory_is_the_home() -> None:
 
 @pytest.mark.parametrize("named", ["three", "", "rules"])
 def test_an_unknown_name_stores_nothing(named: str) -> None:
-    """Wrong: a rule's mistake loses the message, or stores it anywhere."""
+    """Wrong: a `route` that returns an unknown name stores the message in some member."""
     members: dict[str, AgentMemory | Block] = {
         "one": opened(), "two": opened(), "rules": NoteMemory(),
     }  # fmt: skip
@@ -144,8 +145,8 @@ def test_an_unknown_name_stores_nothing(named: str) -> None:
 
 
 def test_a_rule_by_users_finds_sessions_again() -> None:
-    """Wrong: a call that names no user looks for the session in another home, and starts a second
-    one there, or deletes nothing; or takes one user's session for another's."""
+    """Wrong: a call without a user does not find a session that `route` placed by user, or confuses
+    sessions of two users."""
     one, two = opened(), opened()
     route: Callable[[str, str | None], str] = lambda s, u: "two" if u == "ada" else "one"  # noqa: E731
     with composed({"one": one, "two": two}, route=route) as both:
@@ -168,7 +169,7 @@ def test_a_rule_by_users_finds_sessions_again() -> None:
 
 
 def test_two_users_with_one_session_id_are_told_apart() -> None:
-    """Wrong: of two sessions of one id the first that is found is deleted."""
+    """Wrong: without a user, a call deletes one of several sessions that share an id."""
     members: dict[str, AgentMemory | Block] = {name: opened() for name in ("none", "ada", "bob")}
     with composed(members, route=lambda session_id, user_id: user_id or "none") as both:
         for user in ("ada", "bob"):
@@ -186,7 +187,7 @@ def test_two_users_with_one_session_id_are_told_apart() -> None:
 @hypothesis_settings(max_examples=at_length(30))
 @given(st.data())
 def test_pages_of_sessions_are_one_list(given_: st.DataObject) -> None:
-    """Wrong: a page leaves a session out, doubles one, or is out of order."""
+    """Wrong: a page of sessions omits one, repeats one, or is out of order."""
     ids = given_.draw(st.lists(st.text("abz-_9", min_size=1, max_size=3), unique=True))
     size = given_.draw(st.integers(1, 4))
     names = ["one", "two", "three"]
@@ -230,7 +231,7 @@ def pinned(both: CompositeMemory, user_id: str) -> list[str]:
 
 
 def test_delete_user_leaves_nothing(tmp_path: Path) -> None:
-    """Wrong: a log, a note or a vector of a user is left in a member, or in its file."""
+    """Wrong: a member or its file still holds a user's log, note or vector."""
     words = {"ada": "canary0a1b2c3d4e5f", "bob": "canary5f4e3d2c1b0a"}
 
     def member(name: str) -> AgentMemory:
@@ -259,7 +260,7 @@ def test_delete_user_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_blocks_alone_are_told_of_ends_and_deletions() -> None:
-    """Wrong: a block of somebody's own that keeps things has them still after a deletion."""
+    """Wrong: a member that is a block is not called at the end or deletion of a session or user."""
     told: list[tuple[str, Scope]] = []
 
     class Keeper(ManualBlock):
@@ -284,7 +285,7 @@ def test_blocks_alone_are_told_of_ends_and_deletions() -> None:
 
 
 def test_deletion_tries_all_and_names_who_failed() -> None:
-    """Wrong: the members after the one that failed keep everything; or nobody is told."""
+    """Wrong: a member that fails stops the deletion in others, or the error does not name it."""
     outage = Outage(MemoryStore())
     members: dict[str, AgentMemory | Block] = {
         name: opened(Echo(), store=outage.store if name == "two" else "memory://")

@@ -1,4 +1,4 @@
-"""Configuration from code, files and the environment, and what bad input gets."""
+"""Configuration from code, files and the environment, and the errors of bad input."""
 
 import json
 import pickle
@@ -43,7 +43,7 @@ max_summary_tokens = 100
 
 
 def test_files(tmp_path: Path) -> None:
-    """Wrong: one of the formats gives another configuration than the code does."""
+    """Wrong: a file gives another configuration than the same settings in code."""
     import tomllib
 
     import yaml
@@ -75,7 +75,7 @@ def test_files(tmp_path: Path) -> None:
 def test_environment_wins_over_the_file_and_code_over_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: precedence is otherwise than documented."""
+    """Wrong: the environment does not override the file, or code does not override both."""
     path = tmp_path / "m.toml"
     path.write_text(
         'max_tokens = 4000\nnamespace = "file"\n[overflow]\nkind = "trim"\nkeep_messages = 3\n'
@@ -91,7 +91,7 @@ def test_environment_wins_over_the_file_and_code_over_both(
 
 
 def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a field is out of the environment's reach."""
+    """Wrong: a field cannot be set by an environment variable."""
     given = {
         "durability": "power", "store": "sqlite:///m.db", "encryption": "KEYS",
         "namespace": "n", "max_tokens": "777", "max_messages": "50", "max_recall_tokens": "99",
@@ -121,11 +121,11 @@ def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPat
 def test_mappings_are_merged_and_values_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else: one nested variable hides all that the file or the code says of the same field."""
+    """Wrong: one nested variable discards the other settings of its field."""
     path = tmp_path / "m.json"
     path.write_text('{"overflow": {"kind": "trim", "keep_messages": 3, "by": "importance"}}')
     monkeypatch.setenv("AGENT_MEMORY_OVERFLOW", '{"keep_tokens": 1, "keep_messages": 5}')
-    monkeypatch.setenv("agent_memory_overflow__keep_tokens", "70")  # over the mapping above
+    monkeypatch.setenv("agent_memory_overflow__keep_tokens", "70")  # overrides the mapping above
     read = AgentMemoryConfig.from_file
     assert read(path).overflow == Trim(keep_messages=5, keep_tokens=70, by="importance")
     given: Any = {"keep_messages": 9}
@@ -144,14 +144,14 @@ def test_mappings_are_merged_and_values_replaced(
 
 
 def test_what_the_environment_cannot_mean_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else: a typo in a variable is ignored, or a variable that is no setting stops everything."""
+    """Wrong: an invalid variable is ignored, or a variable that is no setting is an error."""
     monkeypatch.setenv("AGENT_MEMORY_NO_SUCH_FIELD", "1")
     assert AgentMemoryConfig() == AgentMemoryConfig.model_validate({})
     monkeypatch.setenv("AGENT_MEMORY_BLOCKS", "[{")
     with pytest.raises(InvalidSetting, match="AGENT_MEMORY_BLOCKS"):
         AgentMemoryConfig()
     monkeypatch.delenv("AGENT_MEMORY_BLOCKS")
-    monkeypatch.setenv("AGENT_MEMORY_MODEL", "")  # empty, which is not the same as unset
+    monkeypatch.setenv("AGENT_MEMORY_MODEL", "")  # empty is not unset
     assert AgentMemoryConfig().model == ""
     monkeypatch.setenv("AGENT_MEMORY_OVERFLOW__KEEP", "1")
     with pytest.raises(InvalidSetting, match="overflow"):
@@ -159,7 +159,7 @@ def test_what_the_environment_cannot_mean_is_told(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_file_is_read_for_one_configuration(tmp_path: Path) -> None:
-    """Else: the next configuration still has the file's settings, even after one that failed."""
+    """Wrong: a file that failed to load still affects the next configuration."""
     path = tmp_path / "m.json"
     path.write_text('{"max_tokens": 4000, "bogus": 1}')
     with pytest.raises(InvalidSetting, match="bogus"):
@@ -168,7 +168,7 @@ def test_a_file_is_read_for_one_configuration(tmp_path: Path) -> None:
 
 
 def test_a_configuration_is_a_frozen_value() -> None:
-    """Else: settings change under a running memory, or cannot be handed to another process."""
+    """Wrong: settings of a running memory can be changed, or cannot be pickled."""
     config = AgentMemoryConfig(max_tokens=999, overflow=Trim(keep_messages=3))
     with pytest.raises(InvalidSetting, match="cannot be changed"):
         config.max_tokens = 1  # type: ignore[misc]
@@ -198,12 +198,12 @@ def test_a_configuration_is_a_frozen_value() -> None:
     ],
 )
 def test_language_models(fields: dict[str, Any], asked: set[str]) -> None:
-    """Else: litellm is loaded for nobody, or only once somebody waits for it."""
+    """Wrong: litellm is loaded although no model is used, or is not preloaded for one that is."""
     assert AgentMemoryConfig(**fields).language_models == asked
 
 
 def test_defaults_of_overflow() -> None:
-    """Wrong: a model configured is not used for summaries, or is needed where there is none."""
+    """Wrong: a configured model does not write summaries, or the default strategy needs a model."""
     assert AgentMemoryConfig().strategy == Chain([ClearTools(), Trim()])
     asking = AgentMemoryConfig(model="openai/gpt-4o-mini")
     assert asking.strategy == Chain([ClearTools(), Summarize()])
@@ -221,7 +221,7 @@ def test_defaults_of_overflow() -> None:
     ],
 )
 def test_a_bad_value_is_named(fields: dict[str, Any], named: str) -> None:
-    """Wrong: a typo is ignored, or the error does not say where it is."""
+    """Wrong: a typo is ignored, or the error does not name the field."""
     with pytest.raises(InvalidSetting, match=named):
         AgentMemoryConfig(**fields)
 
@@ -243,7 +243,7 @@ def test_a_bad_value_is_named(fields: dict[str, Any], named: str) -> None:
     ],
 )
 def test_what_cannot_work_is_refused(error: type[Exception], fields: dict[str, Any]) -> None:
-    """Wrong: a memory is opened that must fail later."""
+    """Wrong: a memory opens with settings that fail later."""
     with pytest.raises(error) as caught:
         AgentMemory(**fields)
     assert isinstance(caught.value, errors.AgentMemoryError)
@@ -251,14 +251,14 @@ def test_what_cannot_work_is_refused(error: type[Exception], fields: dict[str, A
 
 
 def test_json_schema_names_every_kind() -> None:
-    """Wrong: an editor cannot complete a configuration file."""
+    """Wrong: the JSON schema lacks a kind of strategy or block."""
     text = json.dumps(AgentMemoryConfig.model_json_schema())
     for kind in ("trim", "summarize", "flush_to_ltm", "chain", "static", "extractive", "vector"):
         assert f'"{kind}"' in text
 
 
 def test_secrets_of_addresses_stay_secret() -> None:
-    """Wrong: what a model's address holds to be let in shows in a repr."""
+    """Wrong: a repr shows a password or key in a model's address."""
     base = "https://me:canary@gate.example/v1?key=canary"
     config = AgentMemoryConfig(store="memory://", api_base=base)
     assert "canary" not in repr(config) + str(config)
@@ -274,7 +274,7 @@ ADDRESSES = {
 
 
 def test_a_dump_keeps_secrets_to_itself() -> None:
-    """Wrong: settings that are logged show a password."""
+    """Wrong: dumped settings show a password, or cannot be loaded again."""
     config = AgentMemoryConfig(**ADDRESSES)
     dumped = config.model_dump()
     assert "canary" not in str(dumped) + config.model_dump_json()
@@ -288,7 +288,7 @@ def test_a_dump_keeps_secrets_to_itself() -> None:
 
 
 def test_a_secret_in_the_wrong_place_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: the error of a setting that was given a key instead holds the key."""
+    """Wrong: the error of a setting quotes a key that was entered there by mistake."""
     wrong: list[dict[str, Any]] = [
         {"max_tokens": "sk-canary"},
         {"api_key": ["sk-canary"]},
@@ -304,7 +304,7 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(monkeypatch: pytest.MonkeyP
         with pytest.raises(InvalidSetting) as caught:
             AgentMemoryConfig(store="memory://", **fields)
         told = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
-        assert "sk-canary" not in told.replace("`sk-canary`", "")  # that is a field's name
+        assert "sk-canary" not in told.replace("`sk-canary`", "")  # a field name is quoted
     monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "sk-canary")
     with pytest.raises(InvalidSetting) as caught:
         AgentMemoryConfig(store="memory://")
@@ -327,7 +327,7 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(monkeypatch: pytest.MonkeyP
 def test_an_option_without_effect_is_refused(
     name: str, without: dict[str, Any], having: dict[str, Any]
 ) -> None:
-    """Wrong: somebody relies on a promise that nothing keeps, or cannot set it where it is kept."""
+    """Wrong: an option without effect is accepted, or refused where it has one."""
     given: dict[str, Any] = {"max_recall_tokens": 99, "embedding_threads": 2}
     with pytest.raises(ConfigError, match=f"^{name}=.* has no effect: "):
         AgentMemoryConfig(**without, **{name: given[name]})

@@ -1,4 +1,4 @@
-"""The costs of a chat log, counted without a model, and the tokens that a memory saves."""
+"""The costs of a chat log without calling a model, and the recalls that a context leaves out."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def bills() -> dict[str, Bill]:
 
 
 def test_the_full_history_is_added_up(bills: dict[str, Bill]) -> None:
-    """Wrong: an answer is sent less than all that was said before it, or is sent itself."""
+    """Wrong: a call's prompt lacks earlier messages, or includes its own answer."""
     counter, total, sent = TokenCounter("mine"), 0, 0
     for _, message in CHAT:
         if message.role == "assistant":
@@ -40,7 +40,7 @@ def test_the_full_history_is_added_up(bills: dict[str, Bill]) -> None:
 
 
 def test_each_strategy_is_priced(bills: dict[str, Bill]) -> None:
-    """Wrong: a strategy is left out, passes the budget, or hides what memory itself asks."""
+    """Wrong: a strategy is missing, exceeds the budget, or omits the memory's own calls."""
     assert tuple(bills) == STRATEGIES
     for name in STRATEGIES[1:]:
         assert 0 < bills[name].prompt_tokens <= 30 * 400
@@ -61,8 +61,7 @@ def test_each_strategy_is_priced(bills: dict[str, Bill]) -> None:
 def test_a_log_is_priced_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: the command asks a model, leaves a store behind, or shows a price that nobody knows
-    as nothing."""
+    """Wrong: `cost` leaves a store behind, or shows an unknown price as 0."""
     monkeypatch.chdir(tmp_path)
     log = tmp_path / "chat.jsonl"
     log.write_text(
@@ -106,7 +105,7 @@ def shown(memory: AgentMemory, question: str) -> list[str]:
 
 
 def test_a_question_that_was_asked_in_vain_hides_nothing(memory: AgentMemory) -> None:
-    """Wrong: once nobody knew an answer, what tells it is never recalled again."""
+    """Wrong: earlier unanswered questions crowd the answer out of the recalls."""
     say(memory, "mon", "By the way, I moved to Lisbon last week.", "Congratulations on the move!")
     say(memory, "tue", "What is the weather where I live?", "I don't know where you live.")
     for day in range(20):
@@ -118,7 +117,7 @@ def test_a_question_that_was_asked_in_vain_hides_nothing(memory: AgentMemory) ->
 
 
 def test_thanks_bring_nothing_but_what_is_always_there(memory: AgentMemory) -> None:
-    """Wrong: "ok thanks" is answered with dozens of memories; or what holds for everyone goes."""
+    """Wrong: small talk recalls memories, or static facts are missing then."""
     say(memory, "mon", "Thanks, my cat Mia is ok.", "Good to hear, thanks!")
     memory.user("ana").notes().add("Thanks are to be short.")
     memory.flush()
@@ -130,7 +129,7 @@ def test_thanks_bring_nothing_but_what_is_always_there(memory: AgentMemory) -> N
 
 
 def test_what_bears_much_less_on_it_than_the_best_is_left_out(tmp_path: Path) -> None:
-    """Wrong: contexts are filled up to their bound, whatever is asked."""
+    """Wrong: a context recalls records far less relevant than the best one."""
     url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, recall_timeout=60, min_relevance=0) as memory:
         say(memory, "mon", "My telescope is a refractor, bought in Jena in 2019.", "Lovely!")
@@ -151,7 +150,7 @@ def test_what_bears_much_less_on_it_than_the_best_is_left_out(tmp_path: Path) ->
 def test_without_an_embedder_foreign_requests_bring_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: words alone know no quiet, and every request brings whatever shares a word."""
+    """Wrong: without an embedder a question recalls records that share only a common word."""
     monkeypatch.setattr("agent_memory.models.embedders.local.is_installed", lambda: False)
     with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", recall_timeout=60) as memory:
         for day in range(60):

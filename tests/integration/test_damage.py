@@ -1,4 +1,5 @@
-"""One damaged record concerns itself alone, is named, and is put right where the log allows it."""
+"""A damaged record affects only its session, is reported, and is restored from the log if
+possible."""
 
 import logging
 import os
@@ -25,7 +26,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def memory() -> Iterator[AgentMemory]:
-    """Sessions "s0" to "s4" of "ana", of which nothing is absorbed yet."""
+    """Sessions "s0" to "s4" of "ana", not yet absorbed."""
     with opened() as memory:
         for n in range(_SESSIONS):
             memory.update(f"s{n}", said(n), user_id="ana")
@@ -60,7 +61,7 @@ IN_COLUMNS = {"version": "last", "created_at": "first"}
 
 
 def spoil_head(session_id: str, part: str = "summary", value: object = "{broken") -> None:
-    """Have a part of a head be something else."""
+    """Damage a part of a head."""
     column = IN_COLUMNS.get(part, "body" if part in IN_BODY else "about")
     given = "?"
     if part not in IN_COLUMNS and not isinstance(value, bytes):
@@ -97,7 +98,8 @@ COLUMNS = [
 
 @pytest.mark.parametrize(("column", "value"), COLUMNS)
 def test_a_head_stops_nobody_else(memory: AgentMemory, column: str, value: object) -> None:
-    """Wrong: `flush`, `stats`, `sessions` and workers stop at it, with an error of JSON's."""
+    """Wrong: a damaged head makes `flush`, `stats`, `sessions` or a worker fail for other
+    sessions."""
     memory.close()
     spoil_head("s1", column, value)
     with opened() as memory:
@@ -124,7 +126,7 @@ def test_a_head_stops_nobody_else(memory: AgentMemory, column: str, value: objec
 def test_a_user_with_a_damaged_session_is_deleted(
     memory: AgentMemory, column: str, value: object
 ) -> None:
-    """Wrong: a user who is to be forgotten is not, or only in part."""
+    """Wrong: the deletion of a user fails at a damaged session, or leaves data."""
     memory.flush()
     memory.update("of bob", said(7), user_id="bob")
     memory.close()
@@ -142,7 +144,7 @@ def everything() -> list[tuple[str]]:
 
 
 def test_only_its_user_deletes_it(memory: AgentMemory) -> None:
-    """Wrong: a damaged session may be deleted by whoever guesses its id."""
+    """Wrong: another user can delete a damaged session."""
     memory.close()
     spoil_head("s1")
     with opened() as memory:
@@ -153,7 +155,7 @@ def test_only_its_user_deletes_it(memory: AgentMemory) -> None:
 
 
 def test_a_message_stops_nobody_else(memory: AgentMemory, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: `flush` stops at it, or nothing after it is ever absorbed."""
+    """Wrong: `flush` stops at a damaged message, or messages after it are never absorbed."""
     memory.close()
     spoil_message("s1", 2)
     with opened() as memory, caplog.at_level(logging.WARNING, logger="agent_memory"):
@@ -177,7 +179,7 @@ def doctor(*options: str) -> tuple[int, str]:
 
 
 def test_what_is_no_text_any_more(memory: AgentMemory) -> None:
-    """Wrong: SQLite's driver gives up a whole page of rows for one that is no UTF-8."""
+    """Wrong: a row with invalid UTF-8 makes the SQLite driver fail for other rows too."""
     memory.close()
     for what, which in (
         ("documents SET body", "collection = 'head' AND id = 's1'"),
@@ -193,7 +195,7 @@ def test_what_is_no_text_any_more(memory: AgentMemory) -> None:
 
 
 def test_doctor_names_what_is_damaged(memory: AgentMemory) -> None:
-    """Wrong: `doctor` ends with 0 over a store of which a part cannot be read."""
+    """Wrong: `doctor` exits with 0 for a damaged store, or does not name the damaged records."""
     memory.flush()
     memory.close()
     assert doctor()[0] == 0
@@ -207,7 +209,7 @@ def test_doctor_names_what_is_damaged(memory: AgentMemory) -> None:
 
 
 def test_doctor_asks_sqlite() -> None:
-    """The noise is 8 KB in the middle of the file."""
+    """Wrong: `doctor` exits with 0 for a file with 8 KB of random bytes in it."""
     with AgentMemory("sqlite:///m.db", blocks=[]) as memory:
         for n in range(40):
             memory.update("long", {"role": "user", "content": f"{n} " + "words and words " * 100})
@@ -222,7 +224,7 @@ def test_doctor_asks_sqlite() -> None:
 
 
 def test_repair_asks_first(memory: AgentMemory) -> None:
-    """Wrong: `--repair` changes something before it was told to."""
+    """Wrong: `doctor --repair` changes data without a confirmation."""
     memory.close()
     spoil_head("s1")
     before = rows()
@@ -243,7 +245,7 @@ def rows() -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize(("column", "value"), COLUMNS)
 def test_a_head_is_made_anew(memory: AgentMemory, column: str, value: object) -> None:
-    """Wrong: what follows from the log is lost with the row, or the session stays unusable."""
+    """Wrong: a repaired head lacks data that the log has, or the session stays unusable."""
     memory.update("s1", {"role": "system", "content": "You keep parrots."})
     memory.flush()
     memory.close()
@@ -265,7 +267,8 @@ def test_a_head_is_made_anew(memory: AgentMemory, column: str, value: object) ->
 
 
 def test_a_summary_is_made_anew() -> None:
-    """Wrong: with the summary's row the beginning of a session is lost to the model."""
+    """Wrong: after a repair of a lost summary, the summary no longer covers the start of the
+    session."""
     with FakeLLM("They talk of parrots.") as server:
         fields = {
             "store": "sqlite:///m.db",
@@ -293,7 +296,7 @@ def test_a_summary_is_made_anew() -> None:
 
 
 def test_a_message_is_replaced(memory: AgentMemory) -> None:
-    """Wrong: a session stays unreadable for good, or more of it than the message is lost."""
+    """Wrong: a session with a damaged message stays unreadable, or loses other messages."""
     whole = memory.history("s1")
     memory.close()
     for seq in (1, 2):
@@ -312,7 +315,7 @@ def test_a_message_is_replaced(memory: AgentMemory) -> None:
 
 
 def test_vectors_are_absorbed_again(memory: AgentMemory) -> None:
-    """Wrong: what the log could give back is deleted for good."""
+    """Wrong: damaged vectors are not restored from the log."""
     memory.flush()
     before = sorted(everything())
     memory.close()
@@ -326,8 +329,8 @@ def test_vectors_are_absorbed_again(memory: AgentMemory) -> None:
 
 
 def test_vectors_of_a_block_that_is_not_configured_stay(memory: AgentMemory) -> None:
-    """Wrong: `doctor --repair` with the settings of another program deletes for good what the log
-    could give back, and the session's later vectors with it."""
+    """Wrong: `doctor --repair` deletes damaged vectors of a block that is not configured, and so
+    cannot rebuild them."""
     memory.flush()
     before = len(everything())
     memory.close()
@@ -359,7 +362,7 @@ def test_vectors_of_a_block_that_is_not_configured_stay(memory: AgentMemory) -> 
     ids=["cut short", "lost"],
 )
 def test_what_records_are_found_by_is_made_anew(memory: AgentMemory, change: str) -> None:
-    """Wrong: with what many records are found by at once they are lost to recall for good."""
+    """Wrong: records whose segment of features is damaged or lost are never found again."""
     memory.flush()
     before = sorted(everything())
     memory.close()
@@ -383,7 +386,7 @@ def test_what_records_are_found_by_is_made_anew(memory: AgentMemory, change: str
 
 
 def test_where_records_are_found_is_made_anew(memory: AgentMemory) -> None:
-    """Wrong: a value that follows from all else costs recall."""
+    """Wrong: a damaged catalog of vectors loses recalls, or cannot be restored."""
     memory.flush()
     question = "which parrot likes mangos"
     before = memory.search(question, user_id="ana")
