@@ -117,10 +117,14 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         block_of = _block if role == "user" else _text_block
         blocks = [block_of(part) for part in parts_of(content)]
     if calls := calls_of(view):
+        uses = [
+            {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+            for call_id, name, arguments in map(asked_of, calls)
+        ]
         content_blocks = (
             [text_part(blocks)] if says(blocks) else [] if isinstance(blocks, str) else blocks
         )
-        return [{"role": role, "content": [*content_blocks, *map(_use, calls)]}]
+        return [{"role": role, "content": [*content_blocks, *uses]}]
     more = {key: value for key, value in view.items() if key not in _CHAT_ONLY}
     content_blocks = says(blocks) if isinstance(blocks, str) else blocks
     return [{"role": role, "content": blocks, **more}] if content_blocks else []
@@ -289,11 +293,6 @@ def _result(content: object) -> Any:
     if not isinstance(content, list):
         return content or ""
     return joined([part for block in dicts(content) for part in _parts(block)])
-
-
-def _use(call: Json) -> Json:
-    call_id, name, arguments = asked_of(call)
-    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
 def _text_block(part: object) -> Any:

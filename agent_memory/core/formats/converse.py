@@ -104,7 +104,10 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         blocks = blocks or [{"text": NO_OUTPUT}]
         result = {"toolUseId": view.get("tool_call_id"), "status": "success", "content": blocks}
         return [{"role": "user", "content": [{"toolResult": result}]}]
-    uses = [{"toolUse": _use(call)} for call in calls_of(view)]
+    uses = [
+        {"toolUse": {"toolUseId": call_id, "name": name, "input": arguments}}
+        for call_id, name, arguments in map(asked_of, calls_of(view))
+    ]
     return [{"role": role, "content": [*blocks, *uses]}] if blocks or uses else []
 
 
@@ -238,11 +241,6 @@ def _result(content: object) -> Any:
         else:
             parts += _parts(block)
     return joined(parts)
-
-
-def _use(call: Mapping[str, Any]) -> Json:
-    call_id, name, arguments = asked_of(call)
-    return {"toolUseId": call_id, "name": name, "input": arguments}
 
 
 def _block(part: Any, role: str) -> Json:

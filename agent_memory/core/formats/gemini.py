@@ -88,7 +88,7 @@ def items(raw: Mapping[str, Any]) -> list[Json]:
     """Return a content as it is sent back, without empty texts."""
     parts = raw.get("parts")
     shown_parts = [part for part in parts if not _is_blank(part)] if isinstance(parts, list) else []
-    if not any(map(_shows, shown_parts)):
+    if not any(isinstance(part, dict) and not part.get("thought") for part in shown_parts):
         return []
     role = "model" if _role(raw) == "assistant" else "user"
     return [{**raw, "role": role, "parts": shown_parts}]
@@ -145,10 +145,6 @@ def _has(content: Mapping[str, Any], names: tuple[str, str]) -> bool:
 def _is_blank(part: Any) -> bool:
     is_text_only = isinstance(part, dict) and not part.keys() - {"text", "thought"}
     return is_text_only and not says(part.get("text"))
-
-
-def _shows(part: Any) -> bool:
-    return isinstance(part, dict) and not part.get("thought")
 
 
 def _answer(response: Json) -> Json:

@@ -102,7 +102,10 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         if view.get(name) is not None:
             data[name] = view[name]
     if calls:
-        data["tool_calls"] = [_call(call) for call in calls]
+        data["tool_calls"] = [
+            {"type": "tool_call", "id": call_id, "name": name, "args": args}
+            for call_id, name, args in map(asked_of, calls)
+        ]
     return [data]
 
 
@@ -164,8 +167,3 @@ def _file(block: Json) -> Json:
     kind = source.get("mime_type") or source.get("media_type")
     url = data_url(kind, data) if data else str(source.get("url") or source.get("id") or "")
     return media_part(url, block["type"])
-
-
-def _call(call: Mapping[str, Any]) -> Json:
-    call_id, name, args = asked_of(call)
-    return {"type": "tool_call", "id": call_id, "name": name, "args": args}

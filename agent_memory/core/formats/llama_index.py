@@ -61,7 +61,9 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     blocks: list[Json] = [
         {"block_type": "text", "text": mark_of(part)} for part in parts_of(view.get("content"))
     ]
-    blocks += [_call_block(call) for call in calls_of(view)]
+    for call_id, name, given in map(asked_of, calls_of(view)):
+        called = {"block_type": "tool_call", "tool_call_id": call_id, "tool_name": name}
+        blocks.append({**called, "tool_kwargs": given})
     more = {name: view[name] for name in ("tool_call_id", "name") if view.get(name) is not None}
     return [{"role": view.get("role"), "additional_kwargs": more, "blocks": blocks}]
 
@@ -74,9 +76,3 @@ def _parts(block: Json) -> Iterator[Json]:
         data = block.get("image") or block.get("audio") or block.get("video") or block.get("data")
         form = block.get(f"{kind}_mimetype") or "application/octet-stream"
         yield media_part(str(block.get("url") or data_url(form, data)), str(kind))
-
-
-def _call_block(call: Mapping[str, Any]) -> Json:
-    call_id, name, arguments = asked_of(call)
-    block = {"block_type": "tool_call", "tool_call_id": call_id, "tool_name": name}
-    return {**block, "tool_kwargs": arguments}
