@@ -81,10 +81,12 @@ class Deletion:
             self._store, self._blocks, self._records, self._windows, self._shared.takes_part
         )
 
+    @apart
     def session(self, session_id: str, user_id: str | None = None) -> Outcome:
         """Erase one session; see `AgentMemory.delete`."""
-        if (whole := self._whole_session(session_id, user_id)) is not None:
-            return whole
+        if (done := self._whole.session(session_id, user_id)) is not None:
+            parts = [*self._parts(done.heads[0]), self._scrub([done.key])]
+            return Outcome(parts, None, done.has_registry)
         begun = datetime.now(UTC)
         is_there = self._mark(session_id, user_id=user_id)
         parts = self.finish(session_id)
@@ -117,39 +119,25 @@ class Deletion:
                     ) from error
                 self.finish(session_id)
 
+    @apart
     def user(self, user_id: str) -> Outcome:
         """Erase all of a user's sessions, and the user's records in blocks."""
-        if (whole := self._whole_user(user_id)) is not None:
-            return whole
+        if (done := self._whole.user(user_id)) is not None:
+            parts = self._places()
+            parts += [part for head in done.heads for part in self._parts(head)]
+            with noted() as unread:
+                newer = self._store.sessions(user_id=user_id, limit=1)
+            if newer or unread:  # newer sessions are absorbed again
+                return Outcome([*parts, *self._finish(done.key, user_id)])
+            parts.append(self._scrub([]))
+            self._records.drop(Kind.USER_DELETIONS, done.key)
+            return Outcome(parts, unread, done.has_registry)
         begun = [head.created_at.timestamp() for head in self._sessions(user_id)]
         before = max([time(), *begun])  # the clock of another machine may be ahead
         key = uuid4().hex
         self._records.write(Kind.USER_DELETIONS, key, user_id=user_id, before=before)
         self._deleted.note("user", [user_id], datetime.fromtimestamp(before, UTC))
         return Outcome(self._finish(key, user_id))
-
-    @apart
-    def _whole_session(self, session_id: str, user_id: str | None) -> Outcome | None:
-        done = self._whole.session(session_id, user_id)
-        if done is None:
-            return None
-        parts = [*self._parts(done.heads[0]), self._scrub([done.key])]
-        return Outcome(parts, None, done.has_registry)
-
-    @apart
-    def _whole_user(self, user_id: str) -> Outcome | None:
-        done = self._whole.user(user_id)
-        if done is None:
-            return None
-        parts = [_LOG, *map(_of_block, self._blocks), Part("notes of the engine"), Part("grants")]
-        parts += [part for head in done.heads for part in self._parts(head)]
-        with noted() as unread:
-            newer = self._store.sessions(user_id=user_id, limit=1)
-        if newer or unread:  # newer sessions are absorbed again
-            return Outcome([*parts, *self._finish(done.key, user_id)])
-        parts.append(self._scrub([]))
-        self._records.drop(Kind.USER_DELETIONS, done.key)
-        return Outcome(parts, unread, done.has_registry)
 
     def settle(self, user_id: str) -> None:
         """Finish a user's pending deletions, before the user gets new data."""
@@ -173,7 +161,7 @@ class Deletion:
 
         One caller at a time does that. A second caller returns: the user's current data is newer.
         """
-        parts = [_LOG, *map(_of_block, self._blocks), Part("notes of the engine"), Part("grants")]
+        parts = self._places()
         with self._locks.held(record_id("deletion", user_id)):
             note = self._records.read(Kind.USER_DELETIONS).get(key)
             if note is not None:
@@ -301,6 +289,10 @@ class Deletion:
             why = f"It is not configured now: {_FORMER}."
             parts.append(Part(f"block {block!r}", "not supported", why))
         return [*parts, Part("notes of the engine"), _CACHES]
+
+    def _places(self) -> list[Part]:
+        """Return the outcome for each place of a user that was erased."""
+        return [_LOG, *map(_of_block, self._blocks), Part("notes of the engine"), Part("grants")]
 
     def _former(self, head: Head) -> list[str]:
         """Return the blocks that absorbed a session and are not configured now."""
