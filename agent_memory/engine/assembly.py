@@ -424,8 +424,8 @@ class Components:
         """Return the metrics of this process, without a store call."""
         from agent_memory.engine.stats import Counted
 
-        usage, prompts = self.services.ledger.by_purpose(), self.contexts.prompts.snapshot()
-        return Counted(usage, prompts, self.recalls.snapshot())
+        usage, prompts = self.services.ledger.by_purpose(), self.contexts.prompts.stats
+        return Counted(usage, prompts, self.recalls.stats)
 
     @property
     def repair(self) -> Repair:

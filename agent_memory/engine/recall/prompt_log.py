@@ -46,7 +46,7 @@ class Prompts:
     def __init__(self) -> None:
         self._last: Cache[tuple[str | None, str | None], list[Piece]] = Cache(_MOST)
         self._contexts: Cache[str, tuple[MemoryContext, Sequence[Message]]] = Cache(_MOST_CONTEXTS)
-        self._stats = PromptStats()
+        self.stats = PromptStats()
 
     def noted(self, scope: Scope, context: MemoryContext, shown: Shown) -> MemoryContext:
         """Return a context with the number of tokens it shares with the last one of its session."""
@@ -65,8 +65,8 @@ class Prompts:
             if before is None:
                 return context
             kept = same(before, now)
-            was = self._stats
-            self._stats = PromptStats(
+            was = self.stats
+            self.stats = PromptStats(
                 was.contexts + 1, was.tokens + context.tokens, was.kept_tokens + kept
             )
         return replace(context, kept_tokens=kept)
@@ -86,27 +86,19 @@ class Prompts:
             return new
         return without_context(messages, None, ())
 
-    def snapshot(self) -> PromptStats:
-        """Return the current totals."""
-        return self._stats
-
 
 class Recalls:
     """Counts the searches of this process, and those without results. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
-        self._stats = RecallStats()
+        self.stats = RecallStats()
 
     def note(self, *, found: bool) -> None:
         """Count a search."""
         with self._lock:
-            was = self._stats
-            self._stats = RecallStats(was.asked + 1, was.empty + (not found))
-
-    def snapshot(self) -> RecallStats:
-        """Return the current totals."""
-        return self._stats
+            was = self.stats
+            self.stats = RecallStats(was.asked + 1, was.empty + (not found))
 
 
 logger = logging.getLogger(__name__)

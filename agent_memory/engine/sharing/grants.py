@@ -270,7 +270,5 @@ class Redaction:
     def _plan(self, agent: str, head: Head, log: Log) -> LogEdit | None:
         from agent_memory.engine.edit.plans import redacted
 
-        def theirs(message: Message | None) -> bool:
-            return is_by(message, agent)
-
-        return redacted(head, log, theirs, self._authors.first(agent, head.session_id))
+        first = self._authors.first(agent, head.session_id)
+        return redacted(head, log, partial(is_by, agent=agent), first)

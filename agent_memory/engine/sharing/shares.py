@@ -232,7 +232,7 @@ class SharedMemory:
         """Return the log's entries. See `AgentMemory.history`."""
         options: Any = {"user_id": self._user, "after": after, "limit": limit, "last": last}
         log = self._reading(lambda: self._memory.history(self._session(session_id), **options))
-        return [_visible_entry(entry) for entry in log]
+        return [replace(entry, session_id=visible_id(entry.session_id)) for entry in log]
 
     def search(self, query: str, *, session_id: str | None = None, limit: int = 10) -> list[Recall]:
         """Search the namespace, or one of its sessions. See `AgentMemory.search`."""
@@ -399,10 +399,6 @@ def _visible_head(head: Head) -> Head:
     """Return a head with the id that agents use, and the namespace in place of its user."""
     session_id = visible_id(head.session_id)
     return replace(head, session_id=session_id, user_id=share_of(head.session_id))
-
-
-def _visible_entry(entry: Entry) -> Entry:
-    return replace(entry, session_id=visible_id(entry.session_id))
 
 
 def _visible_recall(recall: Recall) -> Recall:
