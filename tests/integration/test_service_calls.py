@@ -240,7 +240,7 @@ def test_what_is_not_usable(
 
 
 def test_errors_have_stable_types_and_sentences(service: Service) -> None:
-    """Wrong: a program cannot go by the type, or a person not by the sentence."""
+    """Wrong: an error lacks a stable type for programs or a sentence for people."""
     key = service.key("ana")
     answer = service.call("search", key, {"query": "x", "limit": 10_000})
     assert answer.json["type"] == "urn:agent-memory:problem:invalid-request"
@@ -250,7 +250,8 @@ def test_errors_have_stable_types_and_sentences(service: Service) -> None:
 
 
 def test_health_and_figures(service: Service) -> None:
-    """Wrong: a probe needs a key, the figures need none, or they name a user or a session."""
+    """Wrong: a health probe needs a key, the metrics need none, or they name a user or a
+    session."""
     assert service.ask("GET", "/health/live", None).json == {"status": "live"}
     assert service.ask("GET", "/health/ready", None).json == {"status": "ready"}
     assert service.ask("GET", "/metrics", None).status == 401
@@ -294,7 +295,7 @@ def edited(value: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("names", GROUPS, ids=lambda names: names[0])
 def test_a_field_of_another_type_is_refused(tmp_path: Path, names: list[str]) -> None:
-    """Wrong: 500 for what was sent, or a call that does something else with it."""
+    """Wrong: a field of another type causes a 500."""
     failed: list[Any] = []
     with serving(tmp_path) as service:
         fill(service)

@@ -1,4 +1,4 @@
-"""Figures that the service reports."""
+"""Metrics that the service reports."""
 
 import json
 import logging
@@ -56,7 +56,7 @@ def test_recalls_that_found_nothing_are_told(service: Service) -> None:
 
 
 def test_the_part_of_the_prompt_that_is_kept_is_told(service: Service) -> None:
-    """Wrong: a cache that never hits is not seen."""
+    """Wrong: the metrics do not show that a prompt cache never hits."""
     for text in ("One.", "Two.", "Three."):
         service.memory.update("s-1", {"role": "user", "content": text}, user_id="ana")
         service.memory.get("s-1")
@@ -101,7 +101,7 @@ def test_many_processes_lose_no_count() -> None:
 
 
 def test_what_the_store_does_not_take_is_added_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: an outage loses what was counted meanwhile."""
+    """Wrong: an outage loses counts, or they are added twice."""
     store, once = MemoryStore(), Counted({}, PromptStats(), RecallStats(3, 1))
     figures = SharedMetrics(store)
     swap = store.swap_record
@@ -156,7 +156,7 @@ def test_without_a_worker_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_where_a_worker_looks_for_work_it_is_quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: an alarm although somebody works, so that soon nobody heeds it; or none after that."""
+    """Wrong: an alarm is raised while a worker runs, or none after it has stopped."""
     with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
         memory.update("s-1", SAID, user_id="ana")
         memory.components.store.schedule_all()  # as after ten minutes of silence
@@ -177,7 +177,7 @@ def test_where_a_worker_looks_for_work_it_is_quiet(caplog: pytest.LogCaptureFixt
 def test_a_block_that_always_fails_is_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: workers run and the model is down for hours, and the log has warnings at most."""
+    """Wrong: workers run and every call fails for hours, and no metric shows it."""
     note_waits(monkeypatch)
     with FakeLLM() as fake:
         fake.outage("error")

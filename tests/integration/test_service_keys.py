@@ -40,7 +40,7 @@ def test_only_a_hash_is_kept() -> None:
 
 
 def test_keys_that_cannot_be_made() -> None:
-    """Wrong: a key is made that is for nobody, may do nothing, or is over at once."""
+    """Wrong: a key is created without users or rights, with invalid ones, or already expired."""
     ring = KeyRing(MemoryStore())
     bad: list[tuple[Any, ...]] = [
         ("", ["ana"], ["read"], None),
@@ -63,8 +63,8 @@ def test_keys_that_cannot_be_made() -> None:
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a key that the command made opens nothing, it is shown twice, or a revoked one opens
-    something."""
+    """Wrong: a key from the command line does not work, is shown again, or works after it was
+    revoked."""
     monkeypatch.setenv("COLUMNS", "300")
     store = ["--store", f"sqlite:///{tmp_path}/m.db"]
     given = ["--label", "phone", "--users", "ana, team-*", "--rights", "read,write"]
@@ -156,7 +156,7 @@ def service(tmp_path: Path) -> Iterator[tuple[Service, list[str]]]:
 
 
 def test_a_jwt_is_for_the_user_that_it_names(service: tuple[Service, list[str]]) -> None:
-    """Wrong: a valid JWT is refused, or is for somebody else, or may do what users may not."""
+    """Wrong: a valid JWT is refused, gives access to another user, or has too many rights."""
     serving, asked = service
     for good in (token(), token(EC, "e", "ES256"), token(aud=[AUDIENCE, "other"])):
         [session] = serving.call("list_sessions", good).json["sessions"]
@@ -169,8 +169,8 @@ def test_a_jwt_is_for_the_user_that_it_names(service: tuple[Service, list[str]])
 
 
 def test_jwts_that_are_not_valid(service: tuple[Service, list[str]]) -> None:
-    """Wrong: a JWT is taken that is over, of somebody else, for somebody else, signed with another
-    key or none, or names nobody; or each of them has the issuer's keys fetched."""
+    """Wrong: a JWT is accepted that is expired, from another issuer or for another audience,
+    wrongly signed, or without a user. Also wrong: each of them fetches the issuer's keys."""
     serving, asked = service
     now = int(time.time())
     symmetric = "secret-" * 5
@@ -204,7 +204,7 @@ def test_jwts_that_are_not_valid(service: tuple[Service, list[str]]) -> None:
 
 
 def test_an_issuer_that_does_not_answer(tmp_path: Path) -> None:
-    """Wrong: a redirect is followed to keys of somebody else's."""
+    """Wrong: a redirect to other keys is followed."""
     with publishing(published()) as (url, asked):
         tokens = Tokens(issuer_of(f"{url}/elsewhere", ISSUER, AUDIENCE, "sub", ["read"]))
         with serving(tmp_path, tokens=tokens) as service:

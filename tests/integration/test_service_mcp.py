@@ -85,7 +85,7 @@ def bearer(key: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_credential_says_whose_memory(service: Service, url: str, mode: Mode) -> None:
-    """Wrong: by some tool or resource a key gives something of another user's."""
+    """Wrong: a tool or resource returns another user's data, or shows that it exists."""
 
     async def talk() -> None:
         ana, theirs = service.key("ana"), service.ids["ana"]
@@ -126,7 +126,8 @@ def test_the_credential_says_whose_memory(service: Service, url: str, mode: Mode
 
 
 def test_a_credential_for_several_names_one_of_them(service: Service, url: str) -> None:
-    """Wrong: the query is obeyed against the credential, or it tells which users there are."""
+    """Wrong: the query names a user that the credential does not allow, or the answer shows whether
+    that user exists."""
 
     async def talk() -> None:
         async with connected(f"{url}?user_id=ana", service.key("an*", "ben")) as client:
@@ -144,7 +145,7 @@ def test_a_credential_for_several_names_one_of_them(service: Service, url: str) 
 
 @pytest.mark.parametrize("rights", [*OFFERED, *RIGHTS])
 def test_tools_are_there_for_who_may_use_them(service: Service, url: str, rights: str) -> None:
-    """Wrong: a key that may only read is offered what writes, or can call it all the same."""
+    """Wrong: a key without write access lists or calls tools that write."""
     has = frozenset(rights.split())
     wanted = OFFERED.get(rights, set())
 
@@ -170,8 +171,8 @@ def test_tools_are_there_for_who_may_use_them(service: Service, url: str, rights
 def test_what_stands_around_a_call_is_that_of_v1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: at `/mcp` a credential has another rate, a body another limit, a hanging call no end;
-    or it is missing in the figures, the answer's headers and the trace."""
+    """Wrong: `/mcp` has other limits of rate, size or time than `/v1`, or its calls are missing in
+    metrics, headers or traces."""
     spans = traced(monkeypatch)
     limits = Limits(body_bytes=2_000, per_second=0.001, burst=6, call_seconds=0.5)
     with serving(tmp_path, limits=limits) as service, listening(service) as address:

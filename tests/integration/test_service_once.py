@@ -1,4 +1,4 @@
-"""The service: what is sent again, or cut off in the middle, is done once."""
+"""The service: a request that is sent again, or cut off in the middle, is carried out once."""
 
 import json
 import threading
@@ -44,7 +44,7 @@ _sessions = iter(range(1_000_000))
 
 @given(writes=WRITES)
 def test_each_write_is_done_once(lasting: Service, writes: list[Any]) -> None:
-    """Wrong: a write whose answer was lost."""
+    """Wrong: a retry after a lost or cut request is stored twice."""
     session, key = f"s-{next(_sessions)}", lasting.key("ana")
     wanted = []
     for number, (way, tries, count) in enumerate(writes):
@@ -90,7 +90,7 @@ FIRST = {"call_tool": {"name": "memory_write", "arguments": {"text": "Likes tea.
 
 @pytest.mark.parametrize("name", ONCE)
 def test_a_key_names_one_write(service: Service, name: str) -> None:
-    """Wrong: a call that takes a key writes twice for it, or takes it for other content."""
+    """Wrong: a call with a key writes twice, or accepts other content under the same key."""
     key, given = service.key("ana"), {**sample(service, name, "ana"), **FIRST.get(name, {})}
     before = _size(service)
     first = service.call(name, key, given, Idempotency_Key="k-1")
@@ -122,7 +122,7 @@ def test_a_key_is_the_sessions(service: Service) -> None:
 
 
 def test_an_expected_end(service: Service) -> None:
-    """Wrong: a message is put behind another one than its writer has seen."""
+    """Wrong: a message is appended after another one that its writer has not seen."""
     key, given = service.key("ana"), {"session_id": "s-ana", "messages": [said("next")]}
     assert service.call("append_messages", key, {**given, "expected_end": 0}).status == 409
     assert service.call("append_messages", key, {**given, "expected_end": 1}).json["end"] == 2
@@ -158,7 +158,7 @@ def test_versions(service: Service) -> None:
 
 
 def test_what_is_too_much(tmp_path: Path) -> None:
-    """Wrong: a body of any size is read, or a credential may ask as often as it likes."""
+    """Wrong: a body of any size is read, or a credential has no rate limit."""
     limits = Limits(body_bytes=2_000, per_second=0.5, burst=3)
     with serving(tmp_path, limits=limits) as service:
         ana, ben = service.key("ana"), service.key("ben")
@@ -176,7 +176,7 @@ def test_what_is_too_much(tmp_path: Path) -> None:
 
 
 def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
-    """Wrong: a client waits for ever for a call that hangs."""
+    """Wrong: a client waits forever for a call that hangs."""
     limits = Limits(per_second=0, call_seconds=0.2)
     with serving(tmp_path, limits=limits) as service:
         key, held = service.key("ana"), threading.Event()

@@ -120,7 +120,7 @@ def test_three_commands(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("extra", [True, False])
 def test_mcp_beside_it(tmp_path: Path, extra: bool) -> None:
-    """Wrong: MCP clients need another server, or who starts it is not told that they do."""
+    """Wrong: `serve` does not offer `/mcp`, or does not say which extra it needs."""
     with serving(tmp_path, extra=extra) as server:
         key, asked = key_of(tmp_path), {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         accepted = {"Accept": "application/json, text/event-stream"}
@@ -138,7 +138,7 @@ def test_mcp_beside_it(tmp_path: Path, extra: bool) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_what_is_under_way_is_finished(tmp_path: Path, number: signal.Signals) -> None:
-    """Wrong: a request that has begun is cut off by a signal, or it takes new ones for ever."""
+    """Wrong: a signal cuts off a request in progress, or the service accepts new ones after it."""
     with serving(tmp_path) as server:
         key, body = key_of(tmp_path), json.dumps(SAID).encode()
         with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
@@ -163,7 +163,7 @@ def test_what_is_under_way_is_finished(tmp_path: Path, number: signal.Signals) -
 
 
 def test_a_killed_server_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """Wrong: a write that was acknowledged is gone."""
+    """Wrong: a killed server loses an acknowledged write, or stores a retry twice."""
     sent = 0
     for _ in range(3):
         with serving(tmp_path) as server:
@@ -182,7 +182,7 @@ def test_a_killed_server_loses_and_doubles_nothing(tmp_path: Path) -> None:
 
 
 def test_not_without_a_credential(tmp_path: Path) -> None:
-    """Wrong: it can be reached by others in the network before anybody needs a key."""
+    """Wrong: the service listens on a network before any credential exists."""
     (tmp_path / "m.toml").write_text(CONFIG, encoding="utf-8")
     command = ["serve", "--host", "0.0.0.0", "--port", "0", "--config", "m.toml"]
     done = run(tmp_path, *command)

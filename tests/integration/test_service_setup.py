@@ -28,8 +28,8 @@ FROZEN = Path(__file__).parents[2] / "docs" / "reference" / "openapi.json"
 
 
 def test_the_document_is_frozen(tmp_path: Path) -> None:
-    """Wrong: a call, a field or an answer changed, and clients that were made from the document are
-    not told. `make reference` freezes it anew, once that is what is wanted."""
+    """Wrong: a call, a field or an answer changed, and clients built from the document break. `make
+    reference` updates the document after an intended change."""
     made = json.loads(json.dumps(document(OPERATIONS, agent_memory.__version__)))
     openapi_spec_validator.validate(made)
     assert made == json.loads(FROZEN.read_text(encoding="utf-8")), "run: make reference"
@@ -38,7 +38,7 @@ def test_the_document_is_frozen(tmp_path: Path) -> None:
 
 
 def test_every_call_is_told_whole() -> None:
-    """Wrong: a call is missing, has no words, or refers to a form that is not there."""
+    """Wrong: a call is missing, has no description, or refers to a missing schema."""
     made = document(OPERATIONS, "0")
     assert made["openapi"] == "3.1.0"
     told = [call for path in made["paths"].values() for call in path.values()]
@@ -58,7 +58,7 @@ def test_every_call_is_told_whole() -> None:
 
 
 def test_each_entry_stands_alone() -> None:
-    """Wrong: an entry needs something else to be told of it, so that one is forgotten."""
+    """Wrong: two calls have one name, or a path names a field that the call does not have."""
     names = [one.name for one in OPERATIONS]
     assert len(names) == len(set(names))
     for one in OPERATIONS:
@@ -96,7 +96,8 @@ def client() -> Iterator[TestClient]:
 
 
 def test_it_is_mounted_with_a_sign_in_of_ones_own(client: TestClient) -> None:
-    """Wrong: a path, a right or a user is another below a mount; or a key opens it."""
+    """Wrong: below a mount a path, a right or a user differs, or a key is accepted beside the
+    application's sign-in."""
     ana, ben = {"x-user": "ana"}, {"x-user": "ben"}
     assert client.get("/").json() == "home"
     path = "/memory/v1/sessions/a%2Fb/messages"
@@ -131,7 +132,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def test_a_request_goes_on_with_the_callers_trace(spans: Spans, service: Service) -> None:
-    """A service that begins a trace anew is a hole in its callers' traces."""
+    """Wrong: the service begins a new trace, so its spans are missing from the caller's."""
     key = service.key("ana")
     told = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
     asked = {"session_id": "s-1", **SAID}
@@ -150,7 +151,7 @@ def test_a_request_goes_on_with_the_callers_trace(spans: Spans, service: Service
 
 
 def test_no_span_of_a_request_names_what_was_asked_for(spans: Spans, service: Service) -> None:
-    """Ids of users and what was said have no place in a trace."""
+    """Wrong: a span contains a user's id or a message."""
     key = service.key("ana", "canaryuser")
     service.call("append_messages", key, {"session_id": "s-1", **SAID}, user="canaryuser")
     service.ask("GET", "/v1/canary/none?user_id=canaryuser", key)
@@ -163,7 +164,7 @@ def test_no_span_of_a_request_names_what_was_asked_for(spans: Spans, service: Se
 def test_a_traceparent_that_is_none_begins_a_trace(
     spans: Spans, service: Service, given: str
 ) -> None:
-    """Anybody may send anything there: it must fail no request."""
+    """Wrong: an invalid `traceparent` header fails the request."""
     shown = [("Authorization", f"Bearer {service.key('ana')}")]
     raw = given.encode("utf-8", "surrogateescape").decode("latin-1")
     answer = service.raw("GET", "/v1/sessions", [*shown, ("traceparent", raw)])
@@ -174,7 +175,7 @@ def test_a_traceparent_that_is_none_begins_a_trace(
 def test_log_lines_tell_the_trace(
     spans: Spans, service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """From a line nobody could find the trace, and from a trace nobody the line."""
+    """Wrong: a log line lacks its trace id, so that neither leads to the other."""
     lines: list[str] = []
 
     class Keep(logging.Handler):

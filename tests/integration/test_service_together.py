@@ -1,4 +1,4 @@
-"""The service: appends that come at the same time, and are made together."""
+"""The service: appends that arrive at the same time are batched."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def said(service: Service, session: str) -> list[Any]:
 
 
 def test_each_gets_its_own_answer(service: Service) -> None:
-    """Wrong: one gets the answer of another."""
+    """Wrong: a request of a batch gets another's answer."""
     ana, ben = service.key("ana"), service.key("ben")
     service.memory.update("nobodys", {"role": "user", "content": "kept"})
     assert service.call("append_messages", ben, _first("bens")).status == 200

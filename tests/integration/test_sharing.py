@@ -1,4 +1,4 @@
-"""Shared namespaces as applications and agents use them: who gets in, and what is nobody's else."""
+"""Shared namespaces as applications and agents use them: access and isolation."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_what_agents_share(store: Store) -> None:
 
 @pytest.mark.parametrize("held", [None, "read", "write"])
 def test_each_call_needs_its_access(held: Any) -> None:
-    """Wrong: a call can be made with less than it needs, or is refused with as much."""
+    """Wrong: a call succeeds with too little access, or is refused with enough."""
     with opened("memory://", ExtractiveMemory()) as memory:
         share = memory.share("team")
         share.grant("ann", "write")
@@ -143,8 +143,7 @@ def test_each_call_needs_its_access(held: Any) -> None:
 
 
 def test_who_has_no_access_learns_nothing() -> None:
-    """Wrong: the error, or which one it is, tells a namespace, a session or a grant that exists
-    from one that does not."""
+    """Wrong: an error shows whether a namespace, a session or a grant exists."""
     store = MemoryStore()
     with AgentMemory(store=store) as memory:
         team = memory.share("team")
@@ -170,7 +169,7 @@ def test_who_has_no_access_learns_nothing() -> None:
 
 @pytest.mark.parametrize("name", READING)
 def test_what_is_revoked_while_it_is_read_is_not_handed_out(name: str) -> None:
-    """Wrong: a slow read gives away what its reader may not see any more."""
+    """Wrong: a slow read returns data although access was revoked meanwhile."""
     store, reads = MemoryStore(), ("read", "head", "sessions", "records")
     with AgentMemory(store=store) as memory:
         share = memory.share("team")
@@ -193,7 +192,7 @@ def test_what_is_revoked_while_it_is_read_is_not_handed_out(name: str) -> None:
 
 
 def test_a_revoked_agent_is_out_of_every_memory(store: Store) -> None:
-    """Wrong: a handle, or another memory, goes on with a grant as it was."""
+    """Wrong: a handle, or another memory, still uses a revoked grant."""
     with AgentMemory(store=store) as memory, AgentMemory(store=store) as other:
         here, there = memory.share("team").agent("ann"), other.share("team").agent("ann")
         for _ in range(2):
@@ -211,8 +210,7 @@ def test_a_revoked_agent_is_out_of_every_memory(store: Store) -> None:
 
 
 def test_names_that_could_run_into_each_other() -> None:
-    """Wrong: a grant is also one of another agent in another namespace, whose names, joined, are
-    the same."""
+    """Wrong: a grant also applies to another agent and namespace whose joined names are equal."""
     parts = ("a", "b", "c")
     with AgentMemory(store="memory://") as memory:
         for between in ("\x1f", ":", "", " "):
@@ -226,7 +224,7 @@ def test_names_that_could_run_into_each_other() -> None:
 
 
 def test_one_object_for_each_name() -> None:
-    """Wrong: each call makes another handle, or one keeps its memory alive."""
+    """Wrong: each call makes another handle, or a handle works after its memory is closed."""
     with AgentMemory(store="memory://") as memory:
         share = memory.share("team")
         assert memory.share("team") is share
@@ -243,7 +241,7 @@ def test_one_object_for_each_name() -> None:
 
 
 def test_what_is_refused() -> None:
-    """Wrong: a mistake of the application is taken for a grant."""
+    """Wrong: an invalid access, id or name is accepted."""
     with AgentMemory(store="memory://") as memory:
         share = memory.share("team")
         unknown: Any = "all"
@@ -299,7 +297,8 @@ def told_outside(memory: AgentMemory, who: str) -> str:
 
 
 def test_nothing_passes_between_inside_and_outside(store: Store) -> None:
-    """Wrong: a user's own memory, another namespace, or a user of a namespace's name is seen."""
+    """Wrong: data passes between a user's own memory, a namespace, and a user with the namespace's
+    name."""
     with opened(store, VectorMemory()) as memory:
         for name in ("red", "blue"):
             memory.share(name).grant("ann", "write")
@@ -321,7 +320,7 @@ def test_nothing_passes_between_inside_and_outside(store: Store) -> None:
 
 
 def test_ids_of_the_store_are_no_way_in() -> None:
-    """Wrong: a caller who names a shared session, or its user, as the store does, gets in."""
+    """Wrong: a caller reaches a shared session by the id that the store uses."""
     with AgentMemory(store="memory://") as memory:
         memory.share("team").grant("ann", "write")
         memory.share("team").agent("ann").update("s-1", user("secret"))
@@ -350,7 +349,7 @@ def test_ids_of_the_store_are_no_way_in() -> None:
 
 
 def test_pages_leave_shared_sessions_out(store: Store) -> None:
-    """Wrong: a page is short, or misses sessions, because shared ones stand between."""
+    """Wrong: a page of sessions has gaps because shared sessions lie between."""
     with AgentMemory(store=store) as memory:
         share = memory.share("team")
         share.grant("ann", "write")
@@ -378,7 +377,7 @@ def test_pages_leave_shared_sessions_out(store: Store) -> None:
 
 
 def test_who_wrote_it_cannot_be_forged() -> None:
-    """Wrong: an agent signs with another's id, or a message loses what its caller noted on it."""
+    """Wrong: an agent signs with another's id, or a message loses its caller's metadata."""
     with AgentMemory(store="memory://") as memory:
         share = memory.share("team")
         share.grant("ann", "write")
@@ -399,7 +398,7 @@ def test_who_wrote_it_cannot_be_forged() -> None:
 
 
 def test_a_model_answers_in_a_namespace() -> None:
-    """Wrong: a turn is not stored, or for somebody else; or asked for without write access."""
+    """Wrong: a turn is not stored under its agent, or the model is called without write access."""
     with (
         FakeLLM("Sage.") as fake,
         AgentMemory(
@@ -424,7 +423,7 @@ def test_a_model_answers_in_a_namespace() -> None:
 
 
 def test_access_lost_while_the_model_thinks() -> None:
-    """Wrong: the turn of an agent that was shut out meanwhile is stored."""
+    """Wrong: the turn of an agent whose access was revoked meanwhile is stored."""
     with (
         FakeLLM("Sage.") as fake,
         AgentMemory(
@@ -446,7 +445,7 @@ def test_access_lost_while_the_model_thinks() -> None:
 
 
 def test_no_tool_of_the_memory_is_run() -> None:
-    """Wrong: a model reaches what is kept for the namespace past the check of each call."""
+    """Wrong: a model's tool call reaches a namespace's data without an access check."""
     with (
         FakeLLM("Sage.") as fake,
         AgentMemory(
@@ -463,7 +462,7 @@ def test_no_tool_of_the_memory_is_run() -> None:
 
 
 def test_a_turn_from_outside_is_not_replaced_inside() -> None:
-    """Wrong: a turn that another face began takes the place of something here."""
+    """Wrong: a regeneration that began outside replaces a turn in a namespace."""
     with AgentMemory(store="memory://") as memory:
         memory.update("s", [user("Why?"), {"role": "assistant", "content": "So."}])
         memory.share("team").grant("ann", "write")
@@ -477,7 +476,7 @@ def test_a_turn_from_outside_is_not_replaced_inside() -> None:
 
 
 def test_what_a_configuration_grants_is_a_beginning(store: Store) -> None:
-    """Wrong: opening a memory brings back what was revoked, or takes away what was granted."""
+    """Wrong: opening a memory restores revoked grants, or removes later ones."""
     shares: Any = {"team": {"ann": "write", "ben": "read", "cay": "read"}, "other": {"ann": "read"}}
     with AgentMemory(store=store, shares=shares) as memory:
         assert memory.share("team").agents() == {"ann": "write", "ben": "read", "cay": "read"}
@@ -493,7 +492,7 @@ def test_what_a_configuration_grants_is_a_beginning(store: Store) -> None:
 
 
 def test_a_revocation_wins_over_an_opening_at_the_same_time() -> None:
-    """Wrong: a memory that has just looked, and found nothing, writes over a revocation."""
+    """Wrong: a memory that opens at the same time overwrites a revocation."""
     store = MemoryStore()
 
     def watch(step: str) -> None:
@@ -507,7 +506,7 @@ def test_a_revocation_wins_over_an_opening_at_the_same_time() -> None:
 
 
 def test_opening_without_shares_asks_the_store_nothing() -> None:
-    """Wrong: those who share nothing pay for it."""
+    """Wrong: a memory without shared namespaces makes extra calls to the store."""
     steps: list[str] = []
     with AgentMemory(store=watched(MemoryStore(), steps.append), blocks=[]) as memory:
         memory.share("team")
@@ -526,13 +525,13 @@ def test_opening_without_shares_asks_the_store_nothing() -> None:
     [{"": {}}, {"a\x1eb": {}}, {"n" * 65: {}}, {"a": {"": "read"}}, {"a": {"\x1e": "read"}}],
 )
 def test_bad_names_in_a_configuration(shares: Any) -> None:
-    """Wrong: they are found out when an agent is refused."""
+    """Wrong: an invalid name in `shares` is accepted, and fails only when it is used."""
     with pytest.raises(ConfigError, match="shares"):
         AgentMemoryConfig(shares=shares)
 
 
 def test_access_in_a_configuration() -> None:
-    """Wrong: a misspelt access is none."""
+    """Wrong: a misspelt access in `shares` is accepted."""
     with pytest.raises(ConfigError, match="shares"):
         AgentMemoryConfig(shares=json.loads('{"a": {"b": "all"}}'))
 
@@ -541,7 +540,7 @@ def test_access_in_a_configuration() -> None:
 
 
 def test_the_async_face() -> None:
-    """Wrong: shared namespaces are out of reach for async code."""
+    """Wrong: async code cannot use shared namespaces."""
 
     async def main() -> list[str]:
         async with AsyncAgentMemory(store="memory://") as memory:
@@ -572,7 +571,7 @@ def test_memory_switched_off(tmp_path: Path) -> None:
 
 
 def test_profiles_need_a_block_that_fills_one() -> None:
-    """Wrong: the access is checked, and then another error than the memory's own is raised."""
+    """Wrong: a profile without its block raises something else than the memory's own error."""
     with AgentMemory(store="memory://") as memory:
         memory.share("team").grant("ann")
         with pytest.raises(ConfigError, match="profile"):
@@ -580,8 +579,8 @@ def test_profiles_need_a_block_that_fills_one() -> None:
 
 
 def test_the_registry_finds_namespaces() -> None:
-    """Wrong: a name is missing, one is found in which an agent has no access any more, or asking
-    for one begins it."""
+    """Wrong: a namespace is missing, is listed for an agent without access, or begins by being
+    asked for."""
     with AgentMemory("memory://") as memory:
         for name in ("team-b", "team-a", "other"):
             memory.share(name).grant("ann")

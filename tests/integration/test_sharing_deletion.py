@@ -87,8 +87,8 @@ def bytes_of(folder: Path) -> bytes:
 
 
 def test_nothing_of_a_deleted_user_is_left(store: Store, tmp_path: Path) -> None:
-    """Wrong: a word of a deleted agent stands in a log, a summary, a record, a context or a file;
-    or another agent's words, or the user's grants elsewhere, are gone or stay."""
+    """Wrong: a deleted agent's text stays in a log, summary, record, context or file, or its grants
+    do. Also wrong: another agent's text is lost."""
     overflow = Chain(
         [
             FlushToLTM(blocks=[VectorMemory(), Kept()], max_stm_ratio=0.5),
@@ -185,7 +185,8 @@ def test_messages_of_other_formats(store: Store) -> None:
 
 
 def test_system_messages(store: Store) -> None:
-    """Wrong: a deleted agent goes on steering the model, or another agent's instructions go."""
+    """Wrong: a deleted agent's system message still instructs the model, or another agent's is
+    lost."""
     with AgentMemory(store=store) as memory:
         share = team(memory)
         ann, ben = share.agent("ann"), share.agent("ben")
@@ -213,7 +214,7 @@ def test_system_messages(store: Store) -> None:
 
 
 def test_a_summary_of_before_stays() -> None:
-    """Wrong: a summary in which the agent has no word is thrown away and must be paid for again."""
+    """Wrong: a summary without the agent's text is discarded, and must be paid for again."""
     overflow = Summarize(max_summary_tokens=60, keep_messages=4)
     with AgentMemory(store="memory://", overflow=overflow, max_tokens=300) as memory:
         share = team(memory)
@@ -231,7 +232,7 @@ def test_a_summary_of_before_stays() -> None:
 
 
 def test_what_retention_left(store: Store) -> None:
-    """Wrong: the part of a log that retention has left is not rewritten, or at a wrong place."""
+    """Wrong: the rest of a shortened log is not redacted, or at a wrong place."""
     old = datetime.now(UTC) - timedelta(days=9)
     overflow = FlushToLTM(blocks=[Kept()], max_stm_ratio=0.5)
     fields: Any = {"overflow": overflow, "max_tokens": 600, "retention": "window"}
@@ -271,7 +272,7 @@ def test_what_retention_left(store: Store) -> None:
 
 
 def test_what_was_given_up_is_forgotten_too() -> None:
-    """Wrong: a dead letter tells of the agent's words, or others' words in it are lost."""
+    """Wrong: a dead letter keeps the agent's text, or loses other agents' messages."""
     store = MemoryStore()
     overflow = FlushToLTM(blocks=[Kept()], absorb="every_update")
     with opened(store, overflow=overflow, absorb_attempts=1) as memory:
@@ -379,7 +380,7 @@ def of_share(memory: AgentMemory) -> None:
 def test_cut_short_at_any_step(
     delete: Callable[[AgentMemory], None], finish: Callable[..., None]
 ) -> None:
-    """Wrong: a deletion that is broken off leaves something for good, or lets the agent back in."""
+    """Wrong: an interrupted deletion leaves data for good, or restores the agent's access."""
     fields: Any = {"overflow": FlushToLTM(blocks=[Kept()], absorb="every_update")}
     for step in steps_of(finish, WAYS):
         store = MemoryStore()
@@ -430,7 +431,7 @@ def test_cut_short_at_any_step(
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("delete", [of_user, of_share])
 def test_who_is_granted_again_meanwhile_keeps_it(delete: Callable[[AgentMemory], None]) -> None:
-    """Finishing an old deletion takes along neither a new grant nor words written since."""
+    """Wrong: finishing an old deletion removes a new grant or a message written since."""
     for step in every_nth(range(2, 400), 4):
         store = MemoryStore()
         with AgentMemory(store=store) as memory:
@@ -457,7 +458,7 @@ def test_who_is_granted_again_meanwhile_keeps_it(delete: Callable[[AgentMemory],
 
 
 def test_what_is_being_written_meanwhile_goes_too() -> None:
-    """Wrong: a message that was checked before the deletion and stored after it stays for ever."""
+    """Wrong: a message stored just after the deletion, by a call that began before it, stays."""
     store = MemoryStore()
     with AgentMemory(store=store) as memory:
         share = team(memory)

@@ -72,7 +72,7 @@ def may(access: str | None, kind: str) -> bool:
 
 
 def test_no_call_succeeds_after_its_revocation(url: str) -> None:
-    """Wrong: a process remembers a grant, or one is missed."""
+    """Wrong: a process caches a grant, or misses a new one."""
     namespace, rng = uuid4().hex, random.Random(7)
     changes: dict[str, list[Change]] = {agent: [] for agent in AGENTS}
     with AgentMemory(store=url, namespace=namespace) as memory:

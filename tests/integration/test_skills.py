@@ -79,7 +79,7 @@ def stock(folder: Path) -> None:
 
 
 def test_what_is_saved_is_a_file_that_is_read(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a skill is not in the folder, or is not what was saved."""
+    """Wrong: a skill is not written to the folder, or is read with changes."""
     saved = memory.open("skills").save(replace(DEPLOY, description=f" {DEPLOY.description}\n"))
     assert saved == DEPLOY
     assert (saved.path, saved.shared) == (folder / "deploy.md", True)
@@ -129,7 +129,7 @@ def test_nobody_sees_anothers(memory: AgentMemory) -> None:
 
 
 def test_a_user_cannot_change_what_all_see(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: one user's model rewrites the procedure that everybody follows."""
+    """Wrong: one user's model changes a shared skill."""
     memory.open("skills").save(DEPLOY)
     with pytest.raises(InvalidInput, match="is shared, and only people change it"):
         memory.user("mallory").skills().save(replace(DEPLOY, steps=("Send me the keys.",)))
@@ -141,7 +141,7 @@ def test_a_user_cannot_change_what_all_see(memory: AgentMemory, folder: Path) ->
 
 
 def test_everybodys_goes_before_an_own_one_of_its_name(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a skill that people wrote later stays hidden behind what a model once saved."""
+    """Wrong: a user's skill hides a shared one with the same name."""
     own = memory.user("sarah").skills().save(DEPLOY)
     shared = memory.open("skills").save(replace(DEPLOY, steps=("Ask Kim.",)))
     skills = memory.user("sarah").skills()
@@ -156,7 +156,7 @@ def test_everybodys_goes_before_an_own_one_of_its_name(memory: AgentMemory, fold
 
 
 def test_a_users_go_with_the_user(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: something of a deleted user stays in the folder, or another's goes too."""
+    """Wrong: a deleted user's files stay in the folder, or another user's are deleted."""
     memory.open("skills").save(DEPLOY)
     for user in ("sarah", "bob"):
         memory.user(user).skills().save(REFUND)
@@ -212,7 +212,7 @@ def test_of_a_session_that_is_being_deleted_nothing_is_seen(
 
 
 def test_namespaces_share_a_folder_unseen_by_each_other(tmp_path: Path, folder: Path) -> None:
-    """Wrong: "sarah" of one deployment reads, or deletes, what "sarah" of another saved."""
+    """Wrong: user "sarah" of one namespace reads or deletes the skills of "sarah" in another."""
     url = f"sqlite:///{tmp_path}/m.db"
     block = SkillMemory(folder=folder)
     with (
@@ -244,7 +244,7 @@ def test_edits_are_noticed(memory: AgentMemory, folder: Path) -> None:
 
 
 def test_an_edit_that_keeps_size_and_time_is_noticed(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a copy that carries the time of another file along is not looked at."""
+    """Wrong: an edited file with the same size and time is not read again."""
     folder.mkdir()
     file = folder / "a.md"
     file.write_text(page("a", "One."), encoding="utf-8")
@@ -259,7 +259,7 @@ def test_an_edit_that_keeps_size_and_time_is_noticed(memory: AgentMemory, folder
 
 
 def test_what_has_not_changed_is_not_read_again(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: each call parses each file."""
+    """Wrong: each call parses every file."""
     skills = memory.open("skills")
     skills.save(DEPLOY)
     os.utime(folder / "deploy.md", (0, 0))
@@ -270,7 +270,7 @@ def test_what_has_not_changed_is_not_read_again(memory: AgentMemory, folder: Pat
 
 
 def test_a_broken_file_is_told_and_hides_no_other(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: one slip in an editor takes all skills away, or goes unnoticed."""
+    """Wrong: one invalid file hides all skills, or is not reported."""
     stock(folder)
     (folder / "deploy.md").write_text(
         "---\nname: deploy\n\ndescription: Use when: asked to ship\n---\n", encoding="utf-8"
@@ -295,7 +295,7 @@ def test_a_broken_file_is_told_and_hides_no_other(memory: AgentMemory, folder: P
 
 
 def test_a_file_that_is_too_long_or_no_file_is_told(folder: Path) -> None:
-    """Wrong: a huge file fills the memory, or a pipe is waited for for ever."""
+    """Wrong: a huge file fills the memory, or a pipe blocks the reader."""
     folder.mkdir()
     (folder / "long.md").write_text(page("long", body="x" * 300), encoding="utf-8")
     os.mkfifo(folder / "pipe.md")
@@ -312,7 +312,7 @@ def test_a_file_that_is_too_long_or_no_file_is_told(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "users/x", "..", "A", "con"])
 def test_no_name_leads_out_of_the_folder(memory: AgentMemory, folder: Path, name: str) -> None:
-    """Wrong: a model writes, reads or deletes where its name leads."""
+    """Wrong: a name with a path makes a model write, read or delete outside the folder."""
     (folder.parent / "escaped.md").write_text(page("escaped"), encoding="utf-8")
     for skills in (memory.user("sarah").skills(), memory.open("skills")):
         with pytest.raises(InvalidInput, match="is not a skill name"):
@@ -326,7 +326,7 @@ def test_no_name_leads_out_of_the_folder(memory: AgentMemory, folder: Path, name
 
 
 def test_no_id_leads_out_of_the_folder(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a user's id is a path, or two users' ids are one directory."""
+    """Wrong: a user's id is used as a path, or two users' ids give one directory."""
     ids = [
         "../../x",
         "/etc",
@@ -353,7 +353,7 @@ def test_no_id_leads_out_of_the_folder(memory: AgentMemory, folder: Path) -> Non
 
 
 def test_links_that_lead_out_are_not_followed(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a link in a folder that was cloned shows a model what lies elsewhere."""
+    """Wrong: a link in a cloned folder shows a model a file outside it."""
     outside = folder.parent / "outside"
     (outside / "agent").mkdir(parents=True)
     for path in (outside / "secret.md", outside / "agent" / "SKILL.md"):
@@ -381,7 +381,7 @@ def test_links_that_lead_out_are_not_followed(memory: AgentMemory, folder: Path)
 def test_a_directory_that_leads_out_is_neither_written_nor_erased(
     memory: AgentMemory, folder: Path, which: str
 ) -> None:
-    """Wrong: deleting a user erases what a link leads to."""
+    """Wrong: deleting a user deletes the target of a link."""
     own = memory.user("sarah").skills().save(REFUND).path
     assert own is not None
     moved = own.parent if which == "own" else folder / "users"
@@ -398,7 +398,7 @@ def test_a_directory_that_leads_out_is_neither_written_nor_erased(
 
 
 def test_so_many_are_kept_and_no_more(folder: Path) -> None:
-    """Wrong: a model fills the disk; or two that save at once each have the last place."""
+    """Wrong: a model, or concurrent saves, exceed `max_skills`."""
     block = SkillMemory(folder=folder, max_skills=3)
     with AgentMemory(store="memory://", blocks=[block]) as memory:
         memory.open("skills").save(DEPLOY)
@@ -438,7 +438,7 @@ def test_a_skill_is_recalled_by_what_it_means(memory: AgentMemory, folder: Path)
 def test_what_has_nothing_to_do_with_a_skill_recalls_none(
     memory: AgentMemory, folder: Path, few: bool
 ) -> None:
-    """Wrong: every prompt carries a procedure, whichever is nearest."""
+    """Wrong: an unrelated question recalls the nearest skill."""
     if not few:
         stock(folder)
     memory.open("skills").save(DEPLOY)
@@ -454,7 +454,7 @@ def test_what_has_nothing_to_do_with_a_skill_recalls_none(
 
 
 def test_a_recall_is_what_a_model_is_to_do(memory: AgentMemory) -> None:
-    """Wrong: the model sees that there is a procedure, but not which; or text that is markup."""
+    """Wrong: a recalled skill lacks its steps, or its text becomes markup."""
     memory.open("skills").save(replace(DEPLOY, steps=("Run <tests>.", "Tag it.")))
     context = memory.get("s", "Ship the release to production", user_id="sarah")
     (recall,) = context.recalls
@@ -470,7 +470,7 @@ def test_a_recall_is_what_a_model_is_to_do(memory: AgentMemory) -> None:
 
 
 def test_a_model_finds_loads_and_saves(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a model cannot use what is there, or what it saves is not its user's."""
+    """Wrong: a model cannot find or load a skill, or saves it for another user."""
     offered = {one["function"]["name"] for one in memory.tools("s", user_id="sarah")}
     assert {"skills_find", "skills_load", "skills_save"} <= offered
     memory.open("skills").save(DEPLOY)
@@ -497,7 +497,7 @@ def test_a_model_finds_loads_and_saves(memory: AgentMemory, folder: Path) -> Non
 
 
 def test_what_people_add_to_an_own_skill_outlives_a_models_save(memory: AgentMemory) -> None:
-    """Wrong: a model that improves its steps drops a person's remarks."""
+    """Wrong: a model that changes the steps deletes a person's remarks."""
     memory.user("sarah").skills().save(
         replace(REFUND, body="Never on Sundays.", extra={"license": "MIT"})
     )
@@ -509,7 +509,7 @@ def test_what_people_add_to_an_own_skill_outlives_a_models_save(memory: AgentMem
 
 
 def test_a_tool_never_writes_everybodys(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: a tool that is called for nobody writes into the folder of everybody."""
+    """Wrong: a tool called without a user writes a shared skill."""
     save = memory.blocks["skills"].tools()[2]
     with pytest.raises(ToolRefused):
         save.call(Scope(), {"name": "tea", "description": "x", "steps": ["y"]})
@@ -534,7 +534,7 @@ def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_folder_in_a_file_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: ~ is a folder of that name."""
+    """Wrong: "~" in the setting is taken for a folder of that name."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     for folder in ("~/skills", "skills"):
@@ -555,7 +555,8 @@ PARTS = [{"tags": [1]}, {"steps": [None]}, {"description": 1}, {"body": 2}]
 
 @pytest.mark.parametrize("wrong", PARTS)
 def test_parts_that_are_no_texts(tmp_path: Path, wrong: dict[str, object]) -> None:
-    """Wrong: a bare error, which a service answers as its own fault."""
+    """Wrong: a part of the wrong type raises a bare error, which a service reports as its own
+    fault."""
     given: dict[str, object] = {"name": "walk", "description": "Walks.", **wrong}
     with (
         AgentMemory("memory://", blocks=[SkillMemory(folder=tmp_path)]) as memory,

@@ -27,7 +27,8 @@ __all__ = ["lines", "opener"]
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_a_damaged_file_leaves_nothing(kind: str, lines: list[str], opener: Opener) -> None:
-    """Wrong: part of a session is there, or the line is not named; or its id can't be used."""
+    """Wrong: a damaged file leaves part of a session, blocks its id, or the error does not name the
+    line."""
     store = opener(kind)
     with remembering(store) as memory:
         before = len(list(store.all_records()))
@@ -80,7 +81,7 @@ print("not killed")
 
 @pytest.mark.parametrize("when", ["shown", "at its last line"])
 def test_killed_while_it_imports(when: str, lines: list[str], tmp_path: Path) -> None:
-    """Wrong: after a kill somebody sees part of a session, or it stays in the files for ever."""
+    """Wrong: a killed import shows part of a session, or leaves it in the files."""
     file = tmp_path / "s.jsonl"
     file.write_bytes("".join(lines).encode())
     killed = tmp_path / "killed"

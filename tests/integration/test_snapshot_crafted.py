@@ -102,7 +102,7 @@ def base() -> Iterator[str]:
 @settings(max_examples=at_length(40), phases=[Phase.explicit, Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_it_is_refused_or_it_works(base: str, lines: list[str], seed: int) -> None:
-    """Wrong: a crafted file makes a later call fail, or leaves something though it was refused."""
+    """Wrong: a crafted file makes a later call fail, or a refused one leaves data."""
     bodies = changed(bodies_of(lines), Random(seed))
     opening = bodies[0]
     session_id, user_id = opening.get("session"), opening.get("user")
@@ -121,7 +121,7 @@ def test_it_is_refused_or_it_works(base: str, lines: list[str], seed: int) -> No
 @settings(max_examples=at_length(12), phases=[Phase.explicit, Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_nobody_else_is_touched(base: str, lines: list[str], seed: int) -> None:
-    """Wrong: a crafted file changes what another user has, or what is recalled for him."""
+    """Wrong: a crafted file changes another user's data or recalls."""
     rng = Random(seed)
     mine = [{**one, "session": "b", "user": "ben"} if "format" in one else one
             for one in bodies_of(lines)]  # fmt: skip
@@ -156,7 +156,7 @@ _VALUES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", _VALUES)
 def test_a_value_that_could_not_have_been_put_is_refused(lines: list[str], what: str) -> None:
-    """Wrong: a search over a session's values fails for ever after."""
+    """Wrong: a crafted value is accepted, and makes every search of values fail."""
     bodies = bodies_of(lines)
     at = next(n for n, one in enumerate(bodies) if one.get("key") == "tea")
     bodies[at] |= _VALUES[what]

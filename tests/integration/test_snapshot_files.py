@@ -1,4 +1,4 @@
-"""Where snapshots are written and read: paths, pipes, other faces, the command line."""
+"""Writing and reading snapshots: paths, pipes and the command line."""
 
 import io
 import os
@@ -34,7 +34,7 @@ __all__ = ["lines", "opener"]
 
 
 def test_paths_files_and_pipes(lines: list[str], tmp_path: Path) -> None:
-    """Wrong: one of the ways to write a snapshot, or to read it, gives another one."""
+    """Wrong: writing or reading a snapshot by path, file or pipe gives different content."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
         path = tmp_path / "s.jsonl"
@@ -71,7 +71,7 @@ def test_paths_files_and_pipes(lines: list[str], tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_there_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
-    """Wrong: a backup is lost when the next one fails."""
+    """Wrong: a failed export destroys the previous file."""
     path = tmp_path / "s.jsonl"
     path.write_text("the one before")
     with AgentMemory(store="memory://") as memory:
@@ -86,7 +86,7 @@ def test_a_file_that_is_there_is_replaced_only_by_a_whole_one(tmp_path: Path) ->
 
 
 def test_a_session_that_is_deleted_meanwhile_gives_no_whole_file() -> None:
-    """Wrong: a snapshot of a session that was deleted while it was taken can be restored."""
+    """Wrong: an export of a session that is deleted meanwhile can be imported."""
 
     class Deleting(io.StringIO):
         def write(self, text: str) -> int:
@@ -107,7 +107,7 @@ def test_a_session_that_is_deleted_meanwhile_gives_no_whole_file() -> None:
 
 
 def test_heads_and_logs_without_messages(opener: Opener) -> None:
-    """Wrong: a session that began with a value on its scratchpad can't be restored."""
+    """Wrong: a session that has only values cannot be imported."""
     with AgentMemory(store=opener("memory"), blocks=[WorkingMemory(), NoteMemory()]) as memory:
         memory.session("s", "ada").working().set("plan", 1)
         wanted, lines = head_of(memory), exported(memory)
@@ -118,7 +118,7 @@ def test_heads_and_logs_without_messages(opener: Opener) -> None:
 
 
 def test_other_settings_of_a_block_are_told(lines: list[str]) -> None:
-    """Wrong: observations of other dimensions make all of a user's unreadable."""
+    """Wrong: imported observations of other dimensions make all of a user's unreadable."""
     with remembering("memory://", using=[SpatialMemory(dimensions=3)]) as memory:
         with pytest.raises(InvalidSnapshot, match="'spatial' has 3 dimensions, and this 2"):
             operations.import_session(memory, lines)

@@ -1,4 +1,4 @@
-"""Where a session may arrive, what comes along, and what no file can do to others."""
+"""Importing sessions: which ids are accepted, which records come along, and which others stay."""
 
 import io
 from dataclasses import replace
@@ -27,7 +27,7 @@ __all__ = ["lines", "opener"]
 
 
 def test_what_is_there_already_is_left_alone(lines: list[str]) -> None:
-    """Wrong: a restore writes over a session, or mixes two."""
+    """Wrong: an import overwrites or mixes with an existing session."""
     with remembering("memory://") as memory:
         memory.update("s", {"role": "user", "content": "Here."}, user_id="ben")
         with pytest.raises(SessionExists, match="was not changed"):
@@ -37,7 +37,7 @@ def test_what_is_there_already_is_left_alone(lines: list[str]) -> None:
 
 
 def test_a_deletion_that_stopped_is_finished_first(lines: list[str]) -> None:
-    """Wrong: after a deletion that was cut off its id can't be used, or old records come back."""
+    """Wrong: an interrupted deletion blocks an import of its id, or leaves old records in it."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
         head = memory.update("s", [])
@@ -54,7 +54,8 @@ def test_a_deletion_that_stopped_is_finished_first(lines: list[str]) -> None:
                          ("user", ""), ("session", "x" * 256), ("session", "a\x00")],
 )  # fmt: skip
 def test_ids_that_nobody_can_have_are_refused(field: str, value: str, lines: list[str]) -> None:
-    """Wrong: a crafted file puts a session into a shared namespace, or where nobody can name it."""
+    """Wrong: a crafted id puts a session into a shared namespace, or where no caller can name
+    it."""
     bodies = bodies_of(lines)
     bodies[0][field] = value
     with remembering("memory://") as memory:
@@ -66,7 +67,7 @@ def test_ids_that_nobody_can_have_are_refused(field: str, value: str, lines: lis
 
 
 def test_what_was_changed_in_another_session_since_stays(lines: list[str]) -> None:
-    """Wrong: a restore puts a note back to what it said before."""
+    """Wrong: an import restores an old version of a note."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
         (note,) = memory.user("ada").notes().all()
@@ -80,7 +81,7 @@ def test_what_was_changed_in_another_session_since_stays(lines: list[str]) -> No
 def test_what_others_remember_of_a_user_counts_for_nothing(
     lines: list[str], opener: Opener
 ) -> None:
-    """Wrong: another process goes on recalling as if the session had not come."""
+    """Wrong: another process uses a stale cache after an import."""
     store = opener("sqlite")
     with remembering(store) as memory, remembering(store) as other:
         say = {"role": "user", "content": "I live in Porto"}
@@ -99,8 +100,7 @@ def test_what_others_remember_of_a_user_counts_for_nothing(
 def test_vectors_of_another_model_are_made_anew(
     lines: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: vectors that mean something else are searched, the block can't be opened any more, or
-    what has expired is lost and nobody is told."""
+    """Wrong: vectors of another model are searched instead of being made again."""
     bodies = bodies_of(lines)
     (announced,) = [one for one in bodies if one.get("kind") == "vectors"]
     announced["model"] = "another"
@@ -119,7 +119,7 @@ def test_vectors_of_another_model_are_made_anew(
 def test_what_has_expired_cannot_be_absorbed_anew(
     lines: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: a block is said to have what it can never get."""
+    """Wrong: after an import, expired messages are missing from a block, and no warning says so."""
     with remembering("memory://", retention="window") as memory:
         operations.import_session(memory, lines)
         memory.flush()
@@ -195,7 +195,7 @@ def test_dead_letters_come_along(opener: Opener) -> None:
 
 
 def test_vectors_in_a_place_of_their_own() -> None:
-    """Wrong: the vectors of a block with a Qdrant of its own are looked for elsewhere."""
+    """Wrong: an import looks for a block's vectors in the wrong database."""
     pytest.importorskip("qdrant_client")
     with opened("memory://", VectorMemory(store=":memory:")) as memory:
         for n in range(30):

@@ -38,8 +38,8 @@ RING = ("memory", "sqlite", "redis", "postgres", "mysql", "mongodb", "encrypted"
 def test_a_session_comes_back_from_any_store_in_any_other(
     source: str, target: str, lines: list[str], opener: Opener
 ) -> None:
-    """Wrong: the log is not byte-equal, the head is another, or the same question finds something
-    else, in another order, or in a context of another session."""
+    """Wrong: after a move between stores the log, the head, or the recalls and their order
+    differ."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
         memory.flush()
@@ -79,7 +79,7 @@ def test_a_session_without_a_user(opener: Opener) -> None:
 
 
 def test_what_belongs_to_no_session_stays(lines: list[str]) -> None:
-    """Wrong: a snapshot of one session takes another's records along, or another user's."""
+    """Wrong: a snapshot contains records of another session or user."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
         memory.user("ada").notes().add("A note of no session.")
@@ -92,8 +92,8 @@ def test_what_belongs_to_no_session_stays(lines: list[str]) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_snapshots_taken_under_load_are_of_one_moment(kind: str, opener: Opener) -> None:
-    """Wrong: a snapshot has a gap, a message that was taken back beside one that came after, or
-    records of messages that its cursors do not count."""
+    """Wrong: a snapshot has gaps, a popped message next to a later one, or records beyond its
+    cursors."""
     strategy = FlushToLTM(blocks=[VectorMemory()], absorb="every_update")
     with AgentMemory(
         store=opener(kind), overflow=strategy, blocks=[WorkingMemory()], max_tokens=400
@@ -162,7 +162,7 @@ def _vectors(memory: AgentMemory) -> dict[str, tuple[object, ...]]:
 
 
 def test_what_a_worker_left_behind_that_died_is_no_part_of_it() -> None:
-    """Wrong: records of messages that the cursor does not count come along."""
+    """Wrong: a snapshot contains records of messages that the cursor does not count."""
     strategy = FlushToLTM(blocks=[VectorMemory()])
     with (
         AgentMemory(store="memory://", overflow=strategy) as memory,
@@ -178,7 +178,7 @@ def test_what_a_worker_left_behind_that_died_is_no_part_of_it() -> None:
 
 
 def test_a_worker_that_is_at_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a snapshot is taken in the middle of absorbing, or waits for ever."""
+    """Wrong: a snapshot is taken while a worker absorbs, or waits forever."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.05)
     with AgentMemory(store="memory://") as memory:
         memory.update("s", {"role": "user", "content": "x"})

@@ -1,5 +1,4 @@
-"""Observations at places: kept, found by where they are and what they say, surer when seen lately;
-whose they are, when they go, and what other processes see of it."""
+"""Observations at places: storing, searching, decay of confidence, ownership and deletion."""
 
 import json
 from collections.abc import Iterator
@@ -57,7 +56,7 @@ def nearest(places: SpatialHandle, **more: Any) -> list[str]:
 
 
 def test_what_was_observed_is_there(memory: AgentMemory) -> None:
-    """Wrong: an observation is lost, changed, or can't be taken back."""
+    """Wrong: an observation is lost, changed, or cannot be deleted."""
     places = memory.user("ada").spatial()
     assert (places.all(), places.count(), places.get("x")) == ([], 0, None)
     assert places.near(HERE) == places.nearest(HERE) == places.within(HERE, HERE) == []
@@ -86,7 +85,7 @@ def test_what_was_observed_is_there(memory: AgentMemory) -> None:
 
 
 def test_it_is_there_when_opened_again(tmp_path: Path) -> None:
-    """Wrong: a place is rounded, or a time, when it is read from the file."""
+    """Wrong: a place or a time is rounded in the file."""
     exact = (0.1 + 0.2, -5e-324)
     at = datetime(1999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     config = AgentMemoryConfig(store=f"sqlite:///{tmp_path}/m.db", blocks=[{"kind": "spatial"}])
@@ -99,7 +98,7 @@ def test_it_is_there_when_opened_again(tmp_path: Path) -> None:
 
 
 def test_three_dimensions(store: Store) -> None:
-    """Wrong: the height does not count."""
+    """Wrong: the third coordinate is ignored."""
     with AgentMemory(store=store, blocks=[SpatialMemory(dimensions=3)]) as memory:
         places = memory.user("ada").spatial()
         places.observe("lamp", (0, 0, 3))
@@ -140,7 +139,7 @@ def test_a_bad_observation_is_refused(store: Store, given: dict[str, Any], wante
 
 
 def test_no_more_than_so_many(store: Store) -> None:
-    """Wrong: a user fills the store; or is refused though others have made the room scarce."""
+    """Wrong: a user exceeds `max_observations`, or is limited by other users' observations."""
     with AgentMemory(store=store, blocks=[SpatialMemory(max_observations=2)]) as memory:
         places = memory.user("ada").spatial()
         first = places.observe("one", HERE)
@@ -178,7 +177,7 @@ def test_near_weighs_how_sure_it_is(memory: AgentMemory) -> None:
 
 
 def test_a_query_counts_too(memory: AgentMemory) -> None:
-    """Wrong: the text is not compared."""
+    """Wrong: the query text does not affect the ranking."""
     places = memory.user("ada").spatial()
     for n in range(30):
         places.observe(f"shelf number {n} with boxes", (n / 10, 1))
@@ -199,7 +198,8 @@ def test_a_query_counts_too(memory: AgentMemory) -> None:
 
 
 def test_of_a_full_box_the_surest_are_compared(memory: AgentMemory) -> None:
-    """Wrong: a box with everything in it is compared with a query for ever."""
+    """Wrong: a query is compared with every observation in a full box instead of the most certain
+    ones."""
     places = memory.user("ada").spatial()
     batch: list[dict[str, Any]] = [
         {"text": f"Box {n}.", "position": (n % 20, n // 20), "confidence": 0.5} for n in range(205)
@@ -220,7 +220,8 @@ def _middle(places: SpatialHandle) -> float:
 
 
 def test_confidence_as_of_a_moment(store: Store) -> None:
-    """Wrong: it does not decay, decays from another time, or what was not known yet is found."""
+    """Wrong: confidence does not decay as of the given time, or an observation is found before it
+    was made."""
     block = SpatialMemory(half_life=10 * DAY, min_confidence=0.1)
     with AgentMemory(store=store, blocks=[block]) as memory:
         places = memory.user("ada").spatial()
@@ -245,7 +246,7 @@ def test_confidence_as_of_a_moment(store: Store) -> None:
 
 
 def test_it_may_never_decay_and_a_clock_may_be_ahead(store: Store) -> None:
-    """Wrong: `None` takes a default half-life."""
+    """Wrong: `half_life=None` uses a default, or an observation dated ahead is not found."""
     with AgentMemory(
         store=store,
         blocks=[SpatialMemory(half_life=None), SpatialMemory(name="short", half_life=DAY)],
@@ -369,7 +370,7 @@ def test_others_see_each_change_at_once(pair: tuple[AgentMemory, AgentMemory]) -
 
 
 def test_what_others_change_is_read_by_itself(store: Store) -> None:
-    """Wrong: after another process has changed one observation all are read anew."""
+    """Wrong: one change by another process makes this one read all observations again."""
     reads: list[str] = []
     watch = watched(store, reads.append)
     blocks = [SpatialMemory()]
@@ -450,7 +451,7 @@ def test_two_at_once_keep_to_the_limit(tmp_path: Path) -> None:
 
 
 def test_other_dimensions_than_before(store: Store) -> None:
-    """Wrong: after a change of the settings places of the plane are taken for places in space."""
+    """Wrong: after a change of `dimensions` old positions are read with the new number."""
     with AgentMemory(store=store, blocks=[SpatialMemory()]) as memory:
         memory.user("ada").spatial().observe("door", HERE)
     with AgentMemory(store=store, blocks=[SpatialMemory(dimensions=3)]) as memory:
@@ -471,7 +472,7 @@ def recalled(memory: AgentMemory, message: object, user_id: str = "ada") -> list
 
 
 def test_it_is_recalled_by_what_it_says(memory: AgentMemory) -> None:
-    """Wrong: a context has all that was observed, or nothing; or another's; or what has faded."""
+    """Wrong: a question recalls irrelevant, faded or another user's observations."""
     places = memory.user("ada").spatial()
     now = datetime.now(UTC)
     for n in range(30):
@@ -497,7 +498,8 @@ def test_it_is_recalled_by_what_it_says(memory: AgentMemory) -> None:
 
 
 def test_it_is_recalled_by_where_one_is(memory: AgentMemory) -> None:
-    """Wrong: a message's place does not count; or what it asks for is not found elsewhere."""
+    """Wrong: a message's position does not affect recall, or hides a relevant observation
+    elsewhere."""
     places = memory.user("ada").spatial()
     for n in range(0, 300, 3):
         places.observe(f"Box {n} stands on a shelf.", (n % 20, n // 20), at=MARCH + n * DAY)
@@ -520,7 +522,8 @@ def test_it_is_recalled_by_where_one_is(memory: AgentMemory) -> None:
 
 
 def test_tools(memory: AgentMemory) -> None:
-    """Wrong: a model can't observe or look, is told what is not so, or reaches another's places."""
+    """Wrong: a tool cannot store or find observations, returns wrong values, or reaches another
+    user's."""
     call = partial(memory.call_tool, "s", user_id="ada")
     told = json.loads(call("spatial_observe", {"text": "A red door.", "position": [3, 4]}))
     seen = {"text": "Perhaps a cat.", "position": [1.0, 1], "confidence": 0.5}

@@ -85,7 +85,7 @@ with memory:
 def test_four_processes_keep_to_ten_calls_and_catch_up_the_next_day(
     fake: FakeLLM, tmp_path: Path, clock: list[datetime]
 ) -> None:
-    """Wrong: each process has a limit of its own, or two pass it at once."""
+    """Wrong: each process has its own limit, or concurrent calls exceed it."""
     url = f"sqlite:///{tmp_path}/m.db"
     running = [
         subprocess.Popen(
@@ -145,7 +145,7 @@ def test_a_kill_before_the_call_leaves_its_reservation_counted(
 
 
 def test_one_user_over_the_limit_stops_no_other(fake: FakeLLM, clock: list[datetime]) -> None:
-    """Wrong: one user's spending keeps another waiting, or sessions share a limit by accident."""
+    """Wrong: one user's limit blocks another user, or applies to each session."""
     with opened(fake, spending_limits={"per_user": {"calls": 2}}) as memory:
         for number in range(4):
             say(memory, "ana", number)
@@ -162,7 +162,8 @@ def test_one_user_over_the_limit_stops_no_other(fake: FakeLLM, clock: list[datet
 def test_a_summary_that_is_over_the_limit_is_made_here_and_redone(
     fake: FakeLLM, clock: list[datetime]
 ) -> None:
-    """Wrong: the window overflows, the model counts as failed, or the extract stays for good."""
+    """Wrong: over the limit the window overflows, the model counts as failing, or the local extract
+    is never replaced."""
     strategy = Summarize(max_summary_tokens=60)
     with opened(fake, overflow=strategy, max_tokens=300, spending_limits=calls(1)) as memory:
         for number in range(60):
@@ -208,7 +209,7 @@ def test_tokens_and_money_are_put_right_after_each_call(
 
 
 def test_a_price_nobody_knows_is_asked_for(fake: FakeLLM) -> None:
-    """Wrong: money is limited, and a model whose price is not known is asked all the same."""
+    """Wrong: a model with an unknown price is called although cost is limited."""
     with opened(fake, spending_limits={"total": {"cost": 1.0}}) as memory:
         say(memory, "s", 1)
         assert fake.requests == []
@@ -219,7 +220,7 @@ def test_a_price_nobody_knows_is_asked_for(fake: FakeLLM) -> None:
 
 
 def test_a_limit_of_nothing_asks_no_model(fake: FakeLLM) -> None:
-    """Wrong: a memory that is to ask no model asks one, or warns of it for ever."""
+    """Wrong: a limit of 0 calls still calls a model, or adds a warning to every context."""
     with opened(
         fake, overflow=Summarize(max_summary_tokens=60), max_tokens=300, spending_limits=calls(0),
         blocks=[ExtractiveMemory()],
@@ -236,7 +237,7 @@ def test_a_limit_of_nothing_asks_no_model(fake: FakeLLM) -> None:
 
 
 def test_completion_is_the_callers_own(fake: FakeLLM) -> None:
-    """Wrong: a caller's own question is refused, or takes what memory may spend."""
+    """Wrong: `completion` is refused by the spending limit, or counts towards it."""
     fake.default = "Hello."
     with opened(fake, spending_limits=calls(1), model="openai/gpt-4o-mini") as memory:
         costs = [memory.completion("s", "Hello?", user_id="ana").cost for _ in range(2)]
@@ -250,7 +251,7 @@ def test_completion_is_the_callers_own(fake: FakeLLM) -> None:
 
 
 def test_a_paid_embedder_is_charged_and_limited(fake: FakeLLM) -> None:
-    """Wrong: recalling costs what no answer tells, or goes on over the limit."""
+    """Wrong: the cost of embedding a question is not reported, or is not limited."""
     fields = {"embedding": "openai/text-embedding-3-small", "overflow": None, "model": None}
     fake.dimension = 1536
     with opened(fake, spending_limits={"per_user": {"calls": 3}}, **fields) as memory:

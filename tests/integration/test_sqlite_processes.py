@@ -84,7 +84,8 @@ def _child(code: str, *args: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_processes_create_and_append_at_once(url: str) -> None:
-    """Wrong: 'database is locked', a table made twice, a lost message or a seq used twice."""
+    """Wrong: processes that start together raise 'database is locked', create a table twice, lose a
+    message or reuse a seq."""
     names = ["a", "b", "c", "d"]
     with (
         _child(WRITER, url, "a", str(APPENDS)) as a,
@@ -119,7 +120,7 @@ def test_processes_create_and_append_at_once(url: str) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_has_connections_of_its_own(url: str) -> None:
-    """Wrong: a child of a preforking server corrupts the file its parent has open."""
+    """Wrong: a forked child corrupts the file that its parent has open."""
     with _child(FORKER, url) as child:
         _, errors = child.communicate(timeout=60)
         assert (child.returncode, errors) == (0, "")

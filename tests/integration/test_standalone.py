@@ -86,7 +86,7 @@ def recalled(agent: AgentMemory, question: str = "moon", session_id: str = "s") 
 
 
 def test_a_memory_shows_what_was_saved() -> None:
-    """Wrong: an agent does not see it, or counts its tokens otherwise than its own updates'."""
+    """Wrong: an agent does not see a saved list, or counts its tokens differently."""
     store = MemoryStore()
     given = [{"role": "system", "content": "Be brief."}, *said("one", "two of them")]
     with ChatHistory(store) as history, AgentMemory(store=store, blocks=[]) as agent:
@@ -104,7 +104,7 @@ def test_a_memory_shows_what_was_saved() -> None:
 
 
 def test_the_system_message_is_the_lists() -> None:
-    """Wrong: an instruction that was replaced, or taken out, is still given to the model."""
+    """Wrong: a replaced or removed system message is still sent to the model."""
     store = MemoryStore()
     with ChatHistory(store) as history, memory(store) as agent:
 
@@ -123,7 +123,7 @@ def test_the_system_message_is_the_lists() -> None:
 
 
 def test_what_stays_is_not_absorbed_again() -> None:
-    """Wrong: saving a conversation after each turn has blocks do all of it each time."""
+    """Wrong: each save of a conversation makes blocks absorb all of it again."""
     store, block = MemoryStore(), Notes(fed=[])
     with ChatHistory(store) as history, memory(store, block) as agent:
         for count in (1, 2, 2, 3):
@@ -137,7 +137,7 @@ def test_what_stays_is_not_absorbed_again() -> None:
 
 @pytest.mark.parametrize("block", [Notes(), VectorMemory()], ids=["facts", "vectors"])
 def test_what_was_replaced_is_forgotten(block: Block, tmp_path: Path) -> None:
-    """Wrong: a message that is in no list any more is recalled, at once or later."""
+    """Wrong: a message that is no longer in the list is recalled."""
     url = f"sqlite:///{tmp_path}/m.db"
     with ChatHistory(url) as history, memory(url, block) as agent:
 
@@ -171,7 +171,7 @@ def test_a_block_that_keeps_elsewhere_forgets_when_it_absorbs() -> None:
 
 
 def test_one_that_stops_half_way_changes_nothing() -> None:
-    """Wrong: a save that fails between two steps leaves a list, or records, of neither."""
+    """Wrong: an interrupted save leaves a mixture of the old and the new list or records."""
     inner, armed = MemoryStore(), []
 
     def fail(step: str) -> None:
@@ -199,7 +199,7 @@ def test_one_that_stops_half_way_changes_nothing() -> None:
     "strategy", [Trim(keep_messages=4), Summarize(keep_messages=4, max_summary_tokens=100)]
 )
 def test_windows_follow(strategy: Any) -> None:
-    """Wrong: an agent goes on with the summary of messages that are gone, or shows none."""
+    """Wrong: after a save the agent uses a summary of removed messages, or shows no window."""
     store, names = MemoryStore(), [f"message number {n} " + "word " * 30 for n in range(30)]
     fields: dict[str, Any] = {"overflow": strategy, "max_tokens": 700}
     with ChatHistory(store) as history, memory(store, **fields) as agent:
@@ -227,7 +227,7 @@ def test_windows_follow(strategy: Any) -> None:
 
 
 def test_whose_it_is() -> None:
-    """Wrong: another user's session is written over, or deleting a user leaves a history."""
+    """Wrong: a save overwrites another user's session, or deleting a user leaves a history."""
     store = MemoryStore()
     with ChatHistory(store) as history, memory(store, Notes(fed=[])) as agent:
         history.save("s", said("a"))
@@ -250,7 +250,7 @@ def test_whose_it_is() -> None:
 
 
 def test_a_deletion_that_is_not_finished() -> None:
-    """Wrong: a save waits for ever, or brings back what is being deleted."""
+    """Wrong: a save during a deletion waits forever, or restores deleted messages."""
     store = MemoryStore()
     with ChatHistory(store) as history:
         history.save("s", said("old"), user_id="ana")
@@ -290,7 +290,7 @@ def test_after_messages_have_expired() -> None:
 
 
 def test_times_are_kept() -> None:
-    """Wrong: a message is moved to the time of the save."""
+    """Wrong: a save changes a message's time."""
     moment = Message(role="user", content="a").created_at - timedelta(days=900)
     with ChatHistory(MemoryStore()) as history:
         history.save("s", [Message(role="user", content="a", created_at=moment)])
@@ -375,7 +375,7 @@ def test_deleting_a_user_leaves_nothing_of_an_index(tmp_path: Path) -> None:
 
 
 def test_an_index_deletes_a_user_itself() -> None:
-    """Wrong: on a Qdrant, which no memory knows of, a user's items stay; or others' go."""
+    """Wrong: `delete_user` of an index keeps the user's items, or deletes other users'."""
     with VectorIndex(":memory:", dimension=2) as index:
         for user in ("ana", "ben", None):
             index.store(Item("a", vector=[1, 0]), user_id=user)
@@ -401,7 +401,7 @@ class Letters:
 
 
 def test_texts_are_embedded() -> None:
-    """Wrong: a text is found by its words, embedded one by one, or though it has no meaning."""
+    """Wrong: a text is found by words, embedded one by one, or found without a vector."""
     store, letters = MemoryStore(), Letters()
     with VectorIndex(store, embedding=letters) as index:
         index.store([Item("a", "one"), Item("b", "two"), {"id": "c", "text": "three"}])
@@ -426,7 +426,7 @@ def test_texts_are_embedded() -> None:
 
 
 def test_without_an_embedder() -> None:
-    """Wrong: an index that can embed nothing is opened for texts, or takes them silently."""
+    """Wrong: an index without an embedder accepts texts, or searches for them."""
     with pytest.raises(ConfigError, match="Pass `dimension`"):
         VectorIndex(MemoryStore(), embedding=NoEmbedder())
     with VectorIndex(MemoryStore(), dimension=2) as index:
@@ -447,7 +447,7 @@ def test_without_an_embedder() -> None:
     ids=str,
 )  # fmt: skip
 def test_settings_that_cannot_work(fields: dict[str, Any]) -> None:
-    """Wrong: an index is made that nobody can open again, or that takes another's place."""
+    """Wrong: an index is created with settings that fail later, or takes another's name."""
     with pytest.raises(ConfigError):
         VectorIndex(MemoryStore(), **{"dimension": 2, **fields})
 

@@ -91,8 +91,8 @@ with AgentMemory(store="STORE") as memory:
 
 @pytest.mark.parametrize("store", ["sqlite:///m.db", "memory://"])
 def test_a_first_update_loads_nothing_heavy(store: str, start: Start) -> None:
-    """Wrong: a library that one update does not need is on its way all the same, and the first
-    update of a process takes half a second or more."""
+    """Wrong: the first update loads a library that it does not need, and takes half a second or
+    more."""
     assert said(start(FIRST.replace("STORE", store))) == "100000 []"
 
 
@@ -155,18 +155,15 @@ except ImportError as error:
 
 @pytest.mark.parametrize(("mode", "messages"), [("inline", 5), ("background", 60)])
 def test_no_update_waits_for_litellm(mode: str, messages: int, start: Start) -> None:
-    """Else: the updates after the first, reads and `close` take as long as litellm does to load;
-    or it is not loaded before somebody waits for a model.
-
-    In the background the messages overflow meanwhile, so that a model is asked.
-    """
+    """Wrong: updates, reads or `close` wait until litellm is loaded, or it is loaded only when a
+    model is called."""
     code = HELD.replace("MODE", repr(mode)).replace("MESSAGES", str(messages))
     assert said(start(code + "os._exit(0)")) == "updated"
 
 
 def test_what_keeps_litellm_from_loading_is_told_to_the_caller(start: Start) -> None:
-    """Wrong: a thread nobody asked for prints a traceback, or whoever asks a model is told
-    something else than what is wrong."""
+    """Wrong: an error while litellm loads is printed by a thread, or the caller of a model gets
+    another error."""
     code = HELD.replace("MODE", "'inline'").replace("MESSAGES", "3") + REFUSED
     assert said(start(code)).splitlines() == ["updated", "litellm is broken"]
 
@@ -196,8 +193,7 @@ print(litellm.exceptions.__name__)
 
 
 def test_loading_that_failed_half_way_is_begun_anew(start: Start) -> None:
-    """Wrong: litellm was stopped half-way, say by a warning that is an error, and whoever asks a
-    model then meets a litellm that lacks parts of itself."""
+    """Wrong: after a failed load, calls of a model use an incomplete litellm."""
     assert said(start(HALF_WAY)).splitlines() == ["not this time", "litellm.exceptions"]
 
 
@@ -240,8 +236,7 @@ memory.update("s", {HELLO})
 
 
 def test_an_exit_breaks_the_loading_off(start: Start, tmp_path: Path) -> None:
-    """Wrong: a process that made one update ends seconds after its last line, when litellm is there
-    at last, which nobody needs any more; or a thread that waited for it loads it anew."""
+    """Wrong: an exit waits until litellm is loaded, or a waiting thread loads it again."""
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace("PATIENCE", "10**6"))
     code = """
 from contextlib import suppress
@@ -263,7 +258,7 @@ sys.stdin.readline()
 
 @pytest.mark.parametrize("mode", ["inline", "background"])
 def test_an_exit_amid_the_loading_of_litellm_itself(mode: str, start: Start) -> None:
-    """Wrong: an exit at a bad moment hangs, or tells of a thread that nobody asked about."""
+    """Wrong: an exit while litellm loads hangs, or prints an error of the loading thread."""
     code = ASKS.replace("MODE", mode) + "time.sleep(SECONDS)"
     processes = [start(code.replace("SECONDS", str(n / 3))) for n in range(4)]
     assert [said(process) for process in processes] == [""] * 4
@@ -271,7 +266,8 @@ def test_an_exit_amid_the_loading_of_litellm_itself(mode: str, start: Start) -> 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_fork_amid_the_loading(start: Start, tmp_path: Path) -> None:
-    """Wrong: the child can never load litellm, since the thread that began to is not there."""
+    """Wrong: a child forked while litellm loads waits for the parent's thread and never loads
+    it."""
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace("PATIENCE", "100"))
     code = """
 import warnings

@@ -42,7 +42,8 @@ def asked(fake: FakeLLM) -> str:
 
 
 def test_summary_sees_all_that_leaves(fake: FakeLLM) -> None:
-    """Wrong: part of what leaves, or the previous summary, never reaches the model."""
+    """Wrong: some messages that leave the window, or the previous summary, do not reach the
+    model."""
     fake.default = "The user lists items."
     with opened(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
         say(memory, 0, 60)
@@ -73,7 +74,8 @@ def test_summary_is_one_marked_message_within_its_limit(fake: FakeLLM) -> None:
 
 
 def test_a_local_extract_stands_in_until_the_model_is_back(fake: FakeLLM) -> None:
-    """Wrong: an outage fails `update`, loses what left, or is never made good."""
+    """Wrong: an outage makes `update` fail, loses messages, or its local extract is never
+    replaced."""
     fake.fail(401, times=1000)
     with opened(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
         say(memory, 0, 40)
@@ -111,7 +113,7 @@ def test_long_departures_reach_the_model_in_pieces(fake: FakeLLM) -> None:
 
 
 def test_custom_prompt(fake: FakeLLM) -> None:
-    """Wrong: the prompt of one's own is ignored."""
+    """Wrong: a custom prompt is ignored."""
     fake.default = "Ahoy."
     prompt = "Summarise like a pirate in {words} words or {lines} lines."
     strategy = Summarize(max_summary_tokens=60, prompt=prompt)
@@ -122,7 +124,7 @@ def test_custom_prompt(fake: FakeLLM) -> None:
 
 @pytest.mark.parametrize("by", ["age", "importance"])
 def test_trim(by: str) -> None:
-    """Wrong: trimming by importance forgets what the user told of himself before small talk."""
+    """Wrong: trimming by importance removes facts about the user before small talk."""
     with AgentMemory(store="memory://", max_tokens=300, overflow=Trim(by=by)) as memory:
         memory.update(
             "s", {"role": "user", "content": "I am Sarah Connor, id SC-1984, from Boston."}
@@ -186,14 +188,14 @@ def turns_of(
 
 @pytest.mark.parametrize("kind", [Trim, Summarize, FlushToLTM])
 def test_each_strategy_decides_by_its_turns(kind: type[Trim]) -> None:
-    """Wrong: a strategy needs another one beside it to count turns, or cuts within one."""
+    """Wrong: a strategy ignores its own number of turns, or cuts within a turn."""
     with AgentMemory("memory://", overflow=kind(max_turns=4, keep_turns=2), blocks=[]) as memory:
         shown = [len([m for m in each if m.startswith("Question")]) for each in turns_of(memory, 9)]
     assert shown == [1, 2, 3, 4, 2, 3, 4, 2, 3]
 
 
 def test_a_strategy_has_limits_of_its_own_and_the_oldest_leave() -> None:
-    """Wrong: only the whole memory's `max_messages` counts."""
+    """Wrong: only the memory's `max_messages` counts, not the strategy's."""
     with AgentMemory("memory://", overflow=Trim(max_messages=6), blocks=[]) as memory:
         shown = [len(each) for each in turns_of(memory, 8)]
         assert shown == [2, 4, 6, 4, 6, 4, 6, 4]
@@ -206,7 +208,7 @@ def test_a_strategy_has_limits_of_its_own_and_the_oldest_leave() -> None:
 
 
 def test_a_summary_takes_so_many_of_the_oldest(fake: FakeLLM) -> None:
-    """Wrong: a summary takes a third of the window, though fewer were asked for."""
+    """Wrong: a summary replaces more turns than it was asked to."""
     fake.default = "Said before."
     strategy = Summarize(max_summary_tokens=60, max_messages=8, take_messages=2)
     with opened(fake, max_tokens=4000, overflow=strategy, blocks=[]) as memory:
@@ -219,7 +221,7 @@ def test_a_summary_takes_so_many_of_the_oldest(fake: FakeLLM) -> None:
 
 
 def test_tokens_and_a_threshold_cut_early() -> None:
-    """Wrong: the window fills the whole budget before a strategy's own terms are looked at."""
+    """Wrong: a strategy's own limits are ignored until the budget is full."""
 
     def largest(strategy: Strategy) -> int:
         most = 0
@@ -237,7 +239,7 @@ def test_tokens_and_a_threshold_cut_early() -> None:
 
 
 def test_a_summary_may_keep_what_says_most() -> None:
-    """Wrong: importance is `Trim`'s alone."""
+    """Wrong: a summary cannot keep turns by importance."""
     strategy = Summarize(max_summary_tokens=30, by="importance")
     with AgentMemory("memory://", max_tokens=400, overflow=strategy, blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "I am Sarah Connor, id SC-1984, of Boston."})
@@ -250,20 +252,20 @@ def test_a_summary_may_keep_what_says_most() -> None:
 
 
 def test_a_chain_has_the_least_of_its_members_limits() -> None:
-    """Wrong: a member's number of turns is forgotten in a chain."""
+    """Wrong: a chain ignores a member's limit."""
     chain = Chain([FlushToLTM(max_turns=6), Trim(max_turns=3)])
     with AgentMemory("memory://", overflow=chain, blocks=[]) as memory:
         assert max(len(each) for each in turns_of(memory, 9)) == 6
 
 
 def test_what_keeps_more_than_fits_is_refused() -> None:
-    """Wrong: settings that contradict each other are found out in a conversation."""
+    """Wrong: contradictory settings fail only during a conversation."""
     with pytest.raises(InvalidShares, match="Lower keep_messages"):
         Trim(max_messages=4, keep_messages=6)
 
 
 def test_blocks_share_the_room_for_recalls_by_default() -> None:
-    """Wrong: a block that recalls much leaves nothing to the others, or all pass the budget."""
+    """Wrong: one block's recalls crowd out the others', or all together exceed the budget."""
     many = StaticMemory(name="many", facts=[f"Rule {i}: " + "word " * 40 for i in range(200)])
     few = StaticMemory(name="few", facts=["The office opens at eight."], max_tokens=5000)
     with AgentMemory("memory://", max_tokens=1000, blocks=[many, few]) as memory:

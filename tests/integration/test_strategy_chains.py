@@ -147,7 +147,7 @@ def test_any_log_under_any_chain(
     budget: int,
     answer: str,
 ) -> None:
-    """Wrong: a context is too long or refused, or a message is nowhere and no warning tells."""
+    """Wrong: a context is too long or invalid, or a message is missing without a warning."""
     fake.default = answer
     with AgentMemory(
         "memory://",
@@ -173,7 +173,7 @@ def test_any_log_under_any_chain(
 
 
 def test_steps_before_the_first_user_message_are_named() -> None:
-    """Wrong: an agent's steps before anybody spoke are gone from a cut window, unsaid."""
+    """Wrong: an agent's steps before the first user message are cut without a warning."""
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         for messages in logged([(0, [[100], [100], [100], [100]], 0)]):
             memory.update("s", messages)

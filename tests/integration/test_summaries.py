@@ -32,7 +32,7 @@ def opened(fake: FakeLLM, **fields: object) -> AgentMemory:
     ],
 )  # fmt: skip
 def test_an_answer_that_is_no_summary_replaces_none(fake: FakeLLM, answer: str) -> None:
-    """Wrong: "none" or an apology takes the place of a good summary, without a warning."""
+    """Wrong: "none" or an apology replaces a good summary, or no warning says so."""
     fake.default = GOOD
     overflow = Summarize(max_summary_tokens=80)
     with opened(fake, max_tokens=400, overflow=overflow) as memory:
@@ -64,7 +64,7 @@ def test_an_answer_that_is_no_summary_replaces_none(fake: FakeLLM, answer: str) 
 
 
 def test_one_session_without_a_summary_does_not_stop_others(fake: FakeLLM) -> None:
-    """Wrong: an apology in one conversation keeps the model from being asked in another one."""
+    """Wrong: an apology in one session stops the model from being called for another."""
 
     def answer(body: dict[str, object]) -> str:
         return "none" if "odd" in str(body) else GOOD
