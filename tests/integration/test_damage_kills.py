@@ -1,4 +1,5 @@
-"""Repairs that are killed, at many steps: the next one ends it, and nothing whole is lost."""
+"""Repairs that are killed at many steps: the next repair completes them, and no whole record is
+lost."""
 
 import multiprocessing
 import os
@@ -81,7 +82,7 @@ def spoil_redis(store: Store) -> None:
 
 
 def repair(opened_store: Open, fatal: int) -> None:
-    """Put right what is damaged; at a step of the store, kill this process."""
+    """Repair all damage; kill this process at step `fatal` of the store."""
     steps: list[str] = []
 
     def watch(step: str) -> None:
@@ -102,7 +103,7 @@ def killed(opened_store: Open, fatal: int) -> None:
 
 
 def mended(opened_store: Open) -> Any:
-    """What there is once all is repaired, and a worker has looked at what is due."""
+    """Repair the rest, flush, and return all logs, vectors and cursors."""
     with closing(opened_store()) as store, opened(store) as memory:
         for error in operations.damaged(memory):
             operations.repair(memory, error)
@@ -130,13 +131,14 @@ def calls(opened_store: Open) -> int:
 
 
 def some(count: int) -> list[int]:
-    """Each step of a store begins with an odd one: what follows it is before the next."""
+    """Return "before" steps only, which have odd numbers: the next one covers the "after"
+    between."""
     return spread(range(1, count + 1, 2), 12)
 
 
 def test_sqlite_at_many_steps(tmp_path: Path) -> None:
-    """Wrong: a repair that is killed between two steps has lost what was whole, and the next one
-    finds nothing to do."""
+    """Wrong: a repair that is killed loses whole records, or leaves damage that the next one
+    misses."""
     source = tmp_path / "source.db"
     with closing(open_store(f"sqlite:///{source}")) as store:
         fill(store)
@@ -155,7 +157,7 @@ def test_sqlite_at_many_steps(tmp_path: Path) -> None:
 
 
 def test_redis_at_many_steps(server: RedisServer) -> None:
-    """Wrong: the same."""
+    """Wrong: the same loss or damage, on Redis."""
 
     def opening(name: str) -> Open:
         return lambda: open_store(server.url, name)

@@ -1,4 +1,5 @@
-"""Messages that a block cannot absorb are set aside: kept, counted, listed, absorbed on command."""
+"""Dead letters: messages that a block cannot absorb are stored, counted, listed, and retried on
+command."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from agent_memory.testing.watching import watched
 
 @dataclass
 class World:
-    """What blocks of several memories have in common: what they took, and what troubles them."""
+    """State that blocks of several memories share: the messages taken, and the errors to raise."""
 
     taken: Counter[tuple[str, int]] = field(default_factory=Counter)
     owners: set[str] = field(default_factory=set)
@@ -40,7 +41,7 @@ class World:
 
 
 class Picky(Block):
-    """Refuses batches with a bad message in them."""
+    """Fails on batches with a bad message."""
 
     kind: str = "picky"
     world: Any = None
@@ -88,14 +89,14 @@ def world() -> World:
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A clock that stands still, so that what rests is not tried again by itself."""
+    """A clock that stands still, so that a block that failed is not retried by itself."""
     now = [0.0]
     monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: now[0])
     return now
 
 
 def give_up(memory: AgentMemory, session: str, *texts: str, user: str | None = None) -> None:
-    """Have messages become a dead letter, as soon as may be."""
+    """Turn messages into a dead letter with as few calls as possible."""
     memory.update(session, [say(text) for text in texts], user_id=user)
     for _ in range(memory.config.absorb_attempts - 1):
         memory.flush(session)
@@ -104,7 +105,8 @@ def give_up(memory: AgentMemory, session: str, *texts: str, user: str | None = N
 def test_attempts_are_counted_for_all_memories_and_restarts_together(
     world: World, tmp_path: Path
 ) -> None:
-    """Wrong: each process counts for itself, so that N of them try N times as often; or never."""
+    """Wrong: each process counts attempts on its own, so that several processes try more often, or
+    never give up."""
     url = f"sqlite:///{tmp_path}/m.db"
     with open_memory(world, url, 5) as one, open_memory(world, url, 5) as two:
         one.update("s", [say("poison"), say("next to it")], user_id="ada")
@@ -133,7 +135,8 @@ def test_attempts_are_counted_for_all_memories_and_restarts_together(
 def test_a_failure_is_known_in_every_process(
     world: World, tmp_path: Path, clock: list[float], error: Exception
 ) -> None:
-    """Wrong: only the process that met it says so, or it is still said once the block works."""
+    """Wrong: only the process in which a block failed reports it, or it is still reported once the
+    block works."""
     store = f"sqlite:///{tmp_path}/m.db"
     world.down = error
     told = f"{type(error).__name__}: {error}"
@@ -158,7 +161,7 @@ def test_a_failure_is_known_in_every_process(
 
 
 def test_what_failed_of_a_session_goes_with_it(world: World, tmp_path: Path) -> None:
-    """Wrong: what an error quotes of a message outlives the session, or its user."""
+    """Wrong: an error that quotes a message is left in the store after the user's deletion."""
     store = f"sqlite:///{tmp_path}/m.db"
     world.down = ModelUnavailable("cannot read: my secret")
     with open_memory(world, store) as here:
@@ -171,7 +174,7 @@ def test_what_failed_of_a_session_goes_with_it(world: World, tmp_path: Path) -> 
 
 
 def test_the_block_goes_on(world: World) -> None:
-    """Wrong: one bad message holds back what comes after it, other sessions, or other users."""
+    """Wrong: a bad message blocks later messages, other sessions or other users."""
     with open_memory(world, "memory://") as memory:
         for _ in range(2):
             memory.update("s", say("poison"), user_id="ada")
@@ -187,7 +190,7 @@ def test_the_block_goes_on(world: World) -> None:
 
 
 def test_background_threads_go_on_too(world: World) -> None:
-    """Wrong: they leave what comes after a dead letter until somebody else asks."""
+    """Wrong: background threads do not absorb the messages after a dead letter."""
     with open_memory(world, "memory://", 1, overflow_mode="background") as memory:
         texts = ["poison", *(f"good {n}" for n in range(249))]
         memory.update("s", [say(text) for text in texts], user_id="ada")
@@ -200,7 +203,7 @@ def test_background_threads_go_on_too(world: World) -> None:
 
 
 def test_another_block_takes_what_one_refuses(world: World) -> None:
-    """Wrong: a dead letter of one block takes the messages from the other too."""
+    """Wrong: a dead letter of one block keeps another block from its messages."""
     other = World(bad="")
     blocks = [Picky(world=world), Picky(name="easy", world=other)]
     with AgentMemory(store="memory://", blocks=blocks, absorb_attempts=1) as memory:
@@ -212,7 +215,7 @@ def test_another_block_takes_what_one_refuses(world: World) -> None:
 
 
 def test_a_retry_absorbs_and_removes_it(world: World) -> None:
-    """Wrong: what was set aside can't be got back, or comes back twice."""
+    """Wrong: a retry does not absorb a dead letter, or absorbs it twice."""
     with open_memory(world, "memory://") as memory:
         give_up(memory, "s", "poison", "x")
         give_up(memory, "t", "poison")
@@ -231,7 +234,7 @@ def test_a_retry_absorbs_and_removes_it(world: World) -> None:
 
 
 def test_a_retry_that_fails_keeps_and_counts_it(world: World) -> None:
-    """Wrong: a second failure loses what was set aside."""
+    """Wrong: a retry that fails loses the dead letter."""
     with open_memory(world, "memory://", 2) as memory:
         give_up(memory, "s", "poison")
         (failed,) = operations.retry(memory)
@@ -256,10 +259,7 @@ def test_a_retry_that_fails_keeps_and_counts_it(world: World) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_an_outage_never_makes_one(world: World, error: Exception) -> None:
-    """Wrong: an hour without a model turns everything into dead letters.
-
-    Else: an attempt during the outage counts against messages that are bad besides.
-    """
+    """Wrong: an outage of the model turns messages into dead letters, or counts as an attempt."""
     with open_memory(world, "memory://", 2) as memory:
         world.down = error
         memory.update("s", [say("fine"), say("too")])
@@ -279,7 +279,7 @@ def test_an_outage_never_makes_one(world: World, error: Exception) -> None:
 
 @pytest.mark.parametrize("attempts", [1, 2, 50])
 def test_another_number_of_attempts_loses_none(world: World, attempts: int) -> None:
-    """Wrong: raised, a failed retry takes the letter off the list, though its cursor has passed."""
+    """Wrong: after a change of `absorb_attempts` a failed retry removes the dead letter."""
     store = MemoryStore()
     with open_memory(world, store, 2) as memory:
         give_up(memory, "s", "poison")
@@ -293,7 +293,8 @@ def test_another_number_of_attempts_loses_none(world: World, attempts: int) -> N
 
 
 def test_fewer_attempts_count_from_the_next_one(world: World) -> None:
-    """Wrong: a batch that has failed often enough already is tried for ever."""
+    """Wrong: a batch that already failed more often than a lowered `absorb_attempts` is tried for
+    ever."""
     store = MemoryStore()
     with open_memory(world, store, 8) as memory:
         memory.update("s", say("poison"))
@@ -305,7 +306,7 @@ def test_fewer_attempts_count_from_the_next_one(world: World) -> None:
 
 
 def test_pop_takes_a_whole_one_along(world: World) -> None:
-    """Wrong: a dead letter stays whose messages are gone."""
+    """Wrong: a dead letter is still listed after its messages were popped."""
     with open_memory(world, "memory://") as memory:
         memory.update("s", [say("fine"), say("fine")])
         give_up(memory, "s", "poison", "x")
@@ -317,7 +318,7 @@ def test_pop_takes_a_whole_one_along(world: World) -> None:
 
 
 def test_pop_leaves_a_later_cut_alone(world: World) -> None:
-    """Wrong: taking newer messages back brings an older dead letter back, or loses it."""
+    """Wrong: a pop of newer messages removes or renews an older dead letter."""
     with open_memory(world, "memory://") as memory:
         give_up(memory, "s", "poison", "x")
         memory.update("s", [say("a"), say("b")])
@@ -328,7 +329,7 @@ def test_pop_leaves_a_later_cut_alone(world: World) -> None:
 
 @pytest.mark.parametrize("mended", [True, False])
 def test_pop_renews_what_it_cuts(world: World, mended: bool) -> None:
-    """Wrong: what is left of a cut dead letter is neither listed nor ever absorbed."""
+    """Wrong: the rest of a dead letter that a pop shortened is neither listed nor absorbed."""
     with open_memory(world, "memory://", 2) as memory:
         memory.update("s", [say("fine"), say("fine")])
         give_up(memory, "s", "a", "poison", "b", "c")
@@ -345,7 +346,7 @@ def test_pop_renews_what_it_cuts(world: World, mended: bool) -> None:
 
 
 def test_a_pop_that_fails_half_way_loses_nothing(world: World) -> None:
-    """Wrong: the first block has forgotten messages that the log still has, and never gets them."""
+    """Wrong: after a pop that failed, a block lacks messages that are still in the log."""
     other = World()
     blocks = [Picky(world=world), Picky(name="other", world=other)]
     with AgentMemory(store="memory://", blocks=blocks, absorb_attempts=1) as memory:
@@ -366,7 +367,8 @@ def test_a_pop_that_fails_half_way_loses_nothing(world: World) -> None:
 
 
 def test_deletion_takes_them_along(world: World) -> None:
-    """Wrong: a dead letter of a deleted session or user stays, with what its error quotes."""
+    """Wrong: a dead letter of a deleted session or user is left, with the text that its error
+    quotes."""
     store = MemoryStore()
     with open_memory(world, store, 2) as memory:
         for session, user in (("s", "ada"), ("t", "ada"), ("u", "bob")):
@@ -384,10 +386,7 @@ def test_deletion_takes_them_along(world: World) -> None:
 
 @pytest.mark.parametrize("mended", [True, False])
 def test_replay_renews_them(world: World, mended: bool) -> None:
-    """Wrong: after a replay there are two letters for the same messages, or one for absorbed ones.
-
-    Else: the replay loses the letter, whose messages the cursor passes.
-    """
+    """Wrong: a replay duplicates a dead letter, loses it, or keeps one for absorbed messages."""
     with open_memory(world, "memory://", 2) as memory:
         memory.update("s", say("fine"))
         give_up(memory, "s", "poison", "x")
@@ -407,7 +406,8 @@ def test_replay_renews_them(world: World, mended: bool) -> None:
 
 
 def test_a_session_claimed_by_a_user_renews_them(world: World) -> None:
-    """Wrong: what was set aside for nobody stays aside, or is absorbed for nobody."""
+    """Wrong: dead letters of a session without a user are not absorbed for the user it gets
+    later."""
     with open_memory(world, "memory://", 2) as memory:
         give_up(memory, "s", "poison", "x")
         assert ranges(memory) == [("s", 1, 2, 2)]
@@ -419,12 +419,12 @@ def test_a_session_claimed_by_a_user_renews_them(world: World) -> None:
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Stands for the end of the process."""
 
 
 @pytest.mark.parametrize("step", ["before put_records", "after put_records", "before move"])
 def test_killed_while_giving_up(world: World, step: str) -> None:
-    """Wrong: a letter is noted of messages that are absorbed after all, or none of lost ones."""
+    """Wrong: a crash leaves a dead letter for absorbed messages, or loses messages."""
     store, watching = MemoryStore(), [False]
 
     def watch(now: str) -> None:
@@ -446,7 +446,7 @@ def test_killed_while_giving_up(world: World, step: str) -> None:
 
 
 def test_absorbed_after_a_restart_is_forgiven(world: World, tmp_path: Path) -> None:
-    """Wrong: attempts of long ago, before the batch was absorbed, count at its next replay."""
+    """Wrong: failed attempts stay counted after the batch was absorbed."""
     url = f"sqlite:///{tmp_path}/m.db"
     with open_memory(world, url, 3) as memory:
         memory.update("s", say("fine"))

@@ -1,4 +1,4 @@
-"""Deletion that finishes: interrupted anywhere, raced by anybody, it leaves nothing anywhere."""
+"""Deletion: interrupted at any step or raced by other calls, it completes and leaves nothing."""
 
 import json
 import re
@@ -43,7 +43,7 @@ Way = Callable[[AgentMemory, AgentMemoryConfig], None]
 
 
 class Notes(Echo):
-    """Keeps each message as a fact; `within` is called before it does."""
+    """Stores each message as a fact; `within` is called before."""
 
     kind: str = "notes"
     within: Callable[[], None] = lambda: None
@@ -54,7 +54,7 @@ class Notes(Echo):
 
 
 class Elsewhere(Block):
-    """Keeps messages in a place that knows of no leases; `within` is called before it does."""
+    """Stores messages outside the store, without leases; `within` is called before."""
 
     kind: str = "elsewhere"
     kept: dict[tuple[str, int], str] = {}
@@ -90,7 +90,7 @@ def filled(store: Store) -> None:
 
 
 def seen(memory: AgentMemory, session_id: str, owner: str) -> bool:
-    """Whether anything tells of a session; whatever does, all the rest has to."""
+    """Return whether a session is listed; assert that its texts are found only then."""
     texts = [
         *(entry.message.text() for entry in memory.history(session_id)),
         *(recall.text for recall in memory.search("said", user_id=owner, limit=100)),
@@ -105,7 +105,7 @@ def seen(memory: AgentMemory, session_id: str, owner: str) -> bool:
 
 
 def traces(store: Store) -> list[str]:
-    """What a store holds of Ada, and of deletions under way."""
+    """Return all that a store holds of Ada, and of unfinished deletions."""
     facts = [fact for place in ("notes", "_failed") for fact in store.records(place, "user:ada")]
     notes = [*store.records("_notes", "user deletions"), *store.records("_notes", "scrubs")]
     heads = list(all_heads(store, "ada"))
@@ -152,7 +152,7 @@ USER_WAYS = [by_delete_user, by_flush, by_worker]
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("finish", WAYS)
 def test_delete_cut_short_at_any_step(finish: Way) -> None:
-    """Wrong: half a session is left and nobody goes on with it, or one sees half a session."""
+    """Wrong: an interrupted deletion is never completed, or shows a half-deleted session."""
     for step in steps_of(finish, WAYS):
         store = MemoryStore()
         filled(store)
@@ -182,7 +182,8 @@ def test_delete_cut_short_at_any_step(finish: Way) -> None:
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("finish", USER_WAYS)
 def test_delete_user_cut_short_at_any_step(finish: Way) -> None:
-    """Wrong: some of a user's sessions outlive the user, or come back; or another's go too."""
+    """Wrong: after an interrupted deletion of a user, sessions of the user are left or another
+    user's are gone."""
     for step in steps_of(finish, USER_WAYS):
         store = MemoryStore()
         filled(store)
@@ -196,7 +197,7 @@ def test_delete_user_cut_short_at_any_step(finish: Way) -> None:
                 break
         time.sleep(0.01)
         begun = bool(store.records("_notes", "user deletions") or not store.sessions(user_id="ada"))
-        if len(list(all_heads(store, "ada"))) < 2:  # one is erased: then all are marked
+        if len(list(all_heads(store, "ada"))) < 2:  # the first is erased once all are marked
             assert not any(seen(AgentMemory(config(store)), name, "ada") for name in ("a1", "a2"))
         settings = config(store)
         with AgentMemory(settings) as memory:
@@ -209,7 +210,7 @@ def test_delete_user_cut_short_at_any_step(finish: Way) -> None:
 
 
 class Slow(MemoryStore):
-    """Whoever looks which deletions of users have begun is slow to go on, once."""
+    """Runs `then` once, between reading the unfinished deletions of users and returning them."""
 
     then: Callable[[], object] | None = None
 
@@ -223,8 +224,8 @@ class Slow(MemoryStore):
 
 @pytest.mark.parametrize("finish", [by_flush, by_worker])
 def test_who_finishes_a_deletion_second_erases_nothing(finish: Way) -> None:
-    """Wrong: what a user keeps once the deletion has returned is erased by a worker, who saw the
-    deletion before it was finished."""
+    """Wrong: a worker that read of a deletion before it was completed erases newer data of the
+    user."""
     store = Slow()
     settings = config(store)
     with AgentMemory(settings) as memory, AgentMemory(settings) as worker:
@@ -245,7 +246,8 @@ def test_who_finishes_a_deletion_second_erases_nothing(finish: Way) -> None:
 @pytest.mark.parametrize("finish", [by_flush, by_worker])
 @pytest.mark.parametrize("session_id", ["new", "a1"])
 def test_who_writes_again_is_kept(session_id: str, finish: Way) -> None:
-    """Wrong: finishing the deletion of a user takes what the user has said since."""
+    """Wrong: completing a user's interrupted deletion erases messages that the user stored
+    since."""
     for step in steps_of(finish, [by_flush, by_worker]):
         store = MemoryStore()
         filled(store)
@@ -261,7 +263,7 @@ def test_who_writes_again_is_kept(session_id: str, finish: Way) -> None:
             continue
         time.sleep(0.01)
         if session_id == "a1" and not all(head.deleting for head in all_heads(store, "ada")):
-            continue  # what is not marked yet is still the old session, and goes as a whole
+            continue  # an unmarked session is still the old one, and is deleted whole
         settings = config(store)
         with AgentMemory(settings) as memory:
             memory.update(session_id, user("said again"), user_id="ada")
@@ -278,8 +280,7 @@ def test_who_writes_again_is_kept(session_id: str, finish: Way) -> None:
 
 @pytest.mark.usefixtures("short_leases")
 def test_one_that_fails_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: a user whose records can't be erased now blocks the deletions of all others, and
-    whatever else a flush or a worker has to do."""
+    """Wrong: a deletion that fails blocks other users' deletions, or other work of a flush."""
     store = MemoryStore()
     filled(store)
 
@@ -309,7 +310,7 @@ def test_one_that_fails_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -
 
 @pytest.mark.usefixtures("short_leases")
 def test_marked_sessions_do_not_end_a_listing() -> None:
-    """Wrong: a page of sessions that are being deleted looks like the end of all sessions."""
+    """Wrong: a page of sessions marked for deletion ends the listing."""
     store = MemoryStore()
     with AgentMemory(config(store)) as memory:
         for n in range(130):
@@ -337,8 +338,7 @@ def gate() -> Iterator[threading.Event]:
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "begun anew"])
 @pytest.mark.parametrize("kind", [Notes, Elsewhere])
 def test_work_in_flight(kind: type[Notes | Elsewhere], again: bool, gate: threading.Event) -> None:
-    """Wrong: a block that was given up, and comes to an end after the deletion, brings back what
-    it was fed."""
+    """Wrong: a timed-out block that ends after a deletion restores the deleted messages."""
     entered = threading.Event()
     ends = threading.Semaphore(0)
 
@@ -352,7 +352,7 @@ def test_work_in_flight(kind: type[Notes | Elsewhere], again: bool, gate: thread
     kept = block.kept if isinstance(block, Elsewhere) else {}
     store = MemoryStore()
     with AgentMemory(config(store, block, absorb_timeout=0.5)) as memory:
-        memory.update("s", user("the old secret"), user_id="ada")  # given up after 0.5 s
+        memory.update("s", user("the old secret"), user_id="ada")  # times out after 0.5 s
         assert entered.is_set()
         memory.delete("s")
         if again:
@@ -367,7 +367,7 @@ def test_work_in_flight(kind: type[Notes | Elsewhere], again: bool, gate: thread
 
 @pytest.mark.parametrize("call", ["delete", "delete_user"])
 def test_deletion_waits_for_whoever_is_at_it(call: str, gate: threading.Event) -> None:
-    """Wrong: it erases what a block is about to write, and so too early."""
+    """Wrong: a deletion returns while a block is still writing the session's records."""
     entered = threading.Event()
 
     def stall() -> None:
@@ -390,7 +390,7 @@ def test_deletion_waits_for_whoever_is_at_it(call: str, gate: threading.Event) -
 
 
 def test_whoever_does_not_let_go(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a deletion that has to be given up now says that it is done, or is never done."""
+    """Wrong: a deletion that cannot get the lease reports success, or is never completed."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.1)
     monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.02)
     entered = threading.Event()
@@ -411,14 +411,14 @@ def test_whoever_does_not_let_go(gate: threading.Event, monkeypatch: pytest.Monk
 
 
 def begin_to_delete(store: Store, session_id: str) -> Head | None:
-    """Mark a session, as a deletion does that stops there; None where there is none."""
+    """Mark a session for deletion, and stop there."""
     head = store.head(session_id)
     return store.move(replace(head, deleting=True)) if head else None
 
 
 @pytest.mark.parametrize("times", [1, 2, 7])
 def test_an_update_that_is_deleted_again_and_again(times: int) -> None:
-    """Wrong: whoever updates a session is refused because somebody deletes it at that moment."""
+    """Wrong: an update fails because its session is being deleted at that moment."""
     store, left = MemoryStore(), times
 
     def watch(step: str) -> None:
@@ -435,7 +435,7 @@ def test_an_update_that_is_deleted_again_and_again(times: int) -> None:
 
 
 def test_an_update_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: it never comes back from a session that is deleted whenever it looks."""
+    """Wrong: an update waits for ever for a session that is deleted again and again."""
     monkeypatch.setattr("agent_memory.engine.edit.delete._PATIENCE", 0.0)
     store = MemoryStore()
 
@@ -454,7 +454,7 @@ def test_an_update_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.long
 @pytest.mark.parametrize("where", ["memory", "sqlite"])
 def test_updates_and_deletions_of_one_session(where: str, tmp_path: Path) -> None:
-    """Wrong: in a crowd of threads an update, or a deletion, is refused; or a log has a gap."""
+    """Wrong: among many threads an update or a deletion fails, or messages are left."""
     store = "memory://" if where == "memory" else f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(config(store)) as memory, ThreadPoolExecutor(6) as pool:
 
@@ -471,13 +471,13 @@ def test_updates_and_deletions_of_one_session(where: str, tmp_path: Path) -> Non
         assert [one.text for one in memory.search("here", session_id="s")] == ["still here"]
 
 
-# What is deleted is not in the files either.
+# Deleted text is not in the files either.
 
 CANARY = re.compile(rb"canary[0-9a-f]{12}")
 
 
 class Canaries:
-    """Random words, by where they were put."""
+    """Random words, by the place where they were stored."""
 
     def __init__(self) -> None:
         self.words: dict[str, str] = {}
@@ -486,13 +486,13 @@ class Canaries:
         return self.words.setdefault(place, f"canary{secrets.token_hex(6)}")
 
     def in_files(self, folder: Path) -> list[str]:
-        """Which of them a file in the folder holds."""
+        """Return the places whose words are in a file of the folder."""
         found = {word for file in folder.iterdir() for word in CANARY.findall(file.read_bytes())}
         return sorted(place for place, word in self.words.items() if word.encode() in found)
 
 
 def answers(canaries: Canaries) -> Callable[[dict[str, Any]], str]:
-    """A model that repeats what it was told, and adds words of its own."""
+    """Return a model that repeats its input, with words of its own."""
 
     def answer(body: dict[str, Any]) -> str:
         if "response_format" not in body:
@@ -506,7 +506,7 @@ def answers(canaries: Canaries) -> Callable[[dict[str, Any]], str]:
 
 
 class Picky(Block):
-    """Fails at whatever it is fed, and quotes it."""
+    """Fails on sessions with a canary, and quotes their text."""
 
     kind: str = "picky"
 
@@ -524,7 +524,7 @@ class Picky(Block):
 @pytest.mark.parametrize("mode", ["inline", "background"])
 @pytest.mark.parametrize("call", ["delete", "delete_user"])
 def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
-    """Wrong: what was deleted can be read from the files, while the memory is open still."""
+    """Wrong: deleted text is left in the database files, even while the memory is open."""
     canaries = Canaries()
     blocks = [ExtractiveMemory(), VectorMemory(), Picky()]
     with FakeLLM(answers(canaries)) as fake:
@@ -580,8 +580,7 @@ def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("finish", [by_flush, by_worker])
 @pytest.mark.parametrize("call", ["delete", "delete_user"])
 def test_no_canary_after_a_cut(call: str, finish: Way, tmp_path: Path) -> None:
-    """Wrong: who finishes a deletion that was cut short just before its last steps leaves the
-    traces in the files."""
+    """Wrong: completing a deletion that was interrupted near its end leaves text in the files."""
     for n, where in enumerate(
         ["before delete", "after delete", "before secure_erase", "after secure_erase"]
     ):

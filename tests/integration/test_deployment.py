@@ -51,8 +51,8 @@ def written(folder: Path, text: str = TOML, name: str = "d.toml") -> Path:
 
 
 def test_the_formats_say_the_same(tmp_path: Path) -> None:
-    """Wrong: a default of the top does not reach a store, is mixed with the store's own, or a
-    format gives something else."""
+    """Wrong: a default does not reach a store, is merged with the store's own setting, or depends
+    on the file format."""
     import tomllib
 
     table = tomllib.loads(TOML)
@@ -94,7 +94,8 @@ def test_a_file_without_stores_is_a_deployment_of_one(tmp_path: Path) -> None:
 def test_one_that_cannot_open_closes_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: what was opened before a failure stays open; or nobody learns which store failed."""
+    """Wrong: when one store cannot be opened, the others stay open, or the error does not name
+    it."""
     opened: list[AgentMemory] = []
     init = AgentMemory.__init__
 
@@ -124,8 +125,8 @@ def test_one_that_cannot_open_closes_the_others(
 def test_the_environment_wins_over_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: a secret cannot come from the environment, reaches another store, or what is meant
-    for one store loses against what is meant for all."""
+    """Wrong: an environment variable does not override the file, reaches another store, or one for
+    all stores overrides one for a single store."""
     monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "5000")
     monkeypatch.setenv("AGENT_MEMORY_RECALL_TIMEOUT", "7")
     monkeypatch.setenv("AGENT_MEMORY_STORES__SUPPORT__MAX_TOKENS", "4000")
@@ -162,13 +163,13 @@ def test_the_environment_wins_over_the_file(
     ],
 )
 def test_a_bad_table_of_stores(tmp_path: Path, text: str, told: str) -> None:
-    """Wrong: a traceback from within, or a store that is passed over."""
+    """Wrong: an invalid table of stores raises another error than `ConfigError`, or is ignored."""
     with pytest.raises(errors.ConfigError, match=told):
         Deployment.from_file(written(tmp_path, text))
 
 
 def test_a_mistake_names_its_store_and_what_to_do(tmp_path: Path) -> None:
-    """Wrong: of ten stores nobody knows which one is wrong."""
+    """Wrong: the error of a setting does not name its store."""
     path = written(tmp_path, "[stores.a]\n[stores.b]\nmax_tokens = 3")
     with pytest.raises(errors.InvalidBudget) as failure:
         Deployment.from_file(path)
@@ -182,13 +183,13 @@ def test_a_mistake_names_its_store_and_what_to_do(tmp_path: Path) -> None:
 
 
 def test_what_is_written_in_code() -> None:
-    """Wrong: a deployment needs a file."""
+    """Wrong: a deployment cannot be created in code."""
     with Deployment({"a": AgentMemoryConfig(store="memory://")}).open() as memories:
         assert memories["a"].update("s", USER).end == 1
 
 
 def test_yaml_repeats_no_line_of_the_file(tmp_path: Path) -> None:
-    """Wrong: an error about a file that cannot be read shows the password on the line."""
+    """Wrong: the error about a file that cannot be parsed quotes a password."""
     path = written(tmp_path, "store: [postgresql://ana:hunter2@host/m", "d.yaml")
     with pytest.raises(errors.ConfigError, match=r"not valid YAML \(at line 1\)") as failure:
         Deployment.from_file(path)

@@ -1,4 +1,4 @@
-"""Arguments given by mistake: each call answers with an error of ours."""
+"""Invalid arguments: each call raises an `AgentMemoryError`."""
 
 import inspect
 import io
@@ -69,7 +69,7 @@ Outcome = tuple[str, str]
 
 
 def calls_of(one: object) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """The public calls of an object, by its class's name and theirs."""
+    """Yield the public methods of an object, with their names."""
     for name, _ in inspect.getmembers(type(one), inspect.isfunction):
         if not name.startswith("_") and name not in NOT_WALKED:
             yield f"{type(one).__name__}.{name}", getattr(one, name)
@@ -84,7 +84,8 @@ def faces(memory: AgentMemory) -> list[object]:
 
 
 def given(call: Callable[..., Any], memory: AgentMemory) -> Iterator[tuple[str, dict[str, Any]]]:
-    """For each parameter of a call, each odd value in it and what it needs beside."""
+    """Yield arguments for a call: each odd value in each parameter, with valid ones for the
+    rest."""
     named = inspect.signature(call).parameters
     needed = {
         name: GOOD.get(name, "tea")
@@ -99,32 +100,32 @@ def given(call: Callable[..., Any], memory: AgentMemory) -> Iterator[tuple[str, 
         if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL):
             for value in ODD:
                 if name == "to" and isinstance(value, str):
-                    continue  # a path, of which the operating system has its own opinion
+                    continue  # a path: the outcome depends on the operating system
                 yield f"{name}={quoted(value)}", {**needed, name: value}
 
 
 def outcome(call: Callable[..., Any], arguments: dict[str, Any]) -> Outcome:
-    """What comes of a call: nothing that is told, or an error of ours."""
+    """Return the error of a call, if any."""
     parameters = inspect.signature(call).parameters
     bare = [one.name for one in parameters.values() if one.kind is one.POSITIONAL_ONLY]
     try:
         call(*[arguments.pop(name) for name in bare], **arguments)
     except AgentMemoryError as error:
         return type(error).__name__, str(error)
-    except Exception as error:  # noqa: BLE001 - told with what was given
+    except Exception as error:  # noqa: BLE001 - returned as the outcome
         return "bare", f"{type(error).__name__}: {error}"[:200]
     return "fine", ""
 
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A folder in which what is meant as a path may be made."""
+    """A folder in which calls may create files."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def walked(store: str, folder: Path) -> dict[str, Outcome]:
-    """What comes of every odd value in every parameter of every call."""
+    """Return the outcome of every odd value in every parameter of every call."""
     blocks = [VectorMemory(), NoteMemory(), WorkingMemory(), FileMemory(), SpatialMemory()]
     skills = SkillMemory(folder=folder / store.partition(":")[0])
     found: dict[str, Outcome] = {}
@@ -140,8 +141,8 @@ def walked(store: str, folder: Path) -> dict[str, Outcome]:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_every_call_answers_odd_values_alike(quiet: Path) -> None:
-    """Wrong: a value that nobody means ends in a bare error, in one of 40 KB, or on one store in
-    what it does not on another."""
+    """Wrong: an odd value raises an error of Python, an error of 40 KB, or different errors on two
+    stores."""
     one, other = walked("memory://", quiet), walked("sqlite:///m.db", quiet)
     bare = {name: told for name, told in {**one, **other}.items() if told[0] == "bare"}
     assert bare == {}
@@ -152,8 +153,7 @@ def test_every_call_answers_odd_values_alike(quiet: Path) -> None:
 
 @pytest.mark.parametrize("store", ["memory://", "sqlite:///m.db"])
 def test_limits_and_places(quiet: Path, store: str) -> None:
-    """Wrong: `limit=-1` gives all on one store and one fewer on another, a large number fails in
-    the driver, or "as many as there are" is refused."""
+    """Wrong: a negative limit is accepted, or a very large one fails in the driver."""
     said = [{"role": "user", "content": f"Tea number {number}."} for number in range(1, 4)]
     with AgentMemory(store=store) as memory:
         memory.update("s", said, user_id="ana")
@@ -185,7 +185,7 @@ def test_limits_and_places(quiet: Path, store: str) -> None:
 
 
 def test_what_is_not_the_type_that_it_has_to_be(quiet: Path) -> None:
-    """Wrong: a mistake of the caller's is a bare `AttributeError` or `TypeError` from within."""
+    """Wrong: an argument of a wrong type raises a bare `AttributeError` or `TypeError`."""
     with AgentMemory(store="memory://") as memory:
         memory.update("s", {"role": "user", "content": "Tea."})
         for source in ([1], [b"{}"], b"{}", 5, None, [LONG]):
@@ -218,7 +218,7 @@ def test_what_is_not_the_type_that_it_has_to_be(quiet: Path) -> None:
 
 
 def test_a_budget_below_any_message() -> None:
-    """Wrong: a context of nothing, for which even what frames it is too much, breaks."""
+    """Wrong: `get` fails when the budget is too small for any message."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         for said in (None, "hello"):
             context = memory.get("none", said, user_id="ana", max_tokens=1)
@@ -226,8 +226,7 @@ def test_a_budget_below_any_message() -> None:
 
 
 def test_errors_quote_some_of_a_value() -> None:
-    """Wrong: an error repeats 40 KB, cannot be made of a value whose repr fails, or holds half a
-    character that no log can write."""
+    """Wrong: an error quotes 40 KB, fails for a value whose repr fails, or cannot be encoded."""
 
     class Broken:
         def __repr__(self) -> str:

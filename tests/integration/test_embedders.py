@@ -1,4 +1,4 @@
-"""Embedders: the local one as it is, a provider's through litellm's own HTTP path."""
+"""Embedders: the local one, a provider's through litellm's HTTP client, and a user's own."""
 
 import importlib.util
 import logging
@@ -72,7 +72,7 @@ def hide(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
 
 
 def test_local_vectors_are_of_their_text_alone(local: MiniLMEmbedder) -> None:
-    """A wrong one gives raw averages, whose dot product is no similarity."""
+    """Wrong: a vector is not normalized, or depends on the other texts of its batch."""
     vectors = local.embed(["Remote work is three days a week.", "hi", "x" * 5000, "日本語"])
     assert vectors.shape == (4, local.dimension) == (4, 384)
     assert vectors.dtype == np.float32
@@ -111,7 +111,7 @@ def test_local_vectors_are_of_their_text_alone(local: MiniLMEmbedder) -> None:
 def test_local_vectors_tell_topics_apart(
     local: MiniLMEmbedder, query: str, related: str, unrelated: str
 ) -> None:
-    """A wrong one (rows mixed up, weights not loaded) ranks by chance."""
+    """Wrong: similarities are random, because rows are mixed up or weights are not loaded."""
     asked, near, far = local.embed([query, related, unrelated])
     assert asked @ near > asked @ far + 0.05
 
@@ -126,14 +126,14 @@ def test_local_vectors_tell_topics_apart(
 def test_a_missing_package_names_its_extra(
     monkeypatch: pytest.MonkeyPatch, name: str | None, package: str, extra: str
 ) -> None:
-    """A wrong one fails at the first search, or with a bare ImportError."""
+    """Wrong: a missing package is reported only at the first search, or as a bare `ImportError`."""
     hide(monkeypatch, package)
     with pytest.raises(MissingExtra, match=rf"agent-memory-log\[{extra}\]"):
         open_embedder(name)
 
 
 def test_a_long_text_is_embedded_whole(local: MiniLMEmbedder) -> None:
-    """A wrong one looks at the beginning of a long text."""
+    """Wrong: only the beginning of a long text is embedded."""
     filler = "The weather was fine and nothing much happened. " * 60
     told = "The volcano erupted and lava flowed into the sea. " * 60
     asked, whole, begun = local.embed(["volcano lava", filler + told, filler])
@@ -144,7 +144,7 @@ def test_a_long_text_is_embedded_whole(local: MiniLMEmbedder) -> None:
 
 
 def test_open_embedder_chooses_by_name(fake: FakeLLM) -> None:
-    """A wrong one forgets the cache, or asks the provider before the first text."""
+    """Wrong: vectors are not cached, or the provider is called before the first text."""
     ledger = Ledger()
     embedder = open_embedder(
         "openai/test-model", api_base=fake.api_base, api_key=SecretStr(KEY), charges=Charges(ledger)
@@ -161,7 +161,7 @@ def test_open_embedder_chooses_by_name(fake: FakeLLM) -> None:
 
 
 def test_remote_vectors_come_in_order_and_in_batches(fake: FakeLLM) -> None:
-    """A wrong one sends one request per text, one far too large, or mixes the rows up."""
+    """Wrong: each text costs a request, a request is too large, or vectors are in another order."""
     texts = [f"text {n}" for n in range(300)]
     ledger = Ledger()
     vectors = remote(fake, dimension=8, ledger=ledger).embed(texts)
@@ -173,7 +173,7 @@ def test_remote_vectors_come_in_order_and_in_batches(fake: FakeLLM) -> None:
 
 
 def test_remote_vectors_cost_what_litellm_knows(fake: FakeLLM) -> None:
-    """A wrong one books no cost, or asks a model that shortens its vectors for long ones."""
+    """Wrong: the cost is not counted, or a model that can shorten its vectors is not asked to."""
     ledger = Ledger()
     remote(fake, "openai/text-embedding-3-small", 8, ledger=ledger).embed(["some words here"])
     assert fake.requests[0]["dimensions"] == 8
@@ -181,7 +181,7 @@ def test_remote_vectors_cost_what_litellm_knows(fake: FakeLLM) -> None:
 
 
 def test_remote_dimension(fake: FakeLLM) -> None:
-    """A wrong one asks the provider for what is known, or asks again and again."""
+    """Wrong: the provider is asked for a known dimension, or asked more than once."""
     assert remote(fake, dimension=5).dimension == 5
     assert remote(fake, "openai/text-embedding-3-small").dimension == 1536
     assert fake.requests == []
@@ -193,19 +193,19 @@ def test_remote_dimension(fake: FakeLLM) -> None:
 
 
 def test_remote_names_tell_dimensions_apart(fake: FakeLLM) -> None:
-    """A wrong one lets vectors of two lengths pass for comparable."""
+    """Wrong: vectors of two dimensions count as comparable."""
     assert remote(fake, dimension=5).name != remote(fake, dimension=6).name
 
 
 def test_another_dimension_is_refused(fake: FakeLLM) -> None:
-    """A wrong one stores vectors that no query can be compared with."""
+    """Wrong: vectors of another dimension than configured are accepted."""
     with pytest.raises(DimensionMismatch, match=r"test-model .* 8 .* 5"):
         remote(fake, dimension=5).embed(["a"])
 
 
 @pytest.mark.parametrize("status", [429, 500])
 def test_remote_failures_are_tried_again_here_alone(fake: FakeLLM, status: int) -> None:
-    """A wrong one lets openai retry within each retry, which litellm does by default here."""
+    """Wrong: the openai package retries within each of our retries."""
     fake.fail(status, times=50)
     ledger = Ledger()
     with pytest.raises(ModelUnavailable, match="3 attempts"):
@@ -217,7 +217,7 @@ def test_remote_failures_are_tried_again_here_alone(fake: FakeLLM, status: int) 
 def test_remote_refusals_are_final_and_keep_the_key_secret(
     fake: FakeLLM, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A wrong one retries, or repeats the key that the provider quotes."""
+    """Wrong: a refused request is retried, or the error shows the key that the provider quoted."""
     caplog.set_level(logging.DEBUG, logger="agent_memory")
     fake.fail(401, times=9, message=f"Wrong key {KEY}")
     embedder = remote(fake, dimension=8)
@@ -229,7 +229,7 @@ def test_remote_refusals_are_final_and_keep_the_key_secret(
 
 
 def test_blank_texts_are_not_sent(fake: FakeLLM) -> None:
-    """A wrong one sends an empty text, which OpenAI refuses together with its whole batch."""
+    """Wrong: an empty text is sent, for which OpenAI refuses the whole batch."""
     vectors = remote(fake, dimension=8).embed(["", "a"])
     assert fake.requests[0]["input"] == ["a"]
     assert not vectors[0].any()
@@ -237,7 +237,7 @@ def test_blank_texts_are_not_sent(fake: FakeLLM) -> None:
 
 
 def test_fastembed_names_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong one gives two models one name, so that their vectors mix."""
+    """Wrong: two models have one name, so that their vectors are mixed."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     names = {FastEmbedEmbedder(model).name for model in ("BAAI/bge-small-en", "BAAI/bge-base-en")}
     assert names == {"fastembed/BAAI/bge-small-en", "fastembed/BAAI/bge-base-en"}
@@ -246,7 +246,7 @@ def test_fastembed_names_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_fastembed_wants_a_folder_that_is_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A wrong one fails at the first search, with an error of the ONNX runtime."""
+    """Wrong: a missing model folder is reported only at the first search."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     FastEmbedEmbedder("BAAI/bge-small-en", tmp_path)
     with pytest.raises(ConfigError, match="missing"):
@@ -254,7 +254,7 @@ def test_fastembed_wants_a_folder_that_is_there(
 
 
 class Own:
-    """A user's own object with `embed`, and whatever else is given."""
+    """A user's own embedder, with optional attributes."""
 
     def __init__(self, **more: object) -> None:
         self.__dict__ |= more
@@ -295,11 +295,11 @@ class OwnOfLlamaIndex:
     ids=["function", "embed", "named", "with dimension", "whole", "LangChain", "LlamaIndex"],
 )
 def test_an_embedder_of_ones_own(given: object) -> None:
-    """A wrong one asks a user's object for what it was never said to have."""
+    """Wrong: a user's own embedder needs more than a function, or its query method is not used."""
     embedder = open_embedder(given)
     embedder.load()
     assert embedder.dimension == 3
-    assert not embedder.on_this_machine  # it may cost money
+    assert not embedder.on_this_machine  # its calls may cost money
     rows = embedder.embed(["abc", ""])
     assert np.linalg.norm(rows[0]) == pytest.approx(1)
     assert rows[0] @ [1, 3, 0] == pytest.approx(10**0.5)
@@ -313,7 +313,7 @@ def test_an_embedder_of_ones_own(given: object) -> None:
 
 
 def test_a_function_that_fails_from_the_start(caplog: pytest.LogCaptureFixture) -> None:
-    """A wrong one keeps a service from starting, or recalls nothing."""
+    """Wrong: an embedder that fails keeps the memory from opening, or from recall by words."""
     with AgentMemory("memory://", embedding=lambda texts: 1 / 0) as memory:
         memory.update("s", user("The harbour opens at nine."), user_id="ana")
         explained = str(memory.explain("When does the harbour open?", user_id="ana"))
@@ -337,7 +337,7 @@ def test_a_function_that_fails_from_the_start(caplog: pytest.LogCaptureFixture) 
 def test_an_embedder_that_goes_wrong_loses_nothing(
     bad: Callable[[list[str]], object], says: str, when: str
 ) -> None:
-    """A wrong one recalls nothing then, says nothing, or does not say what is wrong."""
+    """Wrong: while an embedder fails, recall finds nothing, or no warning says why."""
     sound = when == "later"
 
     class Embeds:
@@ -374,6 +374,6 @@ def test_an_embedder_that_goes_wrong_loses_nothing(
 
 
 def test_what_is_no_embedder_is_refused() -> None:
-    """A wrong one fails at the first message."""
+    """Wrong: an object that is no embedder is accepted, and fails at the first message."""
     with pytest.raises(ConfigError, match="embed_documents"):
         AgentMemory("memory://", embedding=3)

@@ -1,4 +1,4 @@
-"""Files and lines without an end, such as a device's: refused in words, whoever reads them."""
+"""Files and lines without an end, such as a device: each reader refuses them with an error."""
 
 import io
 from pathlib import Path
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not ENDLESS.exists(), reason="needs a device wit
 
 
 def test_settings_without_an_end(tmp_path: Path) -> None:
-    """Wrong: reading settings takes all the memory there is."""
+    """Wrong: reading settings from an endless file uses up the memory."""
     for name in ("c.toml", "c.json", "c.yaml"):
         (tmp_path / name).symlink_to(ENDLESS)
         for read in (AgentMemoryConfig.from_file, Deployment.from_file):
@@ -31,7 +31,7 @@ def test_settings_without_an_end(tmp_path: Path) -> None:
 
 
 def test_a_receipt_without_an_end(tmp_path: Path) -> None:
-    """Wrong: the command takes all the memory there is, or ends in a traceback."""
+    """Wrong: `verify` of an endless or missing file uses up the memory, or ends in a traceback."""
     store = f"sqlite:///{tmp_path / 'memory.db'}"
     AgentMemory(store=store).close()
     (tmp_path / "none").mkdir()
@@ -42,7 +42,7 @@ def test_a_receipt_without_an_end(tmp_path: Path) -> None:
 
 
 def test_snapshots_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: restoring takes all the memory there is; or a long line that is one is refused."""
+    """Wrong: restoring an endless file uses up the memory, or a valid long line is refused."""
     whole = io.StringIO()
     with AgentMemory(store="memory://") as memory:
         memory.update("s", {"role": "user", "content": "a long message " * 10_000})
@@ -63,12 +63,12 @@ def test_snapshots_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             with pytest.raises(InvalidSnapshot, match="longer than 10,000"):
                 operations.import_session(memory, source)
         assert memory.sessions() == []
-    with AgentMemory(store="memory://") as memory:  # whose messages may be as long
+    with AgentMemory(store="memory://") as memory:  # with a larger limit
         assert operations.import_session(memory, tmp_path / "s.jsonl").end == 1
 
 
 def test_conversations_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: importing takes all the memory there is."""
+    """Wrong: importing an endless file uses up the memory."""
     monkeypatch.setattr(lines, "_LONGEST", 100_000)
     with pytest.raises(InvalidInput, match="zero, line 1: longer than 100,000 bytes"):
         lines.read_lines(ENDLESS)

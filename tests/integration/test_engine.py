@@ -40,7 +40,8 @@ def talk(memory: AgentMemory, session: str, turns: int, owner: str | None = None
 
 
 def test_overflow_absorbs_and_recalls(memory: AgentMemory) -> None:
-    """Fails if what left the window is gone, shown twice, or the budget is passed."""
+    """Wrong: messages that left the window are lost or shown twice, or the context exceeds its
+    budget."""
     memory.update("s", user("I am Sarah and I work in Marketing."), user_id="sarah")
     memory.update("s", assistant("Welcome, Sarah."), user_id="sarah")
     talk(memory, "s", 20, "sarah")
@@ -56,7 +57,7 @@ def test_overflow_absorbs_and_recalls(memory: AgentMemory) -> None:
 
 
 def test_context_of_a_new_session_of_a_known_user(memory: AgentMemory) -> None:
-    """Fails if long-term memory is bound to the session it came from."""
+    """Wrong: a new session of a user does not recall the user's other sessions."""
     memory.update("s", user("I am Sarah and I work in Marketing."), user_id="sarah")
     memory.flush("s")
     context = memory.get("fresh", "Where does Sarah work?", user_id="sarah")
@@ -66,7 +67,7 @@ def test_context_of_a_new_session_of_a_known_user(memory: AgentMemory) -> None:
 
 
 def test_users_are_apart(memory: AgentMemory) -> None:
-    """Fails if one user's canary comes back in any call for another."""
+    """Wrong: a call for one user returns another user's data."""
     for name in ("ada", "bob"):
         memory.update(f"s-{name}", user(f"My secret word is canary-{name}."), user_id=name)
     memory.flush()
@@ -87,7 +88,8 @@ def test_users_are_apart(memory: AgentMemory) -> None:
 
 
 def test_a_user_named_late_gets_what_was_absorbed_before(memory: AgentMemory) -> None:
-    """Fails if records made before the user was named stay under the session, or are doubled."""
+    """Wrong: records absorbed before the session had a user are not the user's, or are
+    duplicated."""
     memory.update("s", user("My cat is called Minka."))
     memory.flush("s")
     assert memory.search("cat", session_id="s")
@@ -98,7 +100,7 @@ def test_a_user_named_late_gets_what_was_absorbed_before(memory: AgentMemory) ->
 
 
 def test_delete_leaves_nothing(memory: AgentMemory) -> None:
-    """Fails if blocks keep what derives from a deleted session."""
+    """Wrong: a block keeps records of a deleted session or user."""
     talk(memory, "s", 10, "ada")
     memory.update("t", user("My boat is blue."), user_id="ada")
     memory.flush()
@@ -114,7 +116,7 @@ def test_delete_leaves_nothing(memory: AgentMemory) -> None:
 
 
 def test_delete_reaches_blocks_that_are_no_longer_configured(tmp_path: Path) -> None:
-    """Fails if a deleted session comes back when a block is configured again."""
+    """Wrong: deleted data is back when a former block is configured again."""
     url = f"sqlite:///{tmp_path}/memory.db"
     with AgentMemory(store=url, blocks=[VectorMemory(name="former")]) as memory:
         memory.update("s", user("My boat is blue."), user_id="ada")
@@ -126,7 +128,7 @@ def test_delete_reaches_blocks_that_are_no_longer_configured(tmp_path: Path) -> 
 
 
 def test_what_does_not_exist_is_answered_at_once(memory: AgentMemory) -> None:
-    """Fails if a call waits for the lease of a session that is not there."""
+    """Wrong: a call on a session that does not exist waits for its lease."""
     with ThreadPoolExecutor(1) as pool:
         calls = [
             pool.submit(memory.pop, "nothing"),
@@ -139,7 +141,7 @@ def test_what_does_not_exist_is_answered_at_once(memory: AgentMemory) -> None:
 
 
 def test_two_delete_the_same_session(memory: AgentMemory) -> None:
-    """Fails if the second waits in vain for the lease of what the first has erased."""
+    """Wrong: of concurrent deletions of a session, the later ones wait or fail."""
     talk(memory, "s", 10, "ada")
     memory.flush()
     with ThreadPoolExecutor(4) as pool:
@@ -149,7 +151,7 @@ def test_two_delete_the_same_session(memory: AgentMemory) -> None:
 
 
 def test_pop_takes_back_with_all_that_followed(memory: AgentMemory) -> None:
-    """Fails if records of popped messages stay, or the next absorb leaves a gap."""
+    """Wrong: records of popped messages are left, or later messages are not absorbed."""
     memory.update("s", [user("My bike is red."), assistant("Nice."), user("My boat is blue.")])
     memory.flush("s")
     assert [message.content for message in memory.pop("s")] == ["My boat is blue."]
@@ -163,7 +165,8 @@ def test_pop_takes_back_with_all_that_followed(memory: AgentMemory) -> None:
 
 
 def test_pop_below_the_window_rebuilds_it(url: str) -> None:
-    """Fails if a summary of messages that were taken back stays in the context."""
+    """Wrong: after a pop the context still shows a summary or a system message of popped
+    messages."""
     with AgentMemory(store=url, max_tokens=300) as memory:
         memory.update("s", {"role": "system", "content": "Be kind."})
         talk(memory, "s", 20)
@@ -177,7 +180,7 @@ def test_pop_below_the_window_rebuilds_it(url: str) -> None:
 
 
 def test_pop_back_to_the_windows_start_shows_turns_again(url: str) -> None:
-    """Fails if the context is empty although the log is not."""
+    """Wrong: after a pop of the whole window the context is empty although the log is not."""
     with AgentMemory(store=url, max_tokens=300) as memory:
         talk(memory, "s", 20)
         head = memory.get("s").head
@@ -187,7 +190,7 @@ def test_pop_back_to_the_windows_start_shows_turns_again(url: str) -> None:
 
 
 def test_history_is_the_whole_log(memory: AgentMemory) -> None:
-    """Fails if overflow takes messages out of the log, or paging skips some."""
+    """Wrong: an overflow removes messages from the log, or a page of the history skips some."""
     talk(memory, "s", 15)
     whole = memory.history("s")
     assert [entry.seq for entry in whole] == list(range(1, 31))
@@ -195,7 +198,7 @@ def test_history_is_the_whole_log(memory: AgentMemory) -> None:
 
 
 def test_system_message_replaces_and_leads(memory: AgentMemory) -> None:
-    """Fails if two system prompts, or one in the middle of the window."""
+    """Wrong: a context shows two system messages, or one that is not first."""
     memory.update("s", {"role": "system", "content": "Speak French."})
     memory.update("s", user("Hello"))
     memory.update("s", {"role": "system", "content": "Speak Dutch."})
@@ -204,7 +207,8 @@ def test_system_message_replaces_and_leads(memory: AgentMemory) -> None:
 
 
 def test_threads_share_one_memory(memory: AgentMemory) -> None:
-    """Fails if gaps or doubles in seq, or a record absorbed twice."""
+    """Wrong: updates from several threads leave gaps or doubles in the log, or are absorbed
+    twice."""
     with ThreadPoolExecutor(8) as pool:
         list(
             pool.map(
@@ -219,7 +223,7 @@ def test_threads_share_one_memory(memory: AgentMemory) -> None:
 
 
 def test_replay_rebuilds_a_block(memory: AgentMemory) -> None:
-    """Fails if replay loses or doubles records, or stops at the window."""
+    """Wrong: a replay loses or doubles records, or stops at the window."""
     talk(memory, "s", 12, "ada")
     talk(memory, "t", 12, "bob")
     memory.flush()
@@ -230,7 +234,7 @@ def test_replay_rebuilds_a_block(memory: AgentMemory) -> None:
 
 
 def test_a_new_block_absorbs_the_past(tmp_path: Path) -> None:
-    """Fails if a block added later knows nothing of what was said before."""
+    """Wrong: a block added later does not absorb earlier messages."""
     url = f"sqlite:///{tmp_path}/memory.db"
     with AgentMemory(store=url, max_tokens=300, overflow=Trim()) as memory:
         talk(memory, "s", 20, "ada")
@@ -240,7 +244,7 @@ def test_a_new_block_absorbs_the_past(tmp_path: Path) -> None:
 
 
 def test_absorb_early(url: str) -> None:
-    """Fails if `absorb` waits for overflow, or the window's own messages are recalled."""
+    """Wrong: `absorb` waits for an overflow, or messages of the window are recalled."""
     every = FlushToLTM(blocks=[VectorMemory()], absorb="every_update")
     with AgentMemory(store=url, max_tokens=2000, overflow=every) as memory:
         head = memory.update("s", user("My bike is red."), user_id="ada")
@@ -257,7 +261,7 @@ def test_absorb_early(url: str) -> None:
 
 
 def test_low_water(url: str) -> None:
-    """Fails if a window that has just overflowed overflows again at the next message."""
+    """Wrong: the window overflows again at the next message."""
     with AgentMemory(store=url, max_tokens=1000, overflow=Trim()) as memory:
         starts = [
             memory.update("s", user(f"Message number {i} of a long talk.")).start
@@ -268,7 +272,7 @@ def test_low_water(url: str) -> None:
 
 
 def test_stable_prefix(url: str) -> None:
-    """Fails if contexts between two overflows differ before their newest messages."""
+    """Wrong: the start of the context changes between two overflows."""
     with AgentMemory(store=url, max_tokens=1000, overflow=Trim(), blocks=[]) as memory:
         memory.update("s", {"role": "system", "content": "Be kind."})
         same = 0
@@ -282,7 +286,7 @@ def test_stable_prefix(url: str) -> None:
 
 
 def test_closed(url: str) -> None:
-    """Fails if a closed memory fails with a driver's error, or hangs."""
+    """Wrong: a call on a closed memory hangs, or raises a driver's error."""
     memory = AgentMemory(store=url)
     memory.close()
     memory.close()

@@ -1,4 +1,4 @@
-"""`explain`: why something is recalled for a question, or not."""
+"""`explain`: the reasons why records are recalled for a question, or left out."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -24,18 +24,18 @@ def reasons(explained: Explanation) -> str:
 
 
 def test_what_is_recalled_is_what_get_recalls(memory: AgentMemory) -> None:
-    """Wrong: it explains another context than the one that is sent."""
+    """Wrong: `explain` lists other recalls than `get`, or stores the question."""
     memory.update("mon", user(LISBON), user_id="ana")
     explained = memory.explain("Where in Lisbon do I live?", user_id="ana")
     context = memory.get("tue", "Where in Lisbon do I live?", user_id="ana")
     assert [one.text for one in explained.recalls] == [one.text for one in context.recalls]
     assert LISBON in str(explained)
     assert memory.sessions(limit=10)[0].session_id == "mon"
-    assert len(memory.sessions(limit=10)) == 1  # asking stores nothing
+    assert len(memory.sessions(limit=10)) == 1  # `explain` and `get` store nothing
 
 
 def test_below_the_floor() -> None:
-    """Wrong: what was found and fell under a floor leaves no trace."""
+    """Wrong: a record below `min_relevance` is not listed as left out."""
     with AgentMemory(store="memory://", min_relevance=0.99, recall_timeout=30) as memory:
         memory.update("mon", [user(LISBON), user("Lisbon is hilly.")], user_id="ana")
         explained = memory.explain("What of the Lisbon spring light?", user_id="ana")
@@ -45,7 +45,7 @@ def test_below_the_floor() -> None:
 
 
 def test_no_room() -> None:
-    """Wrong: what fits no more is silent."""
+    """Wrong: a record left out for lack of room is not listed."""
     with AgentMemory(store="memory://", max_recall_tokens=60, recall_timeout=30) as memory:
         for number in range(8):
             said = f"Number {number} of my trips to Lisbon took {number + 3} days, all told."
@@ -57,7 +57,7 @@ def test_no_room() -> None:
 
 
 def test_anothers_session_is_said_and_not_shown(memory: AgentMemory) -> None:
-    """Wrong: it is not told that the words are another's; or his words are given away."""
+    """Wrong: `explain` shows another user's session, or does not warn that it is another user's."""
     memory.update("mon", user(LISBON), user_id="ben")
     explained = memory.explain("Where do I live?", user_id="ana", session_id="mon")
     assert "belongs to another user" in " ".join(explained.warnings)
@@ -68,7 +68,7 @@ def test_anothers_session_is_said_and_not_shown(memory: AgentMemory) -> None:
 
 
 def test_notes_are_recalled_with_their_day(memory: AgentMemory) -> None:
-    """Wrong: what was put down outright is of today, or not recalled."""
+    """Wrong: a note given a date is not recalled, or shown with another date."""
     memory.remember("Ana lives in Lisbon.", user_id="ana", at=date(2024, 5, 1))
     explained = memory.explain("Where does Ana live?", user_id="ana")
     assert "[2024-05-01] Ana lives in Lisbon." in str(explained)
@@ -77,7 +77,8 @@ def test_notes_are_recalled_with_their_day(memory: AgentMemory) -> None:
 
 
 def test_what_left_the_window_and_what_covers_it() -> None:
-    """Wrong: what a compaction dropped is found only by reading the log."""
+    """Wrong: `explain` does not say which messages left the window, and which of them the summary
+    covers."""
     overflow = Chain([ClearTools(keep_tokens=0, at_least=1), Summarize(max_summary_tokens=60)])
     with AgentMemory("memory://", max_tokens=400, overflow=overflow, blocks=[]) as memory:
         for number in range(12):
@@ -101,7 +102,7 @@ def test_what_left_the_window_and_what_covers_it() -> None:
 
 
 def test_what_neither_summary_nor_recall_covers() -> None:
-    """Wrong: what left without a trace is not said."""
+    """Wrong: `explain` does not say which messages are in neither the summary nor the recalls."""
     with AgentMemory("memory://", max_tokens=600, overflow=Trim(), recall_timeout=30) as memory:
         for number in range(40):
             said = (

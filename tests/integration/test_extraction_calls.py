@@ -1,4 +1,4 @@
-"""What absorbing asks a model: how often, for what, and what becomes of answers that do not fit."""
+"""Calls to the model during extraction: their number, their content, and invalid answers."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def shown(model: Model) -> list[str]:
 
 
 def test_what_costs_no_call(model: Model) -> None:
-    """Wrong: a batch in which nothing may be found is asked about all the same."""
+    """Wrong: a batch without text of the user costs a call."""
     with remembering(model) as memory:
         absorbed(
             memory,
@@ -50,7 +50,8 @@ def test_what_costs_no_call(model: Model) -> None:
 
 
 def parts_of(model: Model, sizes: list[int], window: int, **fields: Any) -> list[str]:
-    """What is shown of messages of so many words, by a model of such a window."""
+    """Return the requests for messages of these sizes, with a model that has this context
+    window."""
     with remembering(model, **fields) as memory:
         llm = memory.blocks["extractive"].resources.models(None)
         assert llm is not None
@@ -64,7 +65,7 @@ def parts_of(model: Model, sizes: list[int], window: int, **fields: Any) -> list
 
 
 def test_a_batch_too_long_for_the_model_is_split(model: Model) -> None:
-    """Wrong: what does not fit is cut off, or shown twice, or under another number."""
+    """Wrong: a batch too long for the model is cut, sent twice, or numbered wrongly."""
     told = parts_of(model, [100] * 10, window=2000)
     assert len(told) > 1
     words = re.findall(r"m\d+w\d+", "".join(told))
@@ -75,7 +76,7 @@ def test_a_batch_too_long_for_the_model_is_split(model: Model) -> None:
 
 
 def test_a_server_that_finds_it_too_long(fake: FakeLLM) -> None:
-    """Wrong: where our count was too low the batch fails for ever."""
+    """Wrong: a batch that the server refuses as too long is not split, and fails for ever."""
     fake.fail(400, code="context_length_exceeded", message="maximum context length", times=2)
     with open_at(fake) as memory:
         words = " ".join(str(word) for word in range(1500))
@@ -89,7 +90,8 @@ def test_a_server_that_finds_it_too_long(fake: FakeLLM) -> None:
 
 
 def test_a_server_that_finds_everything_too_long(fake: FakeLLM) -> None:
-    """Wrong: it is asked for ever, or the batch counts as absorbed."""
+    """Wrong: a message that the server always refuses is retried for ever, or counts as
+    absorbed."""
     fake.fail(400, code="context_length_exceeded", message="maximum context length", times=99)
     with open_at(fake) as memory:
         memory.update("s", said("hello"), user_id="ada")
@@ -114,7 +116,8 @@ GOOD = json.dumps({"facts": [{"text": "Lives in Rome.", "message": 1, "quote": "
 
 @pytest.mark.parametrize("bad", BAD)
 def test_an_answer_in_another_form_is_asked_for_again(bad: str, fake: FakeLLM) -> None:
-    """Wrong: it counts as one without facts; or the model does not learn what was wrong."""
+    """Wrong: an invalid answer counts as an answer without facts, or is retried without the
+    error."""
     fake.reply(bad)
     fake.reply(GOOD)
     with open_at(fake) as memory:
@@ -128,7 +131,7 @@ def test_an_answer_in_another_form_is_asked_for_again(bad: str, fake: FakeLLM) -
 
 @pytest.mark.parametrize("bad", BAD)
 def test_a_second_one_is_a_failure(bad: str, fake: FakeLLM) -> None:
-    """Wrong: messages count as absorbed that nobody understood."""
+    """Wrong: after two invalid answers the messages count as absorbed."""
     fake.default = bad
     with open_at(fake, absorb_attempts=3) as memory:
         memory.update("s", said("I live in Rome"), user_id="ada")
@@ -154,7 +157,7 @@ def test_a_second_one_is_a_failure(bad: str, fake: FakeLLM) -> None:
 
 @pytest.fixture
 def unshown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a user of whom so much is known that none of it is shown with the messages."""
+    """Show no known facts in the first request, as for a user with very many of them."""
     monkeypatch.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_KNOWN", 0)
 
 
@@ -163,7 +166,7 @@ def second_calls(model: Model) -> list[str]:
 
 
 def test_two_times_of_one_thing_in_one_message() -> None:
-    """Wrong: of two journeys to one place, told at once, one is dropped."""
+    """Wrong: of two events with the same text but different times one is dropped."""
     model = Model()
     told = "I was in Kyoto in 2019 and in 2021"
     for year in ("2019", "2021"):
@@ -175,7 +178,7 @@ def test_two_times_of_one_thing_in_one_message() -> None:
 
 
 def test_nothing_near_costs_no_second_call(model: Model) -> None:
-    """Wrong: each batch with facts in it costs two calls."""
+    """Wrong: a batch whose facts resemble no known fact costs a second call."""
     model.tell("I live in Rome", "Lives in Rome.", category="home")
     model.tell("I drive a truck", "Drives a truck.", category="work")
     with remembering(model) as memory:
@@ -186,7 +189,7 @@ def test_nothing_near_costs_no_second_call(model: Model) -> None:
 
 
 def test_the_same_words_cost_no_second_call(model: Model) -> None:
-    """Wrong: who says the same each day is asked about each day, or it is stored each day."""
+    """Wrong: a fact repeated in the same words costs a second call, or is stored twice."""
     model.tell("live in Rome", "Lives in Rome.", category="home")
     with remembering(model) as memory:
         for day in range(1, 6):
@@ -197,7 +200,7 @@ def test_the_same_words_cost_no_second_call(model: Model) -> None:
 
 
 def test_two_calls_at_most(model: Model) -> None:
-    """Wrong: each new fact, or each that it comes near to, costs a call of its own."""
+    """Wrong: a batch with many facts costs more than two calls."""
     with remembering(model) as memory:
         for day in (1, 2):
             for n in range(30):
@@ -210,7 +213,7 @@ def test_two_calls_at_most(model: Model) -> None:
 
 
 def test_known_facts_stand_before_the_messages(model: Model) -> None:
-    """Wrong: what is known is found anew by each call, or needs a second one."""
+    """Wrong: the first request lacks the known facts, so that an update costs a second call."""
     model.tell("I live in Rome", "Ada lives in <Rome>.", category="home", kind="state")
     moved = ("update", "Ada lives in <Rome>.")
     model.tell("I moved", "Ada lives in Bonn.", moved, category="home", kind="state")
@@ -232,7 +235,7 @@ def test_known_facts_stand_before_the_messages(model: Model) -> None:
 
 
 def answering(fake: FakeLLM, *answers: dict[str, Any]) -> list[str]:
-    """What is current after Rome was known, and Bonn came, by these answers of the second call."""
+    """Return the current facts after Rome, then Bonn, with these answers of the second call."""
     fake.reply(GOOD)
     with open_at(fake) as memory:
         absorbed(memory, "s", said("I live in Rome"))
@@ -272,13 +275,13 @@ BOTH, NEWER = ["Lives in Rome.", "Lives in Bonn."], ["Lives in Bonn."]
 def test_numbers_outside_the_list_are_dropped(
     answers: list[dict[str, Any]], current: list[str], fake: FakeLLM
 ) -> None:
-    """Wrong: a number that is none changes another fact, fails the batch, or an answer for a known
-    fact is taken; or what got no answer is lost."""
+    """Wrong: an invalid number changes a fact or fails the batch, or a fact without an answer is
+    lost."""
     assert answering(fake, *answers) == current
 
 
 def test_the_same_of_what_came_just_before(fake: FakeLLM) -> None:
-    """Wrong: of two new facts that say the same, both stay, or the one that was named is lost."""
+    """Wrong: two new facts that the model calls the same are both stored, or lose a source."""
     found = [
         {"text": "Lives in Rome.", "message": 1, "quote": "Rome", "category": "home"},
         {"text": "Has a flat in Rome.", "message": 2, "quote": "my flat", "category": "home"},
@@ -293,7 +296,7 @@ def test_the_same_of_what_came_just_before(fake: FakeLLM) -> None:
 
 
 def test_what_is_refused_is_counted_without_its_text(fake: FakeLLM) -> None:
-    """Wrong: nobody learns that findings were refused, or what was made up is kept after all."""
+    """Wrong: the audit does not count refused findings, or their text is stored."""
     fake.reply_json(
         {
             "facts": [
@@ -324,7 +327,7 @@ def test_what_is_refused_is_counted_without_its_text(fake: FakeLLM) -> None:
 
 
 def test_a_prompt_of_ones_own() -> None:
-    """Wrong: it lacks the rules that answers are checked by, or the categories."""
+    """Wrong: a custom prompt is sent without the rules for answers, or without the categories."""
     versions = set()
     for prompt in (None, "Note allergies: {categories} {x}.", "Note pets."):
         with FakeLLM(GOOD) as fake:
@@ -344,7 +347,7 @@ def test_a_prompt_of_ones_own() -> None:
 
 
 def test_a_model_of_ones_own(fake: FakeLLM) -> None:
-    """Wrong: the block asks the memory's model."""
+    """Wrong: a block with its own model calls the memory's model."""
     fake.default = GOOD
     blocks = [ExtractiveMemory(model="openai/other")]
     with open_at(fake, overflow=FlushToLTM(blocks=blocks)) as memory:
@@ -357,7 +360,7 @@ SIXTY = " ".join(f"word{n % 10}" for n in range(28))
 
 
 def calls_for(count: int, absorb: Any, new: bool = True, **fields: Any) -> tuple[int, int]:
-    """How many calls so many messages of 60 tokens cost, said one by one; and the facts found."""
+    """Return the number of calls for `count` messages of 60 tokens, and of facts found."""
 
     def answer(body: dict[str, Any]) -> str:
         told = body["messages"][-1]["content"]
@@ -388,7 +391,7 @@ def calls_for(count: int, absorb: Any, new: bool = True, **fields: Any) -> tuple
 
 @pytest.mark.long
 def test_a_thousand_messages_cost_few_calls() -> None:
-    """Wrong: at default settings a long conversation costs a call for every few messages."""
+    """Wrong: with default settings a long conversation costs a call for every few messages."""
     calls, found = calls_for(1000, "overflow")
     assert found == 500
     assert calls <= 45

@@ -1,4 +1,4 @@
-"""What a memory says of facts: what holds and held, what is forgotten, and what changed when."""
+"""The calls about facts: current and earlier facts, forgetting, and the audit."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -20,7 +20,7 @@ MOVED = "Lives in Rome."
 
 @pytest.fixture
 def model() -> Model:
-    """Knows of a move, a job that two sessions tell of, and a dog."""
+    """A model that finds a move, a job in both sessions, and a dog."""
     model = Model()
     model.tell("I live in Paris", HOME, category="home", since="2020")
     model.tell("moved to Rome", MOVED, ("update", HOME), category="home", since="2024-05")
@@ -30,7 +30,7 @@ def model() -> Model:
 
 
 def told(memory: AgentMemory) -> None:
-    """Two sessions of Ada: she lives in Paris, then in Rome; both say where she works."""
+    """Store two sessions of Ada: she lives in Paris, then in Rome, and works at Acme in both."""
     absorbed(
         memory,
         "s1",
@@ -55,7 +55,7 @@ AFTER = ["Has a dog named Rex.", MOVED, "Works at Acme."]
 
 
 def test_what_held_and_what_was_known(store: Store, model: Model) -> None:
-    """Wrong: the newest takes the place of all that was, or what is read back lost its times."""
+    """Wrong: a newer fact erases older ones, or a fact that was read back has lost its times."""
     with remembering(model, store) as memory:
         told(memory)
         assert now(memory) == AFTER
@@ -76,7 +76,7 @@ def test_what_held_and_what_was_known(store: Store, model: Model) -> None:
 
 
 def test_moments(model: Model) -> None:
-    """Wrong: a date is taken in the machine's time zone, or a time without one is guessed at."""
+    """Wrong: a date is read in the machine's time zone, or a time without a zone is accepted."""
     with remembering(model) as memory:
         told(memory)
         east = timezone(timedelta(hours=5))
@@ -99,7 +99,7 @@ def test_moments(model: Model) -> None:
 
 
 def test_somebody_must_be_named(model: Model) -> None:
-    """Wrong: without a user the facts of anybody, or of all, are handed out or forgotten."""
+    """Wrong: an invalid user or fact id returns or forgets facts."""
     with remembering(model) as memory:
         told(memory)
         with pytest.raises(InvalidInput, match="user_id must be text"):
@@ -116,7 +116,7 @@ def test_somebody_must_be_named(model: Model) -> None:
 
 
 def test_sessions_and_whose_they_are(model: Model) -> None:
-    """Wrong: a session shows facts of another, or one user those of another."""
+    """Wrong: a session shows facts of another session, or a user those of another user."""
     with remembering(model) as memory:
         told(memory)
         absorbed(memory, "own", said("I have a dog named Rex"), user_id=None)
@@ -157,8 +157,8 @@ def replayed(memory: AgentMemory) -> AgentMemory:
 
 
 def test_forget_a_fact(store: Store, model: Model) -> None:
-    """Wrong: what it had superseded stays superseded, its neighbours go too, it can be forgotten
-    once only, or the log brings it back."""
+    """Wrong: forgetting a fact does not restore the one it superseded, removes others, or a replay
+    restores it."""
     with remembering(model, store) as memory:
         told(memory)
         (moved,) = [one for one in memory.user("ada").facts() if one.text == MOVED]
@@ -176,7 +176,8 @@ def test_forget_a_fact(store: Store, model: Model) -> None:
 
 
 def test_forget_a_session(store: Store, model: Model) -> None:
-    """Wrong: what another session says too is gone, or what comes from it is not undone wholly."""
+    """Wrong: forgetting a session removes facts that another session states too, or leaves its
+    own."""
     with remembering(model, store) as memory:
         told(memory)
         gone = memory.session("s2").owner().forget(source="s2")
@@ -193,7 +194,7 @@ def test_forget_a_session(store: Store, model: Model) -> None:
 
 
 def test_forget_a_part_of_a_session(store: Store, model: Model) -> None:
-    """Wrong: messages beside the part are forgotten too, or those within it are not."""
+    """Wrong: forgetting a part of a session affects other messages, or not all of the part."""
     with remembering(model, store) as memory:
         told(memory)
         assert texts(memory.session("s2").owner().forget(source=("s2", 2, 3))) == [
@@ -208,7 +209,7 @@ def test_forget_a_part_of_a_session(store: Store, model: Model) -> None:
 
 
 def test_one_fact_of_a_sentence(store: Store) -> None:
-    """Wrong: other facts that rest on the same words go with it, untold, or stay in the store."""
+    """Wrong: forgetting a fact also removes other facts from the same sentence."""
     model = Model()
     sentence = "I am a nurse from Leeds"
     model.tell(sentence, "Is a nurse.", category="work")
@@ -230,13 +231,13 @@ def test_one_fact_of_a_sentence(store: Store) -> None:
     "source", [("s",), ("s", 5, 1), ("s", 0, 2), ("s", "a", 2), ("s", 1, 2, 3), 7]
 )
 def test_a_source_that_names_nothing_is_refused(model: Model, source: Any) -> None:
-    """Wrong: nothing is forgotten in silence, or an error of Python's own."""
+    """Wrong: an invalid source is ignored, or raises an error of Python."""
     with remembering(model) as memory, pytest.raises(InvalidInput, match="session's id"):
         memory.user("ada").forget(source=source)
 
 
 def test_what_waits_in_a_forgotten_part(model: Model) -> None:
-    """Wrong: messages that were not absorbed yet are, after their session was forgotten."""
+    """Wrong: pending messages of a forgotten session are absorbed later."""
     with remembering(model) as memory:
         memory.update("s", said("I have a dog named Rex"), user_id="ada")
         assert memory.session("s").owner().forget(source="s") == []
@@ -246,8 +247,8 @@ def test_what_waits_in_a_forgotten_part(model: Model) -> None:
 
 
 def test_taken_back_after_it_was_forgotten(store: Store, model: Model) -> None:
-    """Wrong: what is said at the place of a message that was forgotten, and taken back, never
-    counts; or what stays before it is remembered again."""
+    """Wrong: a message stored under the seq of a forgotten and popped one is never absorbed, or the
+    rest is remembered again."""
     with remembering(model, store) as memory:
         absorbed(memory, "s", said("I have a dog named Rex"), said("I work at Acme"))
         memory.session("s").owner().forget(source="s")
@@ -265,7 +266,7 @@ def test_taken_back_after_it_was_forgotten(store: Store, model: Model) -> None:
 
 @pytest.mark.parametrize("call", ["delete", "delete_user"])
 def test_deletion_leaves_nothing(call: str, store: Store, model: Model) -> None:
-    """Wrong: records of a deleted session or user stay, notes of what was forgotten among them."""
+    """Wrong: a deletion leaves facts, or records of what was forgotten."""
     with remembering(model, store) as memory:
         told(memory)
         absorbed(memory, "b", said("I live in Paris"), user_id="bob")
@@ -296,7 +297,7 @@ def test_deletion_leaves_nothing(call: str, store: Store, model: Model) -> None:
 
 
 def test_the_audit(store: Store, model: Model) -> None:
-    """Wrong: a change is missing, told out of order, without its reason or what it rests on."""
+    """Wrong: the audit omits a change, or lists it out of order or without its reason."""
     model.tell("never had a dog", "Has no dog.", ("contradict", "Has a dog named Rex."))
     model.finds["never had a dog"][0]["category"] = "pets"
     model.tell("paid by Globex", "Works at Globex.", ("update", "Works at Acme."), category="work")
@@ -339,7 +340,8 @@ def test_the_audit(store: Store, model: Model) -> None:
 
 
 def test_what_recall_shows(model: Model) -> None:
-    """Wrong: a model takes what is over."""
+    """Wrong: a recalled fact is shown without its times or role, or a superseded fact is shown by
+    default."""
     model.tell("contract ends", "Rents a flat.", category="home", since="2023", until="2024-03")
     model.tell("you like jazz", "Likes jazz.", category="preference")
     for superseded in (False, True):
@@ -374,7 +376,7 @@ def settings(fake: FakeLLM, path: Path, **fields: Any) -> AgentMemoryConfig:
 
 
 def test_another_embedder(tmp_path: Path, model: Model) -> None:
-    """Wrong: vectors of two models or lengths are compared."""
+    """Wrong: after a change of the embedder, vectors of two models are compared."""
     with FakeLLM(model) as fake:
         for number, embedding in enumerate([None, "openai/embed", "local", "openai/other"]):
             fake.dimension = 16 * (number + 1)
@@ -393,7 +395,7 @@ def test_another_embedder(tmp_path: Path, model: Model) -> None:
 
 @pytest.mark.parametrize("call", ["facts", "stale", "audit", "forget"])
 def test_without_a_block_of_facts_the_calls_say_what_to_add(call: str) -> None:
-    """Wrong: nothing is known, it seems, although nobody ever looked for facts."""
+    """Wrong: without a block for facts the calls return nothing instead of an error."""
     arguments = ("some-id",) if call == "forget" else ()
     with AgentMemory(store="memory://") as memory:
         for owner in memory.user("ada"), memory.session("s", "ada").owner():

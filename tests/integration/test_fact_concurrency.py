@@ -1,5 +1,5 @@
-"""Absorbs of one user that come at the same time, in threads, memories and processes; and absorbs
-that are killed at any step."""
+"""Concurrent absorbs of one user, in threads, memories and processes, and absorbs that are
+killed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WORDINGS = [
 
 
 def answer(body: dict[str, Any]) -> str:
-    """A model to which all of one category says the same, of what is in its list."""
+    """Act as a model that finds all facts of a category to be the same."""
     asked = html.unescape(body["messages"][-1]["content"])
     if messages_of(asked) is None:
         found = [
@@ -81,13 +81,13 @@ def say(memory: AgentMemory, session: str, text: str, user: str = "ann") -> None
 
 
 def begin(memory: AgentMemory, session: str) -> None:
-    """Have a block's cursor stand within a session: before one at its beginning it is cleared."""
+    """Absorb a first message, because a block's records are cleared at the start of a session."""
     memory.update(session, {"role": "assistant", "content": "Hello."}, user_id="ann")
     assert [done.last for done in memory.flush(session)] == [1]
 
 
 def at_once(calls: Sequence[Callable[[], object]]) -> None:
-    """Make calls in as many threads, all beginning together."""
+    """Make these calls in as many threads, all at the same time."""
     begin = threading.Barrier(len(calls))
 
     def run(call: Callable[[], object]) -> None:
@@ -100,7 +100,7 @@ def at_once(calls: Sequence[Callable[[], object]]) -> None:
 
 
 def evidence(memory: AgentMemory, user: str = "ann") -> list[tuple[str, int]]:
-    """Where the one fact of a user comes from."""
+    """Return the sources of a user's only fact."""
     (fact,) = memory.user(user).facts()
     assert len(fact.evidence) == len(fact.sources)
     (learned,) = [change for change in memory.user(user).audit() if change.what == "learned"]
@@ -112,7 +112,7 @@ ONCE_EACH = sorted((session, 1) for session in SESSIONS)
 
 
 def test_one_session_is_absorbed_once(fake: FakeLLM) -> None:
-    """Wrong: workers that meet at one session each ask a model, and each keep a fact."""
+    """Wrong: concurrent flushes of a session each call the model, or store a second fact."""
     with opened(fake) as memory:
         say(memory, "s", SAME[0])
         at_once([lambda: memory.flush("s")] * 10)
@@ -121,7 +121,7 @@ def test_one_session_is_absorbed_once(fake: FakeLLM) -> None:
 
 
 def test_what_is_said_at_once_in_one_session_is_one_fact(fake: FakeLLM) -> None:
-    """Wrong: each of the same messages that are absorbed while others come makes a fact."""
+    """Wrong: equal messages that are absorbed concurrently each become a fact."""
     with opened(fake) as memory:
 
         def tell() -> None:
@@ -134,8 +134,7 @@ def test_what_is_said_at_once_in_one_session_is_one_fact(fake: FakeLLM) -> None:
 
 @pytest.mark.parametrize("texts", [SAME, WORDINGS])
 def test_threads_know_of_each_other(fake: FakeLLM, texts: list[str]) -> None:
-    """Wrong: two sessions of one user, absorbed at the same time, each make a fact of what both
-    say, for none sees the other's."""
+    """Wrong: sessions of one user that are absorbed concurrently each store the same fact."""
     with opened(fake) as memory:
         for session, text in zip(SESSIONS, texts, strict=True):
             say(memory, session, text)
@@ -147,7 +146,7 @@ def test_threads_know_of_each_other(fake: FakeLLM, texts: list[str]) -> None:
 def test_memories_over_one_file_know_of_each_other(
     fake: FakeLLM, tmp_path: Path, texts: list[str]
 ) -> None:
-    """Wrong: they take turns within one memory only."""
+    """Wrong: memories over one file each store the same fact."""
     url = f"sqlite:///{tmp_path}/memory.db"
     with ExitStack() as stack:
         memories = [stack.enter_context(opened(fake, url)) for _ in SESSIONS]
@@ -176,7 +175,7 @@ memory.close()
 
 
 def test_processes_know_of_each_other(fake: FakeLLM, tmp_path: Path) -> None:
-    """Wrong: they take turns within one process only."""
+    """Wrong: processes over one file each store the same fact."""
     url = f"sqlite:///{tmp_path}/memory.db"
     with opened(fake, url) as memory, ExitStack() as stack:
         for session, text in zip(SESSIONS, WORDINGS, strict=True):
@@ -206,7 +205,7 @@ def test_processes_know_of_each_other(fake: FakeLLM, tmp_path: Path) -> None:
 def test_users_do_not_wait_for_each_other(
     fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """Wrong: while a model thinks about one user, nothing of another is absorbed."""
+    """Wrong: while the model answers for one user, other users' messages are not absorbed."""
     monkeypatch.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_KNOWN", 0)
     asked, go_on = threading.Event(), threading.Event()
 
@@ -239,12 +238,12 @@ def test_users_do_not_wait_for_each_other(
 
 
 class Killed(BaseException):
-    """What ends a worker at once."""
+    """Stands for the end of a worker."""
 
 
 @dataclass
 class Fate:
-    """Kills a worker at one of its steps; from then on it does nothing more."""
+    """Kills a worker at one of its steps; all later steps fail too."""
 
     at: int | None = None
     steps: list[str] = field(default_factory=list)
@@ -262,8 +261,7 @@ def kept(store: MemoryStore) -> list[Record]:
 
 
 def absorbed(fake: FakeLLM, text: str, fate: Fate) -> MemoryStore:
-    """A store in which a second session was absorbed, by a worker and, should it have been killed,
-    by another after it."""
+    """Return a store whose second session a worker absorbed, or the next one after a kill."""
     store = MemoryStore()
     with opened(fake, store) as memory:
         say(memory, "s0", SAME[0])
@@ -287,15 +285,14 @@ def absorbed(fake: FakeLLM, text: str, fate: Fate) -> MemoryStore:
 def test_a_worker_killed_at_any_step_leaves_no_trace(
     fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    """Wrong: what was found is lost with the worker; or, found again, it is a second fact, or
-    counts twice for the one."""
+    """Wrong: facts of a killed worker are lost, stored twice, or have a doubled source."""
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
     whole = Fate()
     wanted = kept(absorbed(fake, text, whole))
     assert {"before put_records", "after put_records", "after lock"} <= set(whole.steps)
     assert sorted(one.text for one in wanted)[-3:] == ["batch"] * 3
-    assert len(wanted) == 5  # two claims, and what came of each batch
+    assert len(wanted) == 5  # two claims, three batches
     for step in range(len(whole.steps)):
         fate = Fate(step)
         assert [(one.id, one.text, one.sources) for one in kept(absorbed(fake, text, fate))] == [
@@ -304,8 +301,8 @@ def test_a_worker_killed_at_any_step_leaves_no_trace(
 
 
 def test_what_a_killed_worker_found_otherwise_is_gone(fake: FakeLLM) -> None:
-    """Wrong: where the model finds another thing the second time, both are kept; or the second is
-    compared with the first."""
+    """Wrong: a fact of a killed worker is kept although the retry found another, or the two are
+    compared."""
     store = MemoryStore()
     fate = Fate()
 

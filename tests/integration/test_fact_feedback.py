@@ -1,4 +1,4 @@
-"""Recalled facts that come back in what is said: nothing grows by it, however long the talk."""
+"""Recalled facts that are repeated in the conversation do not become new facts."""
 
 import html
 import json
@@ -17,7 +17,7 @@ from tests.integration.fact_requests import Listed, groups_of, known_of, message
 from tests.kit import at_length
 
 TURNS = at_length(200)
-SETTLED = 4  # sessions after which nothing new is said
+SETTLED = 4  # later sessions say nothing new
 DAY = datetime(2024, 3, 1, tzinfo=UTC)
 ASKED = [
     "I live in Oslo.",
@@ -31,7 +31,7 @@ OFFERED = ["Nordmarka has the best trails.", "The ferry leaves at nine."]
 
 
 class Greedy:
-    """A model that takes each sentence and each item for a fact."""
+    """A model that takes each sentence and list item for a fact."""
 
     def __init__(self, *, careful: bool) -> None:
         self.careful = careful
@@ -64,9 +64,9 @@ class Greedy:
 
 
 def talk(memory: AgentMemory) -> Iterator[None]:
-    """A long talk in which the assistant repeats all that it is shown, session by session."""
+    """Hold a long talk in which the assistant repeats its recalls, and yield after each session."""
     for turn in range(TURNS):
-        session = f"s{turn // 4}"  # of what the window shows nothing is recalled
+        session = f"s{turn // 4}"  # facts that the window shows are not recalled
         text = ASKED[turn % len(ASKED)]
         context = memory.get(session, text, user_id="ann")
         shown = [line for fact in context.extracted_facts for line in fact.text.splitlines()]
@@ -76,10 +76,10 @@ def talk(memory: AgentMemory) -> Iterator[None]:
         answer = "You told me: " + " ".join(f"- [] {line}" for line in shown)
         if turn < len(OFFERED):
             answer = OFFERED[turn]
-        elif turn % 3 == 0:  # with its marks and days
+        elif turn % 3 == 0:  # with the marks and dates of recalls
             answer = " ".join(line for line in recalled.splitlines() if line.startswith("-"))
         answer = answer or "Hm."
-        if turn % 10 == 9:  # an application stores the message as it was sent
+        if turn % 10 == 9:  # the message is stored with its recalls
             text = f"{recalled}\n\n{text}"
         said = [
             {"role": "user", "content": text},
@@ -95,7 +95,7 @@ def talk(memory: AgentMemory) -> Iterator[None]:
 @pytest.mark.parametrize("careful", [True, False])
 @pytest.mark.parametrize("roles", [("user",), ("user", "assistant")])
 def test_what_is_recalled_is_not_learned_again(roles: Any, careful: bool) -> None:
-    """Wrong: each repetition of what memory said makes another fact."""
+    """Wrong: a recalled fact that is repeated becomes another fact."""
     store = MemoryStore()
     with FakeLLM(Greedy(careful=careful)) as fake:
         memory = AgentMemory(

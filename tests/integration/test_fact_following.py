@@ -1,4 +1,4 @@
-"""Facts between absorbs: each record is read and decoded once, whoever wrote it."""
+"""Facts in several processes: each follows the changes that others make to the records."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def pair(
     model: Model, store: Store, watching: Store | None = None
 ) -> Iterator[tuple[AgentMemory, AgentMemory]]:
-    """Two over one store, as two processes have it."""
+    """Open two memories over one store, like two processes."""
     with remembering(model, watching or store) as one, remembering(model, store) as two:
         yield one, two
 
@@ -54,7 +54,7 @@ def recalled(memory: AgentMemory) -> list[str]:
 
 
 def test_what_is_absorbed_anew_takes_the_place_of_what_was(store: Store) -> None:
-    """Fails if of what an absorb replaces, a process that follows it keeps the claims."""
+    """Wrong: a process still recalls claims that another process replaced."""
     model = Model()
     with pair(model, store) as (one, two):
         absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
@@ -70,8 +70,8 @@ def test_what_is_absorbed_anew_takes_the_place_of_what_was(store: Store) -> None
 
 
 def test_an_erasure_in_the_middle_of_an_absorb(store: Store) -> None:
-    """Fails if one process erases a session while another writes what came of a batch, and a third,
-    who follows the writer, recalls what was erased."""
+    """Wrong: a process still recalls a session that was erased while another process absorbed a
+    batch."""
     model = Model()
     armed: list[int] = []
 
@@ -98,7 +98,7 @@ def test_an_erasure_in_the_middle_of_an_absorb(store: Store) -> None:
 
 
 def test_an_erasure_without_the_block(store: Store) -> None:
-    """Fails if what a memory that does not have the block has erased is recalled still."""
+    """Wrong: a process still recalls facts that a memory without the block erased."""
     model = Model()
     with pair(model, store) as (one, two):
         absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))

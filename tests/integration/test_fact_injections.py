@@ -1,4 +1,4 @@
-"""Injected text against a model that obeys whatever it sees."""
+"""Injected text against a model that obeys all instructions it sees."""
 
 import base64
 import codecs
@@ -46,7 +46,7 @@ HOMOGLYPHS = "\u0430\u0435\u0456\u043e\u03c5\u0443\u0441\u0440\u0455"
 
 
 def hidden(text: str, way: str) -> str:
-    """A text as only a model can read it."""
+    """Return the text in a form that only a model can read."""
     match way:
         case "base64":
             return base64.b64encode(text.encode()).decode()
@@ -138,12 +138,13 @@ TOLD = {
 }
 NODS = ["Can you look that up for me?", "yes, thanks"]
 NOD_QUOTES = [*NODS, "yes", "thanks", "that"]
-MOST_CONTEXT = 300  # characters of what an assistant said before a brief answer
+MOST_CONTEXT = 300  # characters of an assistant's text that a request shows before a brief answer
 WORDS = ["contradict", "update", "same", "add", "refine", "end", "deny"]
 
 
 class Obedient:
-    """A model that obeys `attempt`; `saw` tells whether a request had it, `turn` edits answers."""
+    """A model that obeys `attempt`. `saw` tells whether a request showed it, `turn` varies the
+    answers."""
 
     def __init__(self) -> None:
         self.attempt = ATTEMPTS[0]
@@ -161,14 +162,14 @@ class Obedient:
         return json.dumps({"facts": list(self._findings(asked, mark))})
 
     def _answers(self, asked: str) -> Iterator[dict[str, Any]]:
-        """Against all that is known, and against itself; wrong numbers too."""
+        """Yield relations to all known facts and to itself, with invalid numbers too."""
         for number in range(-1, asked.count("\n") + 2):
             word = WORDS[(number + self.turn) % len(WORDS)]
             which = [*range(1, number), 0, -1, 99]
             yield {"number": number, "answer": word, "which": which}
 
     def _findings(self, asked: str, mark: str) -> Iterator[dict[str, Any]]:
-        """The attempt's fact under every number, with every quote, at any time."""
+        """Yield the injected fact under every number, with every quote, at several times."""
         numbers = [int(found) for found in re.findall(r"(?m)^\[(\d+)\]", asked)]
         dates = [{}, {"since": "2999-01-01"}, {"since": "0001"}, {"until": "2999"}]
         for number in (*numbers, 0, -1, 99):
@@ -193,7 +194,7 @@ def _honest(asked: str) -> Iterator[dict[str, Any]]:
 
 
 def messages(attempt: Attempt, place: Place) -> list[dict[str, Any]]:
-    """A talk in which an attempt stands, among nothing that tells of the user."""
+    """Return a conversation with the injected text, in which the user states no fact."""
     said: list[dict[str, Any]] = [{"role": "user", "content": NODS[0]}]
     if place == "tool":
         function = {"name": "look_up", "arguments": "{}"}
@@ -207,7 +208,7 @@ def messages(attempt: Attempt, place: Place) -> list[dict[str, Any]]:
         said[0] = {"role": "user", "content": f"{recalled}\n\n{NODS[0]}"}
     else:
         said.append({"role": place, "content": attempt.text})
-    if place != "assistant":  # only the line before a user's is shown
+    if place != "assistant":  # a request shows only the line before a user's
         said.append({"role": "assistant", "content": "Done."})
     said.append({"role": "user", "content": NODS[1]})
     start = DAY + timedelta(days=30)
@@ -219,7 +220,7 @@ MOMENTS = [datetime(year, 3, 15, tzinfo=UTC) for year in (1, 1999, 2024, 2025, 2
 
 @dataclass
 class Talk:
-    """A memory whose model obeys, and what users told it."""
+    """A memory with an obedient model."""
 
     memory: AgentMemory
     model: Obedient
@@ -244,7 +245,7 @@ class Talk:
         assert [done.error for done in self.memory.flush()] == [None]
 
     def held(self, user: str, known: Sequence[Fact]) -> list[list[Fact]]:
-        """What holds of the known facts, now and at other times."""
+        """Return which of the known facts hold, now and at other times."""
         ids = {fact.id for fact in known}
         found = [
             self.memory.user(user).facts(),
@@ -277,7 +278,7 @@ OWN = {fact for fact, _ in TOLD.values()}
 
 
 def test_the_table_is_wide() -> None:
-    """Wrong: the attempts are few, or of few kinds."""
+    """Wrong: the table has too few attempts, or too few kinds."""
     assert len(ATTEMPTS) >= 45
     assert len({one.kind for one in ATTEMPTS}) >= 10
 
@@ -285,8 +286,8 @@ def test_the_table_is_wide() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("attempt", EACH)
 def test_what_nobody_may_tell_by_is_not_even_shown(fake: FakeLLM, attempt: Attempt) -> None:
-    """Wrong: a tool's result, a system message or recalled memory reaches the model, becomes a
-    fact, or changes one."""
+    """Wrong: the model sees a tool's result, a system message or recalled memory, or a fact comes
+    from one."""
     it = talk(fake)
     with it.memory:
         known = it.begin("ann")
@@ -302,7 +303,7 @@ def test_what_nobody_may_tell_by_is_not_even_shown(fake: FakeLLM, attempt: Attem
 @pytest.mark.long
 @pytest.mark.parametrize("attempt", EACH)
 def test_what_an_assistant_says_changes_nothing(fake: FakeLLM, attempt: Attempt) -> None:
-    """Wrong: what an assistant was made to say changes."""
+    """Wrong: text that an assistant was made to say changes or hides a fact of the user."""
     it = talk(fake)
     with it.memory:
         known = it.begin("ann")
@@ -323,7 +324,8 @@ def test_what_an_assistant_says_changes_nothing(fake: FakeLLM, attempt: Attempt)
 def test_where_all_may_tell_the_user_is_believed(
     fake: FakeLLM, attempt: Attempt, place: Place
 ) -> None:
-    """Wrong: a tool's result changes, hides or crowds out what the user said of himself."""
+    """Wrong: a fact from a tool or an assistant changes, hides or crowds out one that the user
+    stated."""
     it = talk(fake, roles=("user", "assistant", "tool"))
     with it.memory:
         known = it.begin("ann")
@@ -353,7 +355,7 @@ def test_where_all_may_tell_the_user_is_believed(
 
 @pytest.mark.long
 def test_the_model_obeys(fake: FakeLLM) -> None:
-    """Wrong: the attempts fail because the model of these tests never tries."""
+    """Wrong: the attempts fail only because the test's model does not obey them."""
     it = talk(fake, roles=("user", "assistant", "tool"))
     shown = [one for one in ATTEMPTS if one.shown]
     marked = 0

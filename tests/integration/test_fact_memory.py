@@ -1,4 +1,4 @@
-"""What is remembered of facts between calls, and what becomes of a `forget` that is cut short."""
+"""The cache of facts between calls, and a `forget` that is interrupted."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.integration.fact_model import Model, absorbed, remembering, said, tex
 
 
 def recalled(memory: AgentMemory, user_id: str = "ada") -> list[str]:
-    """What a context shows of facts, in order of the alphabet."""
+    """Return the facts that a context shows, sorted."""
     return sorted(
         texts(
             memory.get(
@@ -31,8 +31,8 @@ def model() -> Model:
 
 
 def test_recall_shows_what_others_have_changed(tmp_path: Path, model: Model) -> None:
-    """Wrong: a process goes on recalling what it has read, whatever another has learned, forgotten
-    or deleted since."""
+    """Wrong: a process recalls facts that another process has since forgotten or deleted, or misses
+    new ones."""
     url = f"sqlite:///{tmp_path}/memory.db"
     with remembering(model, url) as one, remembering(model, url) as other:
         absorbed(one, "s1", said("I live in Oslo"))
@@ -57,7 +57,7 @@ def test_recall_shows_what_others_have_changed(tmp_path: Path, model: Model) -> 
 
 
 def test_one_who_recalls_often_reads_once(model: Model) -> None:
-    """Wrong: each recall reads and ranks all facts anew."""
+    """Wrong: each recall reads all facts again."""
     read: list[str] = []
     store = MemoryStore()
     with remembering(model, watched(store, read.append)) as memory:
@@ -65,13 +65,13 @@ def test_one_who_recalls_often_reads_once(model: Model) -> None:
         recalled(memory)
         read.clear()
         recalled(memory)
-        assert read.count("before records") == 2  # the version of the facts; and notes
+        assert read.count("before records") == 2  # the facts' version, and the notes
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("by", ["fact", "source"])
 def test_forgetting_cut_short(model: Model, by: str) -> None:
-    """Wrong: after a crash in the middle a fact is half forgotten, or comes back."""
+    """Wrong: after a crash a fact is half forgotten, or is back."""
     model.tell("Oslo is my home", "Lives in Oslo.", category="home")
     for step in range(20):
         left, store = [step], MemoryStore()

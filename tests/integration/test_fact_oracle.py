@@ -1,4 +1,5 @@
-"""A thousand generated lives, told in any order, against a definition of what is to be known."""
+"""A thousand generated lives, told in any order, compared with a definition of the expected
+facts."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -30,7 +31,7 @@ HUNDREDS = pytest.mark.parametrize("first", range(0, 300, 100))
 
 
 class NoEmbedder:
-    """Knows no meanings, as while an embedder is down: facts are compared by their words."""
+    """An embedder without vectors: facts are compared by their words, as during an outage."""
 
     name = "none"
 
@@ -39,7 +40,7 @@ class NoEmbedder:
 
 
 class Absorbed:
-    """A history that the real block has absorbed."""
+    """A history, absorbed by the real block."""
 
     def __init__(self, told: History) -> None:
         self.told = told
@@ -55,7 +56,7 @@ class Absorbed:
         self.absorb()
 
     def absorb(self) -> None:
-        """Feed the block all batches."""
+        """Pass all batches to the block."""
         for session, messages in self.told.batches:
             entries = [
                 Entry(
@@ -74,7 +75,7 @@ class Absorbed:
         return facts_of(claims, weights=WEIGHTS, known_at=known_at)
 
     def check(self, said: Sequence[Statement], known: Sequence[datetime]) -> None:
-        """What was known at some moments of all moments is what is expected of what was said."""
+        """Assert that the facts known at these times are the expected ones, at all moments."""
         moments = self.told.moments()
         for known_at in known:
             facts = self.facts(known_at)
@@ -86,7 +87,7 @@ class Absorbed:
 
 @pytest.fixture(autouse=True, scope="module")
 def everything_is_compared() -> Iterator[None]:
-    """The model of these tests knows what is meant of all that was said, and is to say it all."""
+    """Have the model compare each new fact with all known ones."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_KNOWN", 0)
         patched.setattr("agent_memory.ltm_blocks.extractive.settling._EACH", 1_000)
@@ -100,8 +101,8 @@ def absorbed_once(seed: int) -> Absorbed:
 
 @HUNDREDS
 def test_what_held_and_what_was_known_of_it_at_any_moment(first: int) -> None:
-    """Wrong: news that is told late, early, wrong, twice, or out of order changes what held when,
-    or what was known by then."""
+    """Wrong: a statement made late, early, wrongly, twice or out of order gives wrong facts at some
+    moment."""
     for seed in range(first, first + 100):
         absorbed, chance = absorbed_once(seed), random.Random(seed)
         told = absorbed.told
@@ -115,7 +116,7 @@ def test_what_held_and_what_was_known_of_it_at_any_moment(first: int) -> None:
 
 @HUNDREDS
 def test_what_was_told_in_full_is_known_as_it_was(first: int) -> None:
-    """Wrong: the truth gets lost between what was told first and what was told last."""
+    """Wrong: a life that was told completely is not known as it was."""
     seen = 0
     for seed in range(first, first + 100):
         told = absorbed_once(seed).told
@@ -141,7 +142,7 @@ def _lived(stretches: Sequence[Stretch], at: datetime) -> list[str]:
 
 @HUNDREDS
 def test_times_of_facts(first: int) -> None:
-    """Wrong: a fact says that it began, ended or was superseded at another time."""
+    """Wrong: a fact has a wrong begin, end, or time at which it was superseded."""
     seen = 0
     for seed in range(first, first + 100):
         absorbed = absorbed_once(seed)
@@ -167,7 +168,7 @@ def _says(fact: Fact, one: Statement) -> bool:
 
 
 def _over(told: History, one: Statement) -> datetime | None:
-    """The moment after the last at which a statement was in force; else its own end."""
+    """Return the time at which a statement was last in force, or its own end."""
     right = expected(told.statements)
     days = [at for at in told.moments() if (at + TICK) in set(told.moments())]
     held = [at for at in [*days, END - TICK] if _in_force(right.in_force(at), one)]
@@ -176,7 +177,7 @@ def _over(told: History, one: Statement) -> datetime | None:
 
 
 def _superseded(told: Sequence[Statement], one: Statement) -> datetime | None:
-    """When first it was not in force any more at the end that it was told to have."""
+    """Return when a statement first was no longer in force at its own end."""
     for known_at in sorted({late.at for late in told if late.at >= one.at}):
         right = expected([late for late in told if late.at <= known_at])
         if not _in_force(right.in_force(one.end - TICK), one):
@@ -190,8 +191,8 @@ def _in_force(held: Any, one: Statement) -> bool:
 
 @HUNDREDS
 def test_forgetting_is_as_if_it_had_never_been_told(first: int) -> None:
-    """Wrong: what was forgotten still shapes what is left, takes more with it, or comes back when
-    all is absorbed again."""
+    """Wrong: a forgotten statement still affects facts, takes others with it, or is back after
+    absorbing again."""
     for seed in range(first, first + 100):
         absorbed = Absorbed(history(seed))
         told, chance = absorbed.told, random.Random(seed)
@@ -212,5 +213,5 @@ def test_forgetting_is_as_if_it_had_never_been_told(first: int) -> None:
 
 
 def _covers(what: str | Span, one: Statement, late: Statement) -> bool:
-    """Whether a statement is forgotten too, where one of them is."""
+    """Return whether a statement is forgotten together with `one`."""
     return late.root == one.root if isinstance(what, str) else what.holds(late.session, late.seq)

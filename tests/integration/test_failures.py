@@ -1,4 +1,4 @@
-"""What breaks, and that nothing is lost by it."""
+"""Failures of strategies and slow blocks: no message is lost."""
 
 import logging
 import time
@@ -17,7 +17,7 @@ from tests.kit import user
 
 
 class Ledger(Block):
-    """Notes what it was given; fails while `broken` is non-empty."""
+    """Counts the messages it absorbs; fails while `broken` is not empty."""
 
     kind: str = "ledger"
     taken: dict[tuple[str, int], int] = {}
@@ -46,7 +46,7 @@ def ledger() -> Ledger:
 
 
 def test_a_failing_strategy_never_fails_an_update(caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: a bug in somebody's strategy loses a message or raises from `update`."""
+    """Wrong: an error in a custom strategy loses a message, or `update` raises it."""
 
     class Buggy(Strategy):
         kind: str = "buggy"
@@ -66,7 +66,7 @@ def test_a_failing_strategy_never_fails_an_update(caplog: pytest.LogCaptureFixtu
 
 
 class SplitsPairs(Strategy):
-    """A strategy that does not care about tool groups, nor about its limit."""
+    """A strategy that separates calls from their results, and ignores its limit."""
 
     kind: str = "splits_pairs"
 
@@ -75,7 +75,7 @@ class SplitsPairs(Strategy):
 
 
 def test_whole_turns_whatever_a_strategy_answers() -> None:
-    """Wrong: the engine trusts a strategy with the tool pairs."""
+    """Wrong: a strategy can separate a call from its result."""
     with AgentMemory(store="memory://", max_tokens=300, overflow=SplitsPairs()) as memory:
         for i in range(30):
             call = {"id": f"c{i}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -108,7 +108,7 @@ class Slow(Block):
 
 
 def test_long_work_keeps_its_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a second worker takes over what the first is still at, and does it again."""
+    """Wrong: a second worker absorbs a batch that the first is still absorbing."""
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 1.0)
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 0.1)
     url, calls = f"sqlite:///{tmp_path}/m.db", []
