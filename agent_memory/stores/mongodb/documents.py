@@ -106,13 +106,9 @@ def state_of(doc: Doc | None) -> State | None:
     return State(doc["version"], doc["holder"], doc["until"], doc.get("due"))
 
 
-def filters_of(conditions: Sequence[Condition], now: int) -> list[Doc]:
-    """Return conditions on one document as filters, one of which must match.
-
-    They are tried in turn, because nx-27017, the test server, evaluates `$or` beside `_id` wrongly.
-    """
+def filter_of(conditions: Sequence[Condition], now: int) -> Doc:
+    """Return conditions on one document as a filter."""
     which: Doc = {}
-    choices: list[Doc] = [{}]
     for condition in conditions:
         match condition:
             case VersionIs(_, version):
@@ -126,13 +122,15 @@ def filters_of(conditions: Sequence[Condition], now: int) -> list[Doc]:
             case Missing():
                 which |= {"live": 0}
             case Free(_, holder):
-                choices = [*free(now), {"holder": holder}]
-    return [which | choice for choice in choices]
+                which |= free(now, holder)
+    return which
 
 
-def free(now: int) -> list[Doc]:
-    """Return the filters of documents that anybody may hold."""
-    return [{"until": {"$lte": now}}, {"until": {"$gt": latest_micros(now)}}]
+def free(now: int, holder: str = "") -> Doc:
+    """Return the filter of documents that this holder may take."""
+    # nx-27017, the test server, evaluates `$or` beside `_id` wrongly, and `$nor` correctly
+    held = {"holder": {"$ne": holder}, "until": {"$gt": now, "$lte": latest_micros(now)}}
+    return {"$nor": [held]}
 
 
 def selection(namespace: str, scan: Scan) -> Doc:
@@ -223,7 +221,7 @@ class HeadChange:
     Attributes:
         op: The batch's name.
         begins: Whether the session is new.
-        which: The filters, one of which must match.
+        which: The filter that must match.
         set: The fields that are set.
         rows: The lines that are appended.
         cut_at: The seq after which the log is cut first. None if it is not cut.
@@ -236,7 +234,7 @@ class HeadChange:
         self.head, self.op = head, op
         self.begins = begins_session(batch, head)
         own = [one for one in batch.conditions if session_of(one) == head.id]
-        self.which = [{"live": 1, **one} for one in filters_of(own, now)]
+        self.which = {"live": 1, **filter_of(own, now)}
         self.set: Doc = {}
         self.rows: list[Doc] = []
         self.cut_at: int | None = None

@@ -48,7 +48,7 @@ from agent_memory.stores.mongodb.documents import (
     document_of,
     empty,
     field_of,
-    filters_of,
+    filter_of,
     head_of,
     is_unbounded,
     is_upkeep,
@@ -100,7 +100,7 @@ class MongoDBKernel(MongoDBReader):
             "$min": {"due": now_micros() + micros},
             **marked(op),
         }
-        after = self._swap([which], change, op)
+        after = self._swap(which, change, op)
         if after is not None:
             self._tidy(after)
         return after is not None
@@ -263,8 +263,7 @@ class MongoDBKernel(MongoDBReader):
     def _written(self, place: str, which: Doc, change: HeadChange, *, upsert: bool) -> Doc | None:
         """Write a head. Return its new state, or None if it does not match."""
         if not change.begins:
-            some = [{**which, **one} for one in change.which]
-            return self._swap(some, change.update(), change.op)
+            return self._swap({**which, **change.which}, change.update(), change.op)
         which |= {"live": 0, "gone": {"$exists": False}}
         fields = {"ns": self._namespace, "c": change.head.collection, "id": change.head.id}
         new = {"$set": change.first_state(), "$setOnInsert": fields}
@@ -275,20 +274,18 @@ class MongoDBKernel(MongoDBReader):
             return head if change.op in head.get("marks", ()) else None
         return {"_id": place, "id": change.head.id, "ops": {}, **change.first_state()}
 
-    def _updated(self, which: Sequence[Doc], change: Doc, op: str, *, upsert: bool = False) -> bool:
-        """Change a document if it matches one of these filters. Return whether it did."""
-        if any(self.table.update(one, change, upsert=upsert) for one in which):
-            return True
+    def _updated(self, which: Doc, change: Doc, op: str, *, upsert: bool = False) -> bool:
+        """Change a document if it matches. Return whether it did."""
         # it may have succeeded already, if the first answer was lost
-        return self.table.one({"_id": which[0]["_id"], "marks": op}, {"_id": 1}) is not None
+        return self.table.update(which, change, upsert=upsert) or (
+            self.table.one({"_id": which["_id"], "marks": op}, {"_id": 1}) is not None
+        )
 
-    def _swap(self, which: Sequence[Doc], change: Doc, op: str) -> Doc | None:
-        """Change a head if it matches one of these filters. Return its new state, or None."""
-        for one in which:
-            if (after := self.table.swap(one, change, _AFTER)) is not None:
-                return after
+    def _swap(self, which: Doc, change: Doc, op: str) -> Doc | None:
+        """Change a head if it matches. Return its new state, or None."""
+        after = self.table.swap(which, change, _AFTER)
         # it may have succeeded already, if the first answer was lost
-        return self.table.one({"_id": which[0]["_id"], "live": 1, "marks": op}, _AFTER)
+        return after or self.table.one({"_id": which["_id"], "live": 1, "marks": op}, _AFTER)
 
     def _tidy(self, head: Doc, since: int | None = None) -> None:
         """Clean up after a change of a head. It may fail without harm."""
@@ -311,15 +308,14 @@ class MongoDBKernel(MongoDBReader):
             return self._refusal(batch)
         change = HeadChange(Batch(batch.conditions, []), head, op, now)
         gone = {"$set": {"live": 0, "gone": 1, "due": now}, **marked(op)}
-        if not self._updated([{"_id": place, **change.which[0]}], gone, op):
+        if not self._updated({"_id": place, **change.which}, gone, op):
             return self._refusal(batch)
         self._finish_deletion(place)
         return DONE
 
     def _change_one(self, batch: Batch, at: DocId, op: str) -> Outcome | None:
         place, now = self._place(at), now_micros()
-        free = {"_id": place, "op": {"$exists": False}}
-        which = [{**free, **one} for one in filters_of(batch.conditions, now)]
+        which = {"_id": place, "op": {"$exists": False}, **filter_of(batch.conditions, now)}
         values: Doc = {}
         upsert = all(isinstance(one, Missing | Free) for one in batch.conditions)
         is_put = False
@@ -329,7 +325,7 @@ class MongoDBKernel(MongoDBReader):
                     values |= {"live": 1, **values_of(document)}
                     is_put = True
                 case Delete([_]) | DeleteWhere():
-                    done = self.table.delete(which[0]) or not batch.conditions
+                    done = self.table.delete(which) or not batch.conditions
                     return DONE if done else self._again(batch, place)
                 case _:
                     values |= timing_of(write, now)

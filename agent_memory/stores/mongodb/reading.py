@@ -103,14 +103,14 @@ class MongoDBReader:
 
     def due(self, collection: str, limit: int) -> list[Document]:
         now = now_micros()
-        which: Doc = {"ns": self._namespace, "c": collection, "due": {"$lte": now}}
+        which: Doc = {"ns": self._namespace, "c": collection, "due": {"$lte": now}, **free(now)}
         # the turns of owners depend on all due documents
         fields: Doc = dict.fromkeys(["id", "owner", "due", "gone", "live"], 1)
-        docs = [doc for one in free(now) for doc in self.table.all({**which, **one}, fields)]
+        docs = self.table.all(which, fields, by=("due", "id"))
         for doc in docs:
             if "gone" in doc:
                 self._finish_deletion(doc["_id"])
-        live = sorted((doc for doc in docs if doc["live"]), key=lambda doc: (doc["due"], doc["id"]))
+        live = [doc for doc in docs if doc["live"]]
         turns = in_turns(live, owner=lambda doc: str(doc.get("owner")))[:limit]
         documents = self.documents([DocId(collection, doc["id"]) for doc in turns], tails=True)
         return [document for document in documents if document is not None]
