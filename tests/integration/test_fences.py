@@ -1,4 +1,4 @@
-"""Workers that stall in the middle of their work, while others take their sessions over."""
+"""Workers that stall during their work while others take over their sessions."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ Kept = dict[tuple[str, int], tuple[str, str]]
 
 
 class Notes(Block):
-    """A block with a database of its own, which knows of no leases."""
+    """A block with its own database, without leases."""
 
     kind: str = "notebook"
     pages: Any
@@ -48,7 +48,7 @@ class Notes(Block):
 
 
 class Facts(Echo):
-    """A block that keeps its records in the engine's store, under the lease."""
+    """A block that stores its records in the engine's store, under the lease."""
 
     kind: str = "facts"
 
@@ -58,7 +58,7 @@ class Facts(Echo):
 
 @dataclass
 class Steps:
-    """Counts the steps of one memory's work, and does something at one of them."""
+    """Counts the steps of one memory's work, and calls `then` at one of them."""
 
     left: int = 0
     then: Callable[[], None] | None = None
@@ -103,7 +103,7 @@ class Place:
         self.two.update(session, given, user_id=user)
 
     def check(self) -> None:
-        """Whatever has come between: what the blocks keep is what the logs hold."""
+        """Assert that the blocks hold exactly the logs' messages."""
         self.steps.then = None
         for memory in (self.one, self.two):
             assert {done.error for done in memory.flush()} <= {None}
@@ -126,7 +126,7 @@ class Place:
 def _leases_of_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
-    # one block after the other: steps are counted, and leases of no time protect nobody
+    # run blocks one after the other, so that steps have a fixed order
     monkeypatch.setattr(
         "agent_memory.engine.processing.absorb.together",
         lambda calls: [call() for call in calls],
@@ -230,7 +230,7 @@ BETWEEN = [
 
 
 def stalled(prepare: Callable[[], Place], between: Callable[[Place], None]) -> Iterator[Place]:
-    """The same place again and again, whose first memory is to stall one step later each time."""
+    """Yield new places; in each, the first memory stalls one step later."""
     for left in range(10_000):
         place = prepare()
         place.steps.left, place.steps.then = left, partial(between, place)
@@ -241,7 +241,7 @@ def stalled(prepare: Callable[[], Place], between: Callable[[Place], None]) -> I
 
 
 def prepared(work: Callable[[Place], None]) -> Place:
-    """A session, absorbed in part; for retries, with a dead letter."""
+    """Return a place with a session, absorbed in part; for retries, with a dead letter."""
     place = Place()
     if work in (absorbs, takes_a_turn):
         place.say("one", "two", "three")
@@ -274,7 +274,7 @@ def _fails(step: str) -> None:
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("work", WORK)
 def test_a_stalled_worker(work: Callable[[Place], None], between: Callable[[Place], None]) -> None:
-    """Wrong: what a worker knew before it stalled is written over what has come since."""
+    """Wrong: a worker that stalled overwrites newer data with its old state."""
     for place in stalled(lambda: prepared(work), lambda place: _meanwhile(place, between)):
         try:
             work(place)
@@ -293,7 +293,7 @@ def _holder(store: MemoryStore) -> str:
 def _meanwhile(place: Place, between: Callable[[Place], None]) -> None:
     owner = _holder(place.store)
     between(place)
-    if owner:  # the heart beats again before the work goes on
+    if owner:  # the worker renews its lease before it continues
         place.one.components.leases.renew(Lease("s", owner))
 
 
@@ -329,7 +329,7 @@ def nobodys() -> Place:
     ],
 )
 def test_two_that_finish_one_deletion(work: Callable[[Place], object]) -> None:
-    """Wrong: who finds a session deleted deletes the one that has begun in its place."""
+    """Wrong: a worker that completes a deletion also deletes the new session under that id."""
     for place in stalled(marked, lambda place: place.say("fresh", user=None)):
         work(place)
         if place.steps.at:
@@ -340,7 +340,7 @@ def test_two_that_finish_one_deletion(work: Callable[[Place], object]) -> None:
 
 
 def test_pops_and_deletions_cross_other_writes() -> None:
-    """Wrong: a message that came while others were taken back goes with them, unseen."""
+    """Wrong: a pop or a deletion removes a newer message that it does not return."""
     for place in stalled(filled, lambda place: place.say("four")):
         taken = [message.text() for message in place.one.pop("s", 1)]
         if place.steps.at:
@@ -366,7 +366,7 @@ def is_named_and_absorbed(place: Place) -> None:
 def test_a_session_gets_a_user(
     work: Callable[[Place], None], between: Callable[[Place], None]
 ) -> None:
-    """Wrong: what was said before the user was known stays in the session's own memory."""
+    """Wrong: records of a session stay under the session after it got a user."""
     for place in stalled(nobodys, between):
         try:
             work(place)
@@ -377,7 +377,7 @@ def test_a_session_gets_a_user(
 
 
 def test_a_block_that_can_not_forget() -> None:
-    """Wrong: what it kept under the session's own name stays beside the user's."""
+    """Wrong: a block that failed to forget keeps records under the session besides the user's."""
     place = nobodys()
     place.two.flush()
     notebook = place.two.blocks["notebook"]
@@ -410,7 +410,8 @@ def is_retried(place: Place) -> None:
 def test_a_block_that_writes_late(
     call: str, between: Callable[[Place], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: what a block does after it was given up stays, whatever has become of the session."""
+    """Wrong: writes or deletions of a timed-out block stay, whatever happened to the session
+    since."""
     place = Place(absorb_timeout=0.25)
     over, broken = threading.Event(), ["before " + call, "after " + call]
 

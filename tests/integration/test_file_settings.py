@@ -1,4 +1,4 @@
-"""Files under a root of one's own, that expire, and that are redacted; what a `create` may say."""
+"""Settings of file memory: its root, expiry and redaction, and the form of `create`."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -14,8 +14,7 @@ def files(memory: AgentMemory) -> Files:
 
 
 def test_a_root_of_ones_own() -> None:
-    """Wrong: a path is told as another, the model is told of /memories, or files of one root are
-    lost under the next."""
+    """Wrong: with another root, paths are wrong, or a text for the model mentions /memories."""
     store = AgentMemory("memory://", blocks=[FileMemory(root="/home/notes/")])
     with store as memory:
         own = files(memory)
@@ -47,7 +46,7 @@ def test_a_root_of_ones_own() -> None:
 
 
 def test_create_takes_content_too() -> None:
-    """Wrong: a model that knows the tool by its other form is refused."""
+    """Wrong: `create` refuses `content` in place of `file_text`."""
     with AgentMemory("memory://", blocks=[FileMemory()]) as memory:
         for name, text in (("a", "file_text"), ("b", "content")):
             command = {"command": "create", "path": f"/memories/{name}", text: "Hello."}
@@ -59,7 +58,7 @@ def test_create_takes_content_too() -> None:
 
 
 def test_files_expire() -> None:
-    """Wrong: a file outlives its time, goes before it, or stays in the store once it is over."""
+    """Wrong: an expired file can be read, or its text stays in the store after it was replaced."""
     with AgentMemory("memory://", blocks=[FileMemory(ttl=timedelta(days=7))]) as memory:
         own, store = files(memory), memory.components.store
         own.create("/memories/old.md", "old words")
@@ -73,13 +72,13 @@ def test_files_expire() -> None:
         assert own.paths() == ["/memories/new.md"]
         with pytest.raises(ToolRefused):
             own.read("/memories/old.md")
-        own.create("/memories/old.md", "other words")  # its place is free again
+        own.create("/memories/old.md", "other words")  # the path is free again
         assert "old words" not in str(list(store.all_records()))
         assert own.read("/memories/old.md") == "other words"
 
 
 def test_what_is_written_is_redacted() -> None:
-    """Wrong: a secret comes into a file by one of the commands, or nobody is told."""
+    """Wrong: a command writes a secret into a file, or its reply does not mention the redaction."""
     block = FileMemory(redact=Redactor(phones=False))
     with AgentMemory("memory://", blocks=[block]) as memory:
         own = files(memory)
@@ -93,4 +92,4 @@ def test_what_is_written_is_redacted() -> None:
         assert "4711" not in str(told)
         assert "ana@" not in str(told)
         memory.update("s", {"role": "user", "content": "The password is hunter2."})
-        assert "hunter2" in str(memory.history("s"))  # the block's own setting is for its files
+        assert "hunter2" in str(memory.history("s"))  # the block's setting affects only files

@@ -1,4 +1,4 @@
-"""Files that a model keeps: whose they are, how many, that none is lost, and the tool for them."""
+"""Files that a model writes: owners, limits, concurrent edits, and the tool."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ PLAN = "/memories/plan.md"
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Callable[..., AgentMemory]:
-    """Opens a memory on one store, as often as it is called."""
+    """Opens a memory on one store, any number of times."""
     store = f"sqlite:///{tmp_path}/a.db"
 
     def open_memory(**limits: Any) -> AgentMemory:
@@ -35,7 +35,7 @@ def opened(tmp_path: Path) -> Callable[..., AgentMemory]:
 
 
 def test_files_last(opened: Callable[..., AgentMemory]) -> None:
-    """Fails if files are gone with the memory that wrote them, or a text comes back otherwise."""
+    """Wrong: files are lost when their memory is closed, or are read back with another text."""
     texts = {
         PLAN: "one\r\ntwo\n\n",
         "/memories/work/empty": "",
@@ -52,8 +52,7 @@ def test_files_last(opened: Callable[..., AgentMemory]) -> None:
 
 
 def test_limits(opened: Callable[..., AgentMemory]) -> None:
-    """Fails if a user fills the store, the last that has room is refused, or a refusal changed
-    something all the same."""
+    """Wrong: a limit is not enforced, is enforced too early, or a refused call changes a file."""
     with opened(max_files=3, max_chars=10, max_total_chars=15) as memory:
         files = memory.user("ana").files()
         files.create("/memories/a", "0123456789")
@@ -70,7 +69,7 @@ def test_limits(opened: Callable[..., AgentMemory]) -> None:
         files.create("/memories/c", "0")
         with pytest.raises(ToolRefused, match="There are 3 files"):
             files.create("/memories/d", "")
-        files.str_replace("/memories/a", "89", "98")  # its old text makes room for the new one
+        files.str_replace("/memories/a", "89", "98")  # the replaced text no longer counts
         files.str_replace("/memories/a", "98", "89")
         files.rename("/memories/a", "/memories/d")
         texts = {path: files.read(path) for path in files.paths()}
@@ -82,7 +81,7 @@ def test_limits(opened: Callable[..., AgentMemory]) -> None:
 
 @pytest.mark.parametrize("text", ["a\ud800", "\udfff"])
 def test_texts_that_no_file_can_keep(opened: Callable[..., AgentMemory], text: str) -> None:
-    """Fails if half a surrogate pair gets into a file."""
+    """Wrong: a file stores half a surrogate pair."""
     with opened() as memory:
         files = memory.user("ana").files()
         files.create(PLAN, "a")
@@ -102,7 +101,7 @@ def test_texts_that_no_file_can_keep(opened: Callable[..., AgentMemory], text: s
 @pytest.mark.parametrize("stop", range(1, 7))
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_rename_that_stops_half_way(stop: int, when: str) -> None:
-    """Fails if a file is lost, or is in two places, where the process dies amid a rename."""
+    """Wrong: a rename that is interrupted loses a file, or leaves it under both names."""
     writes = -1
 
     def die(step: str) -> None:
@@ -133,11 +132,11 @@ def test_a_rename_that_stops_half_way(stop: int, when: str) -> None:
 
 
 def test_edits_at_the_same_time(tmp_path: Path) -> None:
-    """Fails if of lines that two memories insert into one file at the same time one is lost."""
+    """Wrong: concurrent inserts into one file lose a line, or a limit is exceeded."""
 
     def linger(step: str) -> None:
         if step == "after records":
-            time.sleep(0.001)  # others come between what is read and what is written, if they can
+            time.sleep(0.001)  # let others write between our read and our write
 
     stores = [SQLStore(f"sqlite:///{tmp_path}/a.db") for _ in range(2)]
     one, other = (
@@ -174,8 +173,8 @@ def test_edits_at_the_same_time(tmp_path: Path) -> None:
 
 
 def test_the_tool(opened: Callable[..., AgentMemory]) -> None:
-    """Fails if a model cannot use its files, is not told what it did wrong, or reaches
-    another's."""
+    """Wrong: a command of the tool fails, its error does not name the mistake, or it reaches
+    another user's files."""
     with opened() as memory:
 
         def call(**arguments: Any) -> str:
@@ -210,7 +209,7 @@ def test_the_tool(opened: Callable[..., AgentMemory]) -> None:
 
 
 def test_nothing_is_recalled() -> None:
-    """Fails if files take room in a context without the model's having looked for them."""
+    """Wrong: a context or a search shows files although the model did not open them."""
     blocks = [FileMemory(), StaticMemory(facts=["The plan is in your files."])]
     with AgentMemory(store="memory://", blocks=blocks) as memory:
         memory.user("ana").files().create(PLAN, "Plan the trip.")
@@ -219,11 +218,11 @@ def test_nothing_is_recalled() -> None:
         assert [recall.block for recall in context.recalls] == ["static"]
         assert context.warnings == []
         found = memory.search("plan the trip", user_id="ana")
-        assert {recall.block for recall in found} == {"static", "log"}  # what was asked itself
+        assert {recall.block for recall in found} == {"static", "log"}  # "log": the message above
 
 
 def test_settings(tmp_path: Path) -> None:
-    """Fails if the block cannot be configured by a file, or its profile does nothing."""
+    """Wrong: a configuration file cannot set the block up, or its profile has no effect."""
     file = tmp_path / "memory.toml"
     file.write_text('store = "memory://"\n[[blocks]]\nkind = "files"\nprofile = "doc"\n')
     with AgentMemory(AgentMemoryConfig.from_file(file)) as memory:

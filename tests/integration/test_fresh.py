@@ -1,4 +1,4 @@
-"""What was just said is known in the next chat."""
+"""New messages are found in other sessions before any block has absorbed them."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ def texts(recalls: Sequence[Recall]) -> list[str]:
 
 
 def test_the_next_chat_knows_what_the_last_one_said(memory: AgentMemory) -> None:
-    """Fails if what was said is unknown until something absorbs it."""
+    """Wrong: a message is not found before it is absorbed, or another user finds it."""
     memory.update("a", user(SAID), user_id="u")
     assert memory.stats().blocks["vector"].lag == 1
     assert texts(memory.get("b", ASKED, user_id="u").recalls) == [f"user: {SAID}"]
@@ -43,7 +43,7 @@ def test_the_next_chat_knows_what_the_last_one_said(memory: AgentMemory) -> None
 
 
 def test_who_asks_before_anything_is_said_finds_it_afterwards(memory: AgentMemory) -> None:
-    """Fails if a question that comes right after the system message hides all that is said then."""
+    """Wrong: a search right after the system message hides all later messages."""
     memory.update("s", {"role": "system", "content": "Be kind."}, user_id="ana")
     assert memory.search("cat", user_id="ana") == []
     memory.update("s", {"role": "user", "content": "My cat is called Mia."})
@@ -53,8 +53,7 @@ def test_who_asks_before_anything_is_said_finds_it_afterwards(memory: AgentMemor
 
 
 def test_nothing_changes_when_it_is_absorbed(memory: AgentMemory) -> None:
-    """Fails if a message is found twice, under another id, or with another score, before it is
-    absorbed than after."""
+    """Wrong: absorbing a message changes its id or score in a search, or it is found twice."""
     for name in ("a", "b"):
         for number in range(12):
             text = f"On trip {number} of {name} we saw a harbour, a parrot and {number} sailors."
@@ -71,7 +70,7 @@ def test_nothing_changes_when_it_is_absorbed(memory: AgentMemory) -> None:
 
 
 def test_what_another_memory_appends_is_seen_at_once(memory: AgentMemory, url: str) -> None:
-    """Fails if what was read of a log once is taken for all of it."""
+    """Wrong: messages appended by another memory are not found."""
     memory.update("a", user("I live in Porto."), user_id="u")
     assert texts(memory.search("Where do I live?", user_id="u")) == ["user: I live in Porto."]
     with AgentMemory(store=url, blocks=[VectorMemory()]) as other:
@@ -83,7 +82,7 @@ def test_what_another_memory_appends_is_seen_at_once(memory: AgentMemory, url: s
 
 
 def test_what_was_taken_back_is_not_found(memory: AgentMemory) -> None:
-    """Fails if an index of what waits outlives the messages that it was made of."""
+    """Wrong: a popped or deleted message is still found in the index of pending messages."""
     memory.update("a", [user("The code is 4711."), user(SAID)], user_id="u")
     assert len(memory.search("code 4711 peanuts allergic", user_id="u")) == 2
     memory.pop("a")
@@ -98,7 +97,7 @@ def test_what_was_taken_back_is_not_found(memory: AgentMemory) -> None:
 
 
 def test_an_imported_session_is_found(memory: AgentMemory, tmp_path: Path) -> None:
-    """Fails if "Nothing found", until something is said in the session."""
+    """Wrong: an imported session is not found until its next message."""
     memory.update("a", user(SAID), user_id="u")
     memory.session("a", "u").export(tmp_path / "a.jsonl")
     with AgentMemory(store=f"sqlite:///{tmp_path / 'n.db'}", blocks=[VectorMemory()]) as other:
@@ -107,7 +106,7 @@ def test_an_imported_session_is_found(memory: AgentMemory, tmp_path: Path) -> No
 
 
 def test_a_session_without_a_user_is_its_own(memory: AgentMemory) -> None:
-    """Fails if what nobody is named for is everybody's."""
+    """Wrong: messages of a session without a user are found from other sessions or users."""
     memory.update("a", user(SAID))
     assert texts(memory.search(ASKED, session_id="a")) == [f"user: {SAID}"]
     assert memory.search(ASKED, session_id="b") == []
@@ -116,12 +115,12 @@ def test_a_session_without_a_user_is_its_own(memory: AgentMemory) -> None:
 
 
 def test_what_left_the_window_is_found_though_nothing_absorbed_it(url: str) -> None:
-    """Fails if between the cut of a window and the work of a background thread a message is
-    nowhere."""
+    """Wrong: a message that left the window is not recalled until a background thread has absorbed
+    it."""
     with AgentMemory(store=url, blocks=[VectorMemory()], max_messages=4) as memory:
         memory.update("a", user(SAID), user_id="u")
         work = memory.components.work
-        work._absorber.blocks.clear()  # as if it were slow
+        work._absorber.blocks.clear()  # as if absorbing were slow
         for number in range(12):
             memory.update("a", user(f"Something else, number {number}."))
         context = memory.get("a", ASKED)
@@ -132,8 +131,7 @@ def test_what_left_the_window_is_found_though_nothing_absorbed_it(url: str) -> N
 
 
 def test_equal_messages_hide_no_others(memory: AgentMemory) -> None:
-    """Fails if candidates are cut before equal ones are folded, so that a question that was asked
-    150 times is all that is ever found."""
+    """Wrong: a question that was asked 150 times crowds all other messages out of the results."""
     said = [
         "Momo is my cat, a grey one with white paws.",
         "Our cat Momo was found in the garden shed.",
@@ -155,7 +153,7 @@ def test_equal_messages_hide_no_others(memory: AgentMemory) -> None:
 
 
 def test_a_search_gives_as_many_as_bear_on_it(memory: AgentMemory) -> None:
-    """Fails if of ten places some are taken by what is said twice, and stay empty."""
+    """Wrong: equal messages use up the limit, so that a search returns too few."""
     for number in range(14):
         text = f"The parrot of harbour {number} is green and loud."
         memory.update("a", [user(text), user(text)], user_id="u")
@@ -168,7 +166,7 @@ def test_a_search_gives_as_many_as_bear_on_it(memory: AgentMemory) -> None:
 
 
 def test_of_what_is_said_alike_elsewhere_a_session_keeps_its_own(memory: AgentMemory) -> None:
-    """Fails if a search of one session loses what was said in another one too."""
+    """Wrong: a search of one session misses a message that other sessions contain too."""
     for name in ("a", "b", "c"):
         memory.update(name, user(SAID), user_id="u")
     memory.flush("b")
@@ -178,7 +176,7 @@ def test_of_what_is_said_alike_elsewhere_a_session_keeps_its_own(memory: AgentMe
 
 
 def test_without_an_absorbing_block_a_users_log_is_searched(url: str) -> None:
-    """Fails if a search for a user is silently empty where one for his session finds it."""
+    """Wrong: without an absorbing block, a search for a user does not search the user's logs."""
     with AgentMemory(store=url, blocks=[StaticMemory(facts=["Peanuts are legumes."])]) as memory:
         memory.update("a", user(SAID), user_id="u")
         memory.update("b", user("I am here for peanuts."), user_id="v")
@@ -194,7 +192,7 @@ def test_without_an_absorbing_block_a_users_log_is_searched(url: str) -> None:
 
 
 class Slow(Block):
-    """Absorbs, and recalls nothing of what it has not absorbed."""
+    """Absorbs messages, but recalls nothing."""
 
     kind: str = "slow"
 
@@ -209,7 +207,7 @@ class Slow(Block):
 
 
 def test_what_waits_for_another_block_is_recalled_from_the_log(url: str) -> None:
-    """Fails if what no model has read yet is known to nobody."""
+    """Wrong: messages pending for a block are not recalled from the log."""
     with AgentMemory(store=url, blocks=[Slow()]) as memory:
         memory.update("a", user(SAID), user_id="u")
         (recall,) = memory.get("b", ASKED, user_id="u").recalls
@@ -222,7 +220,7 @@ def test_what_waits_for_another_block_is_recalled_from_the_log(url: str) -> None
 
 
 def test_a_context_says_what_waits_for_a_block(url: str) -> None:
-    """Fails if nobody learns that a model has not read yet what was said."""
+    """Wrong: no warning says how many messages are pending for a block."""
     with AgentMemory(store=url, blocks=[Slow(), VectorMemory()]) as memory:
         memory.update("a", [user(SAID), user("Really.")], user_id="u")
         memory.update("b", user("Good morning!"), user_id="u")
@@ -238,7 +236,8 @@ def test_a_context_says_what_waits_for_a_block(url: str) -> None:
 
 @pytest.mark.parametrize("mode", ["inline", pytest.param("background", marks=pytest.mark.long)])
 def test_where_much_waits_updates_work_it_off(url: str, mode: Any) -> None:
-    """Fails if what nobody absorbs grows, and each question takes longer than the one before it."""
+    """Wrong: with many pending messages, updates do not absorb them, so that searches become slower
+    and slower."""
     with AgentMemory(
         store=url, blocks=[VectorMemory()], overflow_mode=mode, recall_timeout=60
     ) as memory:
@@ -258,8 +257,8 @@ def test_where_much_waits_updates_work_it_off(url: str, mode: Any) -> None:
 def test_loading_a_model_counts_for_no_time_limit(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fails if on a slow machine the first question of a process finds nothing, since the embedder
-    is still being loaded when the time for an answer is over; or a load that fails is raised."""
+    """Wrong: loading the embedder counts against the recall timeout, or an error of loading is
+    raised."""
     begun = threading.Event()
     real = VectorMemory.get
 
@@ -282,11 +281,11 @@ def test_loading_a_model_counts_for_no_time_limit(
         begun.clear()
         monkeypatch.setattr(VectorMemory, "get", real)
         assert texts(memory.get("b", ASKED, user_id="u").recalls) == [f"user: {SAID}"]
-        assert not begun.is_set()  # once
+        assert not begun.is_set()  # not loaded again
 
 
 def test_what_the_window_shows_hides_no_others(memory: AgentMemory) -> None:
-    """Fails if a long session that is shown anyway is all that is found."""
+    """Wrong: messages shown in the window crowd all others out of the recalls."""
     for day in range(150):
         memory.update("s", user(f"My cat Momo slept on the roof, day {day}."), user_id="u")
     memory.flush()
@@ -297,7 +296,7 @@ def test_what_the_window_shows_hides_no_others(memory: AgentMemory) -> None:
 
 
 def test_an_update_does_not_wait_for_many_messages_to_be_encoded(url: str) -> None:
-    """Fails if an import waits for the encoder, or what was left to the background stays there."""
+    """Wrong: a large update waits for the embedder, or its messages are never absorbed."""
     goes_on = threading.Event()
 
     def embed(texts: Sequence[str]) -> list[list[float]]:

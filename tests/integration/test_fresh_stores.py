@@ -1,4 +1,4 @@
-"""On every store the next call knows what was just said, from another process too."""
+"""On every store, new messages are found immediately, in other processes too."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def said(text: str) -> dict[str, str]:
 
 
 def test_the_next_chat_knows_it_on_every_store(store: Store) -> None:
-    """Wrong: a store does not tell what waits, gives a part of it, or another user's."""
+    """Wrong: a store misses pending messages, or finds another user's."""
     with AgentMemory(store=store, blocks=[VectorMemory()], recall_timeout=60) as memory:
         memory.update("a", [said("Good morning!"), said(SAID)], user_id="u")
         memory.update("b", said("I eat peanuts, and am allergic to nothing."), user_id="v")
@@ -47,7 +47,7 @@ def test_the_next_chat_knows_it_on_every_store(store: Store) -> None:
 def test_another_process_knows_it(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Wrong: what this process has not absorbed no other one finds, be this one open or closed."""
+    """Wrong: another process does not find messages that are not absorbed yet."""
     server = kind != "sqlite"
     url = request.getfixturevalue(f"{kind}_url") if server else f"sqlite:///{tmp_path}/m.db"
     given = {"store": url, "namespace": f"fresh{uuid4().hex}"}

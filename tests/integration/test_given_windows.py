@@ -1,4 +1,4 @@
-"""`get(window=...)`: what a framework is about to send, within the budget and with recalls."""
+"""`get(window=...)`: a framework's messages, within the budget and with recalls."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ GIVEN: list[Json] = [
 
 
 def test_a_given_window_is_shown_and_not_stored() -> None:
-    """Wrong: the session's own window is shown as well, the turn is not whole."""
+    """Wrong: the given window is stored, or the session's own window is shown too."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", [user("Hello."), assistant("Hello!")])
         for session in ("s", "new"):
@@ -41,7 +41,8 @@ def test_a_given_window_is_shown_and_not_stored() -> None:
 
 
 def test_a_given_window_keeps_the_budget_and_is_not_recalled() -> None:
-    """Wrong: what the framework shows is recalled beside it; a long run passes the budget."""
+    """Wrong: messages of the given window are recalled as well, or the context exceeds its
+    budget."""
     with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
         memory.update("old", [user("The rent is 900 euros."), assistant("Noted.")], user_id="ana")
         held = [user("The rent is due on Monday."), assistant("I see.")]
@@ -67,7 +68,7 @@ def test_a_given_window_keeps_the_budget_and_is_not_recalled() -> None:
 
 
 def test_the_summary_stands_for_what_left_the_session() -> None:
-    """Wrong: what left the window is gone without a trace."""
+    """Wrong: the summary of messages that left the session's window is missing."""
     with FakeLLM("The boxes are blue.") as fake, AgentMemory(
         store="memory://", blocks=[], max_tokens=300, overflow=Summarize(max_summary_tokens=60),
         model="openai/fake", api_base=fake.api_base, api_key="none",
@@ -82,7 +83,7 @@ def test_the_summary_stands_for_what_left_the_session() -> None:
 
 
 def test_a_given_window_is_whole_whatever_left_the_session() -> None:
-    """Wrong: after a cut of the session's window, a greeting before the question is lost."""
+    """Wrong: after a cut of the session's window, a given window loses its first messages."""
     given = [assistant("Good morning."), user("What is due?")]
     with AgentMemory(store="memory://", blocks=[], max_tokens=300) as memory:
         for at in range(60):
@@ -91,7 +92,7 @@ def test_a_given_window_is_whole_whatever_left_the_session() -> None:
 
 
 def test_items_of_a_provider_stay_as_they_are() -> None:
-    """Wrong: an item that fits is sent in other words, or reasoning is left out."""
+    """Wrong: a provider's item is changed, or a reasoning item is left out."""
     items: list[Json] = [
         {"role": "user", "content": "What is due?"},
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
@@ -106,6 +107,6 @@ def test_items_of_a_provider_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("bad", [[1], [{"content": "nobody's"}]])
 def test_what_is_no_message_is_refused(bad: list[Any]) -> None:
-    """Wrong: what is no message is shown, or an error of Python's own is raised."""
+    """Wrong: an invalid message is shown, or raises an error of Python."""
     with AgentMemory(store="memory://", blocks=[]) as memory, pytest.raises(InvalidInput):
         memory.get("s", window=bad)

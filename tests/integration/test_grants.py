@@ -1,4 +1,4 @@
-"""Grants against a model of two dicts."""
+"""Grants, compared with a model of two dicts."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +25,7 @@ kinds: st.SearchStrategy[Access] = st.sampled_from(["read", "write"])
 
 
 class Sharing(RuleBasedStateMachine):
-    """Random calls of applications and agents; the store of the subclass."""
+    """Random calls of applications and agents; subclasses choose the store."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Sharing(RuleBasedStateMachine):
 
 
 class SharingInAFile(Sharing):
-    """The same, over two connections to a SQLite file."""
+    """The same calls over two connections to an SQLite file."""
 
     def stores(self) -> list[Store]:
         self.folder = TemporaryDirectory()

@@ -1,4 +1,4 @@
-"""Threads that wait to append at the same time: what each of them is told, and what is stored."""
+"""Threads that append at the same time: results, errors, and the log."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ def said(text: str, role: str = "user") -> dict[str, Any]:
 
 @pytest.fixture(params=["sqlite", "memory", "power"])
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentMemory]:
-    """A memory whose threads take turns, over a store with transactions of several or without."""
+    """A memory with an append queue, over a store with or without grouped transactions."""
     store = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
     durability = "power" if request.param == "power" else "process"
     with AgentMemory(store=store, blocks=[], durability=durability) as memory:
@@ -26,7 +26,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentMemo
 
 
 def at_once(memory: AgentMemory, calls: Sequence[Callable[[], Any]]) -> list[Future[Any]]:
-    """What comes of calls that wait, in this order, until all of them do."""
+    """Start calls that wait in the append queue in this order; return their results."""
     queue = memory._appender._queue
     assert queue is not None
     futures: list[Future[Any]] = [Future() for _ in calls]
@@ -34,7 +34,7 @@ def at_once(memory: AgentMemory, calls: Sequence[Callable[[], Any]]) -> list[Fut
     def run(future: Future[Any], call: Callable[[], Any]) -> None:
         try:
             future.set_result(call())
-        except Exception as error:  # noqa: BLE001 - told by the future
+        except Exception as error:  # noqa: BLE001 - set on the future
             future.set_exception(error)
 
     with queue._lock:
@@ -50,7 +50,7 @@ def update(memory: AgentMemory, session: str, message: Any, **more: Any) -> Call
 
 
 def test_each_is_told_of_its_own(memory: AgentMemory) -> None:
-    """Wrong: one that is refused takes its neighbours with it, or one gets the head of another."""
+    """Wrong: a refused append fails others in its batch, or a call gets the result of another."""
     memory.update("anas", said("first"), user_id="ana")
     memory.update("bens", said("ben's"), user_id="ben")
     one, of_ben, no_role, late, two, again, other, new = at_once(

@@ -44,7 +44,7 @@ STRATEGIES: list[Strategy] = [
 
 
 def play(memory: AgentMemory, messages: list[Any], step: int) -> list[Message]:
-    """Feed a conversation, check every context on the way, give back what was accepted."""
+    """Store a conversation, check contexts on the way, and return the messages."""
     kept: list[Message] = []
     for place, given_message in enumerate(messages):
         message = Message.of(given_message)
@@ -57,7 +57,7 @@ def play(memory: AgentMemory, messages: list[Any], step: int) -> list[Message]:
 
 
 def check(memory: AgentMemory, kept: list[Message]) -> None:
-    """Invariants 3 and 4 for the context as it is now, with a question and without."""
+    """Assert invariants 3 and 4 for the current context, with a question and without."""
     asked, context = memory.get("s", "What about HR-101?"), memory.get("s")
     for one in (asked, context):
         assert one.tokens <= one.max_tokens
@@ -74,7 +74,7 @@ def check(memory: AgentMemory, kept: list[Message]) -> None:
         assert turns[0]["role"] == "user" or "<memory>" in turns[0]["content"]
     window = apply(memory.history("s"), Cut(context.head.start, context.head.pinned))
     if shown := visible(window, was_cut=context.head.start > 0):
-        # The step that came last is shown; a remark made during its call may not fit behind it.
+        # The last step is shown; a remark made during its call may be left out.
         step = max(units([one for one in shown if not one.message.is_system]), key=_ends)
         assert _role(chat[-1]) in {_last_role(shown), _last_role(step)}
 
@@ -88,13 +88,13 @@ def _last_role(entries: Sequence[Entry]) -> str:
 
 
 def _role(message: dict[str, Any]) -> str:
-    """Its role: a result of a function may be shown as one of a tool."""
+    """Return the role, with `function` as `tool`."""
     role: str = message["role"]
     return "tool" if role == "function" else role
 
 
 def inflated(messages: list[Any], sizes: list[int]) -> list[Any]:
-    """The messages, of which some are many times as long."""
+    """Return the messages with some of their contents repeated."""
     return [
         {**one, "content": one["content"] * size} if isinstance(one.get("content"), str) else one
         for one, size in zip(messages, cycle(sizes), strict=False)
@@ -124,7 +124,8 @@ def test_generated_histories_keep_budget_turns_and_words(
     memory_role: Any,
     step: int,
 ) -> None:
-    """Wrong: a context above its budget, half a tool group, or a log with other words."""
+    """Wrong: a context exceeds its budget or separates a call from its result, or the log changes a
+    message."""
     with AgentMemory(
         store="memory://", max_tokens=max_tokens, overflow=strategy, memory_role=memory_role
     ) as memory:
@@ -137,7 +138,7 @@ def test_generated_histories_keep_budget_turns_and_words(
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
 def test_a_window_that_just_overflowed_has_room_again(strategy: Strategy) -> None:
-    """Wrong: each message after the first overflow cuts again and spoils the prompt cache."""
+    """Wrong: each message after an overflow cuts the window again, so that prompt caches miss."""
     cuts: list[int] = []
     chat: list[dict[str, Any]] = []
     with AgentMemory(store="memory://", max_tokens=1000, overflow=strategy) as memory:

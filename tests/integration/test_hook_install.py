@@ -1,4 +1,4 @@
-"""Hooks written into agents' settings."""
+"""Installation of hooks into agents' settings."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def run(*arguments: str, given: str = "") -> str:
 
 
 def test_install_and_uninstall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings would be written unasked, twice, or without what was there."""
+    """Wrong: hooks are installed without a confirmation or twice, or other settings are lost."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     path = tmp_path / "home/.claude/settings.json"
     path.parent.mkdir()
@@ -65,7 +65,7 @@ def test_install_and_uninstall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_what_cannot_be_installed(
     arguments: list[str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hook that never works would be installed, or a password written into settings."""
+    """Wrong: a hook that cannot work is installed, or a password is written into settings."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     done = invoke(["hook", *arguments, "--yes"])
     assert done.exit_code != 0
@@ -77,7 +77,7 @@ def test_what_cannot_be_installed(
 def test_settings_that_are_no_json_are_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Settings with comments would be replaced by ours alone."""
+    """Wrong: settings with comments are overwritten."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     path = tmp_path / "home/.codex/hooks.json"
     path.parent.mkdir()

@@ -1,4 +1,4 @@
-"""A session is deleted while it is read, and another user begins one under its id."""
+"""A session is deleted while it is read, and another user starts one under its id."""
 
 import io
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,7 +19,7 @@ HELLO = {"role": "assistant", "content": "Hello."}
 
 
 class Raced(MemoryStore):
-    """Right before something is read, once, something else happens."""
+    """Calls `first` once, right before a certain read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ CALLS: dict[str, tuple[str, Callable[[AgentMemory], Any]]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_nobody_reads_what_the_next_one_said(memory: AgentMemory, store: Raced, call: str) -> None:
-    """Wrong: something is read by a session's id alone, and whoever has the id by then is read."""
+    """Wrong: a call returns messages of another user, who took the session's id meanwhile."""
     store.moment, ask = CALLS[call]
     store.heads = 0
     told = _told(ask, memory)
@@ -182,7 +182,7 @@ def test_nobody_changes_what_the_next_one_has(
     moment: str,
     call: Callable[[AgentMemory], Any],
 ) -> None:
-    """Wrong: whose a session is is looked at once, and what is done is done to the next one's."""
+    """Wrong: a call changes the session of another user, who took its id meanwhile."""
     store.moment, store.heads = moment, 0
     told = _told(call, memory)
     store.moment = ""
@@ -195,8 +195,7 @@ def test_nobody_changes_what_the_next_one_has(
 
 @pytest.mark.parametrize("overflow", [Trim(), Summarize(max_summary_tokens=20)])
 def test_an_update_gives_nobody_the_next_ones_head(store: Raced, overflow: Any) -> None:
-    """Wrong: who stored a message is given the head of the session that has the id by the time that
-    room is made: its system message, and its summary."""
+    """Wrong: an update returns the head of another user's session, with its system message."""
     settings: dict[str, Any] = {"overflow": overflow, "blocks": [], "max_tokens": 100}
     with AgentMemory(store=store, **settings) as there:
         there.update("s", {"role": "user", "content": "word " * 60}, user_id="ana")
@@ -207,7 +206,7 @@ def test_an_update_gives_nobody_the_next_ones_head(store: Raced, overflow: Any) 
 
 
 def test_an_edit_sees_no_log_of_another(memory: AgentMemory, store: Raced) -> None:
-    """Wrong: the function is called with what another user said, before the call is refused."""
+    """Wrong: `edit` calls its function with another user's messages."""
     store.first()
     seen: list[Entry] = []
 

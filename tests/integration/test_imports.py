@@ -1,4 +1,4 @@
-"""Importing chats: each source as others write it, into sessions as this library has them."""
+"""Imports of chats: each source's format becomes sessions, messages and notes."""
 
 import zipfile
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from tests.kit import texts
 
 @pytest.fixture
 def memory() -> Iterator[AgentMemory]:
-    """A memory that holds nothing, and shows what was said alone."""
+    """An empty memory without blocks."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         yield memory
 
@@ -35,7 +35,7 @@ def ids(memory: AgentMemory) -> list[str]:
 
 
 def twice(memory: AgentMemory, path: Path, source: str, user: str | None = "ana") -> Any:
-    """Import something, and once more; what the first time did."""
+    """Import a file twice, and return the first result."""
     done = import_chats(memory, path, source, user_id=user)
     again = import_chats(memory, path, source, user_id=user)
     assert (again.new_sessions, again.new_messages, again.new_notes) == (0, 0, 0)
@@ -44,7 +44,7 @@ def twice(memory: AgentMemory, path: Path, source: str, user: str | None = "ana"
 
 
 def test_chatgpt_has_its_branches(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: an answer that was thrown away stands in the session, or is lost."""
+    """Wrong: a discarded answer is in the main session, or is lost."""
     export = [
         gpt_chat(
             "c",
@@ -79,7 +79,7 @@ def test_chatgpt_has_its_branches(tmp_path: Path, memory: AgentMemory) -> None:
 
 
 def test_chatgpt_shows_calls_of_tools_and_names_files(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a result without its call, which no context shows; a picture leaves no trace."""
+    """Wrong: a tool's result is imported without its call, or a picture is lost."""
     picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-1"}
     voice = {"content_type": "audio_transcription", "text": "spoken"}
     seen = {"content_type": "multimodal_text", "parts": [picture, voice, "look"]}
@@ -110,7 +110,7 @@ def test_chatgpt_shows_calls_of_tools_and_names_files(tmp_path: Path, memory: Ag
 
 
 def test_a_newer_export_adds_what_is_new(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a chat that went on is told twice."""
+    """Wrong: a newer export stores known messages again."""
     path = tmp_path / "conversations.json"
     talk = [gpt("q1"), gpt("a1", "assistant", parent="q1"), gpt("q2", parent="a1")]
     old = [*talk, gpt("a2", "assistant", parent="q2")]
@@ -130,8 +130,7 @@ def test_a_newer_export_adds_what_is_new(tmp_path: Path, memory: AgentMemory) ->
 
 
 def test_what_was_said_here_since_stays(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: who goes on talking in an imported session finds it told once more after the next
-    import, or loses what was said since."""
+    """Wrong: a second import stores messages again, or loses messages stored since."""
     path = write_json(tmp_path / "conversations.json", [gpt_chat("c", gpt("q"))])
     twice(memory, path, "chatgpt")
     memory.update("chatgpt/c", {"role": "assistant", "content": "here"}, user_id="ana")
@@ -140,7 +139,7 @@ def test_what_was_said_here_since_stays(tmp_path: Path, memory: AgentMemory) -> 
 
 
 def test_claude_has_blocks_attachments_and_branches(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: an attached text is forgotten; a tool's result stands without its call."""
+    """Wrong: an attachment is lost, or a tool's result is imported without its call."""
     blocks = [
         {"type": "thinking", "thinking": "hm"},
         {"type": "text", "text": "Let me look."},
@@ -171,7 +170,7 @@ def test_claude_has_blocks_attachments_and_branches(tmp_path: Path, memory: Agen
 
 
 def test_claude_without_parents_is_in_order(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: of an older export each message is a branch of its own."""
+    """Wrong: messages of an older export each become a branch."""
     messages = [
         {"uuid": f"m{n}", "sender": sender, "text": f"t{n}", "content": [], "files": []}
         for n, sender in enumerate(("human", "assistant", "human"))
@@ -184,7 +183,7 @@ def test_claude_without_parents_is_in_order(tmp_path: Path, memory: AgentMemory)
 def test_claude_code_keeps_side_chains_and_rewinds_apart(
     tmp_path: Path, memory: AgentMemory
 ) -> None:
-    """Wrong: what a subagent said stands between what was said to the user."""
+    """Wrong: a subagent's messages, or a rewound branch, are in the main session."""
     use = [{"type": "tool_use", "id": f"t{n}", "name": "Read", "input": {}} for n in (1, 2)]
     got = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"r{n}"} for n in (1, 2)]
     lines = [
@@ -219,7 +218,7 @@ def test_claude_code_keeps_side_chains_and_rewinds_apart(
 
 
 def test_a_rewind_after_an_import_is_another_session(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: the question that was asked anew is put behind the answers to the old one."""
+    """Wrong: a rewound question is appended after the old answers."""
     path = tmp_path / "s-1.jsonl"
     lines = [code("q", None, "user", "q"), code("no", "q", "user", "not so")]
     twice(memory, write_lines(path, lines), "claude-code")
@@ -231,7 +230,7 @@ def test_a_rewind_after_an_import_is_another_session(tmp_path: Path, memory: Age
 
 
 def test_codex_has_items_as_they_were(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: the surroundings that Codex tells are taken for words of the user."""
+    """Wrong: items are changed, or the context that Codex adds is shown as a user's message."""
     at = "2025-09-01T10:00:00Z"
     items = [
         {"type": "message", "role": "developer",
@@ -268,8 +267,7 @@ def shown(memory: AgentMemory, session_id: str) -> list[Any]:
 
 
 def test_what_nobody_said_is_kept_and_not_shown(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: what a program writes in its user's name is told, and searched, as the user's words;
-    or is lost to who wants to see it."""
+    """Wrong: text that a program added is shown as the user's words, or is lost."""
     lines = [
         code("q", None, "user", "Fix it<system-reminder>Todo is empty.</system-reminder>"),
         code("c", "q", "user", "<command-name>/clear</command-name>"),
@@ -302,8 +300,7 @@ def test_what_nobody_said_is_kept_and_not_shown(tmp_path: Path, memory: AgentMem
 
 
 def test_what_a_hook_told_is_not_brought_along(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: what was recalled for an agent comes back with its transcript, and is recalled again
-    with itself quoted in it."""
+    """Wrong: recalls that a hook added to a transcript are imported as messages."""
     ours = told({"log": ["[2026-11-20] user: Kestrel listens on 6543."]})
     result = {"type": "tool_result", "tool_use_id": "t", "content": f"x\n{ours}"}
     lines = [
@@ -326,7 +323,8 @@ def test_what_a_hook_told_is_not_brought_along(tmp_path: Path, memory: AgentMemo
 
 
 def test_mem0s_memories_are_notes(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a memory is of today, or somebody else's; one that mem0 deleted comes back."""
+    """Wrong: a memory of mem0 becomes a note with a wrong time or user, or a deleted one is
+    imported."""
     kept = {
         "id": "m1",
         "memory": "Likes tea",
@@ -363,7 +361,7 @@ def test_mem0s_memories_are_notes(tmp_path: Path, memory: AgentMemory) -> None:
 
 
 def test_letta_has_messages_and_blocks(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: what an agent knew of the user is lost, or a block too long for a note."""
+    """Wrong: an agent's memory blocks are lost, for example one too long for a note."""
     long = "\n".join(f"line {n} " + "x" * 100 for n in range(60))
     call = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     messages = [
@@ -388,7 +386,7 @@ def test_letta_has_messages_and_blocks(tmp_path: Path, memory: AgentMemory) -> N
 
 
 def test_langchain_has_messages_as_they_were(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a table of another name is not found; a row that is no message stops the rest."""
+    """Wrong: a table with another name is not found, or an invalid row stops the import."""
     call = {"name": "f", "args": {"x": 1}, "id": "c1", "type": "tool_call"}
     said = [
         {"type": "human", "data": {"type": "human", "content": "hi"}},
@@ -408,7 +406,7 @@ def test_langchain_has_messages_as_they_were(tmp_path: Path, memory: AgentMemory
 
 
 def test_llama_index_has_a_session_for_each_key(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: the keys are mixed, or messages of older releases are refused."""
+    """Wrong: keys are mixed into one session, or messages of older releases are refused."""
     block = {"block_type": "text", "text": "hi"}
     store = {
         "store": {
@@ -422,7 +420,7 @@ def test_llama_index_has_a_session_for_each_key(tmp_path: Path, memory: AgentMem
 
 
 def test_the_agents_sdk_has_its_items(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: the time of a row is lost, or items are not as they were."""
+    """Wrong: a row's time is lost, or an item is changed."""
     import json
 
     item = {"type": "reasoning", "id": "r", "summary": []}
@@ -439,7 +437,8 @@ def test_the_agents_sdk_has_its_items(tmp_path: Path, memory: AgentMemory) -> No
 
 
 def test_plain_lines_have_sessions_users_and_times(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: lines of several sessions are mixed; a file that grew is told anew."""
+    """Wrong: lines of several sessions are mixed, or a longer file is imported again from its
+    beginning."""
     lines: list[Any] = [
         {"session_id": "a", "user_id": "ben", "role": "user", "content": "1", "time": "2024-01-01"},
         {"session": "b", "role": "user", "content": "2", "id": "x"},
@@ -466,7 +465,7 @@ def test_plain_lines_have_sessions_users_and_times(tmp_path: Path, memory: Agent
 
 
 def test_what_was_deleted_here_stays_deleted(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a chat that somebody had erased is back after the next import, unasked."""
+    """Wrong: the next import restores a deleted chat without `deleted=True`."""
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q")), gpt_chat("d", gpt("r"))])
     twice(memory, path, "chatgpt")
     memory.delete("chatgpt/c")
@@ -478,7 +477,7 @@ def test_what_was_deleted_here_stays_deleted(tmp_path: Path, memory: AgentMemory
 
 
 def test_no_session_of_somebody_else_is_written(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: an import for one user writes into another's session, or gives up at it."""
+    """Wrong: an import for one user writes into another user's session, or stops there."""
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q")), gpt_chat("d", gpt("r"))])
     memory.update("chatgpt/c", {"role": "user", "content": "mine"}, user_id="ben")
     done = import_chats(memory, path, "chatgpt", user_id="ana")
@@ -487,21 +486,20 @@ def test_no_session_of_somebody_else_is_written(tmp_path: Path, memory: AgentMem
 
 
 def test_keys_that_are_forgotten_tell_nothing_twice(tmp_path: Path) -> None:
-    """Wrong: half a year later the next export is told from the beginning, since the keys under
-    which it was written are not known any more."""
+    """Wrong: messages are imported again after their idempotency keys have expired."""
     from datetime import timedelta
 
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q"))])
     with AgentMemory(store="memory://", keep_keys=timedelta(microseconds=1)) as memory:
         twice(memory, path, "chatgpt")
         said = {"role": "user", "content": "here", "id": "k"}
-        memory.update("chatgpt/c", said, user_id="ana")  # old keys go with it
+        memory.update("chatgpt/c", said, user_id="ana")  # removes expired keys
         twice(memory, path, "chatgpt")
         assert texts(memory, "chatgpt/c") == ["q", "here"]
 
 
 def test_what_a_retention_removed_is_not_told_anew(tmp_path: Path) -> None:
-    """Wrong: what the log does not have any more is imported again, or taken for another branch."""
+    """Wrong: messages that retention removed are imported again."""
     talk = [gpt(f"m{n}", text="word " * 50, parent=f"m{n - 1}") for n in range(1, 20)]
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("m0"), *talk)])
     with AgentMemory(store="memory://", max_tokens=300, retention="window") as memory:
@@ -513,7 +511,7 @@ def test_what_a_retention_removed_is_not_told_anew(tmp_path: Path) -> None:
 
 
 def test_no_model_is_asked(tmp_path: Path) -> None:
-    """Wrong: an import costs money: a model reads years of chats before anybody has said so."""
+    """Wrong: an import calls the model."""
     from agent_memory import ExtractiveMemory, Summarize
     from agent_memory.testing import FakeLLM
 

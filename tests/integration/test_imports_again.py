@@ -1,4 +1,4 @@
-"""Importing once more: what was deleted here stays so, and what is somebody else's is named."""
+"""Repeated imports: deleted data is not restored, and other users' sessions are reported."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -34,7 +34,7 @@ def counts(done: Imported) -> tuple[int, int, int]:
 def test_a_deleted_user_stays_deleted(
     tmp_path: Path, memory: AgentMemory, again: str | None
 ) -> None:
-    """Wrong: a nightly import undoes the erasure of a user."""
+    """Wrong: an import restores the sessions of a deleted user."""
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q")), gpt_chat("d", gpt("r"))])
     import_chats(memory, path, "chatgpt", user_id="ana")
     receipt = memory.delete_user("ana")
@@ -50,7 +50,7 @@ def test_a_deleted_user_stays_deleted(
 
 
 def test_what_was_never_imported_before_the_deletion(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: chats from before the deletion arrive after it."""
+    """Wrong: chats older than the user's deletion are imported after it."""
     memory.update("s", {"role": "user", "content": "hi"}, user_id="ana")
     memory.delete_user("ana")
     new = gpt("new", create_time=LATER)
@@ -63,7 +63,7 @@ def test_what_was_never_imported_before_the_deletion(tmp_path: Path, memory: Age
 
 
 def test_notes_of_a_deleted_user_stay_deleted(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: the memories of another program are back."""
+    """Wrong: an import restores notes older than the user's deletion."""
     said = [("Ana rows.", "ana", "2024-01-01"), ("Ana sails.", "ana", "2999-01-01"),
             ("Ben swims.", "ben", "2024-01-01")]  # fmt: skip
     kept = [
@@ -79,7 +79,8 @@ def test_notes_of_a_deleted_user_stay_deleted(tmp_path: Path, memory: AgentMemor
 
 
 def test_whose_the_sessions_are(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: an import for a user says that all is there, and she finds nothing."""
+    """Wrong: an import for a user does not say that the sessions belong to no user or to
+    another."""
     chats = [gpt_chat("c", gpt("q", text="I keep bees.")), gpt_chat("d", gpt("r"))]
     path = write_json(tmp_path / "c.json", chats)
     import_chats(memory, path, "chatgpt")
@@ -101,7 +102,7 @@ def test_whose_the_sessions_are(tmp_path: Path, memory: AgentMemory) -> None:
 
 
 def test_the_command_says_whose_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: "All of it was imported before", and no word of whose it is."""
+    """Wrong: the command does not say to whom sessions imported before belong."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q"))])
@@ -118,14 +119,14 @@ def test_the_command_says_whose_they_are(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_developer_is_known(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: "nobody knows the role 'developer'"."""
+    """Wrong: an import refuses the role "developer"."""
     chat = gpt_chat("c", gpt("d", "developer"), gpt("q", parent="d"))
     done = import_chats(memory, write_json(tmp_path / "c.json", [chat]), "chatgpt")
     assert (done.failed, texts(memory, "chatgpt/c")) == (0, ["d", "q"])
 
 
 def test_a_settings_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    """Wrong: what an editor of Windows has saved is "not valid TOML"."""
+    """Wrong: a settings file with a byte order mark is refused."""
     file = tmp_path / "memory.toml"
     file.write_bytes(b"\xef\xbb\xbfmax_tokens = 5000\n")
     assert AgentMemoryConfig.from_file(file).max_tokens == 5000
@@ -134,7 +135,7 @@ def test_a_settings_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> Non
 def test_a_prompt_shows_an_id_without_its_escapes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: an id steers the terminal of whoever deletes it."""
+    """Wrong: a control character in an id reaches the terminal."""
     monkeypatch.chdir(tmp_path)
     session = "s\u202e\x7f"
     with AgentMemory("a.db", blocks=[]) as memory:

@@ -1,4 +1,4 @@
-"""Imports of exports with a value of another type in any of their fields."""
+"""Imports of exports in which any field has a value of another type."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ def files_of(ending: str, good: Any) -> Callable[[Path, Any], Path]:
 
 
 def rows_of(table: str, columns: str, packed: str, good: Any) -> Callable[[Path, Any], Path]:
-    """A database: what a column holds as JSON is a part of the sample, like the columns."""
+    """Write a database; the column `packed` holds JSON."""
 
     def write(folder: Path, sample: Any) -> Path:
         rows = [
@@ -180,7 +180,7 @@ SAMPLES: dict[str, tuple[str, Any, Callable[[Path, Any], Path]]] = {
 
 
 def edited(sample: Any) -> Iterator[Any]:
-    """The sample with a value of each other type in the place of each of its values."""
+    """Yield the sample with each of its values replaced by values of other types."""
     for path in paths(sample):
         for value in VALUES:
             copy = deepcopy(sample)
@@ -207,7 +207,7 @@ def paths(sample: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def all_said(memory: AgentMemory) -> str:
-    """What was imported, as logs and contexts show it."""
+    """Return the texts of all imported messages and notes."""
     found: list[str] = [note.text for note in memory.user("ana").notes().all()]
     for head in memory.sessions(limit=1_000):
         found += [entry.message.text() for entry in memory.history(head.session_id)]
@@ -217,7 +217,7 @@ def all_said(memory: AgentMemory) -> str:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_field_of_another_type_costs_its_part_alone(tmp_path: Path, name: str) -> None:
-    """Fails if an error of Python's, and what stands behind it is not read."""
+    """Wrong: a field of another type raises an error of Python, or hides the data after it."""
     source, sample, write = SAMPLES[name]
     seen: set[str] = set()
     for number, copy in enumerate(every_nth([sample, *edited(sample)], 10)):

@@ -1,4 +1,4 @@
-"""Exceptions that signals raise in the middle of calls, and handlers that call a memory."""
+"""Exceptions that signals raise during calls, and signal handlers that call a memory."""
 
 import os
 import signal
@@ -29,8 +29,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="has no
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_nothing_hangs_and_nothing_is_torn(tmp_path: Path) -> None:
-    """Wrong: after an exception at some moment of a call all memories of the process wait for ever,
-    a fork does, or a log has lost or doubled what was said."""
+    """Wrong: after an interrupt, memories or forks hang, or a log lost or doubled messages."""
     command = [sys.executable, "-m", "tests.integration.interrupting"]
     command += [
         "--count",
@@ -45,7 +44,7 @@ def test_nothing_hangs_and_nothing_is_torn(tmp_path: Path) -> None:
 
 
 class Slow(Block):
-    """Tells when it absorbs, and does it when it is told to."""
+    """Calls the next function of `DURING` while it absorbs."""
 
     kind: str = "slow"
 
@@ -65,11 +64,11 @@ DURING: list[Callable[[], object]] = []
 
 
 class Stopped(BaseException):
-    """Raised by a signal."""
+    """Raised by a signal handler."""
 
 
 class Late(Exception):
-    """A limit of time, as many programs have it."""
+    """A timeout error, as many programs raise it."""
 
 
 @pytest.fixture
@@ -106,7 +105,8 @@ def test_what_holds_a_lease_goes_on_to_its_end(
     on_signal: Callable[[Callable[[], Any]], None],
     error: type[BaseException],
 ) -> None:
-    """Wrong: a lease is held by nobody until it runs out, or for as long as a traceback is kept."""
+    """Wrong: an interrupted call keeps its lease until it expires, or as long as its traceback
+    exists."""
     went_on = threading.Event()
 
     def stop() -> None:
@@ -131,7 +131,7 @@ def test_what_holds_a_lease_goes_on_to_its_end(
 
 
 class Counting(Slow):
-    """One that counts its batches."""
+    """Records the size of each batch."""
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         BATCHES.append(len(entries))
@@ -145,7 +145,7 @@ BATCHES: list[int] = []
 def test_a_flush_that_was_interrupted_ends_after_its_batch(
     tmp_path: Path, on_signal: Callable[[Callable[[], Any]], None]
 ) -> None:
-    """Wrong: after Ctrl-C a flush of one long session goes on, unseen, for as long as it takes."""
+    """Wrong: an interrupted flush goes on in the background with all further batches."""
 
     def stop() -> None:
         raise Stopped
@@ -178,7 +178,7 @@ def test_a_flush_that_was_interrupted_ends_after_its_batch(
 def test_a_handler_does_not_wait_for_the_call_it_interrupts(
     memory: AgentMemory, on_signal: Callable[[Callable[[], Any]], None], call: str
 ) -> None:
-    """Wrong: it waits a minute for a lease that its own thread holds, or for ever for a lock."""
+    """Wrong: a signal handler waits for a lease or a lock that its own thread holds."""
     calls: dict[str, Callable[[], Any]] = {
         "flush": lambda: memory.flush("s"),
         "delete": lambda: memory.delete("s"),
@@ -192,7 +192,7 @@ def test_a_handler_does_not_wait_for_the_call_it_interrupts(
 
     def absorb() -> None:
         interrupt()
-        handled.wait(0.05)  # the handler waits by now
+        handled.wait(0.05)  # long enough for the handler to wait
 
     DURING.append(absorb)
     memory.update("s", said("one"))
@@ -204,7 +204,7 @@ def test_a_handler_does_not_wait_for_the_call_it_interrupts(
 def test_a_handler_cannot_write_within_a_write(
     tmp_path: Path, on_signal: Callable[[Callable[[], Any]], None]
 ) -> None:
-    """Wrong: it waits for ever for the lock of the code that it interrupts."""
+    """Wrong: a write in a signal handler waits for ever for the write that it interrupted."""
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with AgentMemory(store=url, blocks=[]) as memory:
         memory.update("s", said("one"))
@@ -225,7 +225,7 @@ def test_a_handler_cannot_write_within_a_write(
 
 
 class Interrupting(tuple[DocId, ...]):
-    """Ids of no document. A signal comes while the store looks them up, under its lock."""
+    """An empty tuple of ids that sends a signal when the store iterates over it, under its lock."""
 
     def __iter__(self) -> Iterator[DocId]:
         interrupt()
@@ -237,8 +237,8 @@ class Interrupting(tuple[DocId, ...]):
 def test_a_handler_does_not_wait_for_a_lock_of_its_own_thread(
     tmp_path: Path, on_signal: Callable[[Callable[[], Any]], None], where: str
 ) -> None:
-    """Wrong: a call that goes on in another thread waits there for the lock that the interrupted
-    code holds, and both wait for ever."""
+    """Wrong: a call in a signal handler waits for another thread that needs the lock of the
+    interrupted code."""
     in_memory = where == "in the memory store"
     url = "memory://" if in_memory else f"sqlite:///{tmp_path / 'memory.db'}"
     with AgentMemory(store=url, blocks=[VectorMemory(), NoteMemory()]) as memory:
@@ -280,7 +280,7 @@ def test_a_handler_does_not_wait_for_a_lock_of_its_own_thread(
 def test_a_taking_back_that_was_interrupted_takes_nothing_newer(
     memory: AgentMemory, on_signal: Callable[[Callable[[], Any]], None]
 ) -> None:
-    """Wrong: what was said after a `pop` that was cut short is taken back by it."""
+    """Wrong: an interrupted `pop` removes a message that was stored after it."""
 
     def stop() -> None:
         raise Stopped
@@ -294,7 +294,7 @@ def test_a_taking_back_that_was_interrupted_takes_nothing_newer(
     DURING.append(absorb)
     other = threading.Thread(target=lambda: memory.update("s", said("two")), daemon=True)
     other.start()
-    assert absorbing.wait(SECONDS)  # another worker holds the lease now
+    assert absorbing.wait(SECONDS)  # another thread holds the lease now
     on_signal(stop)
     timer = threading.Timer(0.2, interrupt)
 

@@ -1,5 +1,5 @@
-"""What agents keep outright goes with its session and its user, whatever block keeps it, over every
-kind of store; and no call gives it to anybody else."""
+"""Data that agents write directly is deleted with its session and user, on every store, and no
+other user can read it."""
 
 import json
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def blocks(folder: Path) -> list[Block]:
 
 
 def canary(user: str | None, session_id: str) -> str:
-    """A word that stands in whatever is kept for one session of one user."""
+    """Return a word that all data of this user and session contains."""
     return f"canary-{user or 'nobody'}-{session_id}"
 
 
@@ -52,7 +52,7 @@ def keep(memory: AgentMemory, user: str | None, session_id: str) -> None:
 
 
 def seen(memory: AgentMemory, user: str | None, session_id: str) -> str:
-    """All that a user and their model can read, by handle, by tool and in a context."""
+    """Return all that a user and their model can read, by handle, tool and context."""
     mine = memory.session(session_id, user)
     read = [
         mine.get("canary note").to_messages(),
@@ -71,7 +71,7 @@ def seen(memory: AgentMemory, user: str | None, session_id: str) -> str:
 
 @pytest.fixture
 def memory(store: Store, tmp_path: Path) -> AgentMemory:
-    """Two users with two sessions each, and a session of nobody."""
+    """Two users with two sessions each, and a session without a user."""
     memory = AgentMemory(store=store, blocks=blocks(tmp_path))
     for user in USERS:
         for session_id in (f"{user}1", f"{user}2"):
@@ -81,7 +81,7 @@ def memory(store: Store, tmp_path: Path) -> AgentMemory:
 
 
 def test_nobody_sees_what_another_keeps(memory: AgentMemory) -> None:
-    """Wrong: a block gives a user, or a session without one, what another's model has kept."""
+    """Wrong: a block returns another user's data."""
     with memory:
         for user, session_id in (("ada", "ada1"), ("ben", "ben2"), (None, "alone"), ("eve", "e")):
             told = seen(memory, user, session_id)
@@ -101,7 +101,7 @@ def by_itself(memory: AgentMemory, delete: Callable[[AgentMemory], None]) -> Non
 
 
 def by_another(memory: AgentMemory, delete: Callable[[AgentMemory], None]) -> None:
-    """Deletes with a memory that has no blocks, as a script or the command line may."""
+    """Delete with a memory without blocks, like a script or the command line."""
     with closing(AgentMemory(store=memory.config.store)) as other:
         delete(other)
 
@@ -110,10 +110,10 @@ def by_another(memory: AgentMemory, delete: Callable[[AgentMemory], None]) -> No
 def test_a_deleted_user_leaves_nothing(
     memory: AgentMemory, store: Store, way: Callable[..., None], tmp_path: Path
 ) -> None:
-    """Wrong: a block keeps something of a user who was deleted, or loses what others have."""
+    """Wrong: a block keeps data of a deleted user, or loses another user's."""
     with memory:
         way(memory, lambda it: it.delete_user("ada"))
-        if way is by_another:  # its folder is known to those only who have it configured
+        if way is by_another:  # only a memory with this block knows its folder
             memory.blocks["skills"].delete(Scope("ada"))
         assert not left(store, "user:ada", "session:ada1", "session:ada2")
         for session_id in ("ada1", "ada2", "new"):
@@ -128,7 +128,7 @@ def test_a_deleted_user_leaves_nothing(
 def test_a_deleted_session_takes_along_what_is_its_own(
     memory: AgentMemory, store: Store, way: Callable[..., None]
 ) -> None:
-    """Wrong: a scratchpad, or a note, outlives the session in which it was written."""
+    """Wrong: a scratchpad or a note is left after its session was deleted."""
     with memory:
         way(memory, lambda it: it.delete("ada1"))
         assert not [one for one in left(store, "user:ada") if one.session_id == "ada1"]
@@ -151,7 +151,7 @@ def test_a_deleted_session_takes_along_what_is_its_own(
 
 
 def test_a_session_begun_by_what_was_kept(store: Store, tmp_path: Path) -> None:
-    """Wrong: what is kept before the first message belongs to nobody, and stays for ever."""
+    """Wrong: data written before the first message has no owner, and is never deleted."""
     with AgentMemory(store=store, blocks=blocks(tmp_path)) as memory:
         pad = memory.session("s", "ada").working()
         pad.set("plan", "canary-ada")
@@ -162,7 +162,7 @@ def test_a_session_begun_by_what_was_kept(store: Store, tmp_path: Path) -> None:
 
 
 def test_what_others_remember_of_places_counts_for_nothing() -> None:
-    """Wrong: a process finds what a memory without the block has deleted, by what it remembers."""
+    """Wrong: a process still finds observations that another memory deleted, in its cache."""
     store = MemoryStore()
     home = (0.0, 0.0)
     with (

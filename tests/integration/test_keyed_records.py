@@ -1,4 +1,4 @@
-"""Blocks of records with keys, on every kind of store."""
+"""Keyed records of blocks, on every kind of store."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ ADA, BEN = Scope("ada", "s-ada"), Scope("ben", "s-ben")
 
 
 class Keeper(ManualBlock):
-    """Keeps what it is told to."""
+    """A block that stores records as told."""
 
     kind: Literal["keeper"] = "keeper"
 
@@ -61,19 +61,19 @@ def texts(keyed: KeyedRecords) -> list[str]:
 
 
 def raw(store: Store, keyed: KeyedRecords) -> list[Record]:
-    """What the store holds, whether it is shown or not."""
+    """Return the records in the store, hidden ones included."""
     return store.records("keeper", keyed.owner)
 
 
 def mark(store: Store, session_id: str) -> None:
-    """Begin the deletion of a session, as a process does that is killed then."""
+    """Mark a session for deletion, like a process that is killed then."""
     head = store.head(session_id)
     assert head is not None
     assert store.move(replace(head, deleting=True))
 
 
 def test_what_is_put_is_there(block: Keeper) -> None:
-    """Wrong: a record is lost, changed, kept twice, or out of its order."""
+    """Wrong: a record is lost, changed, stored twice, or out of order."""
     keyed = block.open(ADA)
     text, metadata = 'NUL \x00, \u2028, 🎈 and "quotes"', {"a": [1, 2.5, None, {"é": True}]}
     put = keyed.put("first", text, metadata)
@@ -81,7 +81,7 @@ def test_what_is_put_is_there(block: Keeper) -> None:
     assert (put.text, put.metadata, put.session_id) == (text, metadata, "s-ada")
     keyed.put("second", "two")
     keyed.put("first", "one")
-    assert texts(keyed) == ["two", "one"]  # in the order of their times
+    assert texts(keyed) == ["two", "one"]  # ordered by time
     assert keyed.get("third") is None
     keyed.drop("first")
     keyed.drop("first")
@@ -92,7 +92,7 @@ def test_what_is_put_is_there(block: Keeper) -> None:
 
 
 def test_a_time_may_be_given(block: Keeper) -> None:
-    """Wrong: a record's own time is not kept, so that what is old looks new."""
+    """Wrong: a record's given time is replaced by the current one."""
     keyed = block.open(ADA)
     day = datetime(2020, 2, 29, 12, 30, 15, 123456, tzinfo=UTC)
     keyed.put("new", "new")
@@ -103,8 +103,8 @@ def test_a_time_may_be_given(block: Keeper) -> None:
 
 @pytest.mark.parametrize("whose", ["user", "session"])
 def test_a_session_begins_with_it(block: Keeper, store: Store, whose: Whose) -> None:
-    """Wrong: what is kept for a session has no session, so that its deletion forgets it, and
-    another user can come by it."""
+    """Wrong: a record for a session creates no session, so that a deletion misses it or another
+    user can take its id."""
     block.open(ADA, whose).put("k", "of ada")
     head = store.head("s-ada")
     assert head is not None
@@ -116,7 +116,7 @@ def test_a_session_begins_with_it(block: Keeper, store: Store, whose: Whose) -> 
 
 
 def test_reading_begins_no_session(block: Keeper, store: Store) -> None:
-    """Wrong: a session comes into being because somebody looked."""
+    """Wrong: reading creates a session."""
     for whose in ("user", "session"):
         keyed = block.open(ADA, whose)
         assert keyed.all() == []
@@ -127,7 +127,7 @@ def test_reading_begins_no_session(block: Keeper, store: Store) -> None:
 
 
 def test_scopes_are_apart(block: Keeper) -> None:
-    """Wrong: a user reads what is another's."""
+    """Wrong: a scope reads another scope's records."""
     several = [
         block.open(Scope("ada", "s1")),
         block.open(Scope("ada", "s1"), "session"),
@@ -148,7 +148,7 @@ def test_scopes_are_apart(block: Keeper) -> None:
 
 
 def test_keys_and_owners_are_no_others(block: Keeper) -> None:
-    """Wrong: a user whose id ends as another's key begins overwrites what that one keeps."""
+    """Wrong: two pairs of user and key share a record id, so that one overwrites the other."""
     names = {block.open(Scope("a\x1fb")).id_of("c"), block.open(Scope("a")).id_of("b\x1fc")}
     assert len(names) == 2
     with pytest.raises(InvalidInput, match="session_id"):
@@ -158,18 +158,19 @@ def test_keys_and_owners_are_no_others(block: Keeper) -> None:
 
 
 def test_what_cannot_be_given_back_is_refused(block: Keeper, store: Store) -> None:
-    """Wrong: a store changes it, or breaks on it after the session has begun."""
+    """Wrong: a value that JSON cannot restore is accepted, or refused after the session was
+    created."""
     for bad in (float("nan"), {1: "b"}, (1, 2), {1, 2}, "half \ud800", {"\udc00": 1}, 10**5000):
         with pytest.raises(InvalidInput, match="The metadata"):
             block.open(ADA).put("k", "text", {"a": bad})
     with pytest.raises(InvalidInput, match="The text"):
-        block.open(ADA).put("k", "half \ud83d\ude00")  # two halves are one character in JSON
+        block.open(ADA).put("k", "half \ud83d\ude00")  # JSON joins the two halves
     assert store.head("s-ada") is None
     assert raw(store, block.open(ADA)) == []
 
 
 def test_it_goes_with_its_session(memory: AgentMemory, store: Store, block: Keeper) -> None:
-    """Wrong: a deletion leaves what was kept in the session, or takes what was not."""
+    """Wrong: a deletion leaves records of the session, or removes others."""
     mine = block.open(Scope("ada", "s1"))
     mine.put("in s1", "in s1")
     mine.put("of the user", "of the user", with_session=False)
@@ -184,7 +185,7 @@ def test_it_goes_with_its_session(memory: AgentMemory, store: Store, block: Keep
 
 
 def test_it_goes_with_its_user(memory: AgentMemory, store: Store, block: Keeper) -> None:
-    """Wrong: the deletion of a user leaves something, or takes another's."""
+    """Wrong: the deletion of a user leaves records, or removes another user's."""
     several = [
         block.open(whose, kind)
         for whose in (ADA, Scope("ada", "s2"), BEN)
@@ -200,7 +201,7 @@ def test_it_goes_with_its_user(memory: AgentMemory, store: Store, block: Keeper)
 
 
 def test_it_goes_where_its_block_is_not_configured(store: Store) -> None:
-    """Wrong: a block was taken out of the configuration."""
+    """Wrong: a deletion misses records of a block that is not configured."""
     with AgentMemory(store=store, blocks=[Keeper()]) as memory:
         several = [keeper(memory).open(Scope(user, f"s-{user}")) for user in ("ada", "ben", "eve")]
         pads = [keeper(memory).open(Scope(user, f"s-{user}"), "session") for user in ("ada", "ben")]
@@ -215,7 +216,7 @@ def test_it_goes_where_its_block_is_not_configured(store: Store) -> None:
 
 
 def test_pop_takes_nothing(memory: AgentMemory, block: Keeper) -> None:
-    """Wrong: what was written outright is lost because a message was taken back."""
+    """Wrong: a pop removes records that were written directly."""
     memory.update("s-ada", {"role": "user", "content": "Hello"}, user_id="ada")
     block.open(ADA).put("k", "kept")
     assert len(memory.pop("s-ada")) == 1
@@ -226,8 +227,7 @@ def test_pop_takes_nothing(memory: AgentMemory, block: Keeper) -> None:
 def test_nothing_of_a_session_is_read_once_its_deletion_has_begun(
     store: Store, block: Keeper
 ) -> None:
-    """Wrong: what somebody asked to be deleted is shown until a process that was killed is
-    replaced; or more is kept, which then stays."""
+    """Wrong: a session marked for deletion can still be read or written."""
     mine, own = block.open(ADA), block.open(ADA, "session")
     mine.put("k", "in s-ada")
     mine.put("k2", "of the user", with_session=False)
@@ -255,7 +255,7 @@ def test_nothing_of_a_session_is_read_once_its_deletion_has_begun(
 def test_what_is_kept_while_its_session_is_deleted_stays_nowhere(
     store: Store, whose: Whose, step: str, again: str | None
 ) -> None:
-    """Wrong: it was written after the deletion had looked for it, and stays for ever."""
+    """Wrong: a record written during the session's deletion is left."""
     armed = [False]
 
     def delete(now: str) -> None:
@@ -278,7 +278,7 @@ def test_what_is_kept_while_its_session_is_deleted_stays_nowhere(
 def test_the_next_session_of_that_name_is_another(
     memory: AgentMemory, store: Store, block: Keeper
 ) -> None:
-    """Wrong: who kept hold of a session's records reads."""
+    """Wrong: a handle on a deleted session reads or changes the next session under its id."""
     old = block.open(ADA, "session")
     old.put("k", "of ada")
     memory.delete("s-ada")
@@ -300,7 +300,7 @@ def test_the_next_session_of_that_name_is_another(
 def test_a_session_that_is_nobodys_yet_is_read_by_who_names_himself(
     block: Keeper, store: Store
 ) -> None:
-    """Wrong: what was kept before somebody logged in can't be read by naming the user."""
+    """Wrong: a user who claims a session cannot read the records written before."""
     block.open(Scope(None, "s"), "session").put("k", "kept")
     ada = block.open(Scope("ada", "s"), "session")
     assert texts(ada) == ["kept"]
@@ -314,8 +314,7 @@ def test_a_session_that_is_nobodys_yet_is_read_by_who_names_himself(
 
 
 def test_changes_take_turns(store: Store) -> None:
-    """Wrong: of changes that are made at the same time, by two memories over one store, some are
-    lost."""
+    """Wrong: concurrent changes by two memories overwrite each other."""
     with (
         AgentMemory(store=store, blocks=[Keeper()]) as one,
         AgentMemory(store=store, blocks=[Keeper()]) as two,
@@ -335,14 +334,14 @@ def test_changes_take_turns(store: Store) -> None:
 
 
 def test_users_do_not_wait_for_each_other(block: Keeper) -> None:
-    """Wrong: while one user's things are changed, another's cannot be."""
+    """Wrong: a change of one user's records blocks changes of another user's."""
     several = block.open(ADA), block.open(BEN), block.open(ADA, "session")
     with several[0].changing(), several[1].changing(), several[2].changing():
         several[0].put("k", "v")
 
 
 def test_what_is_being_changed_does_not_outlive_its_user(store: Store) -> None:
-    """Wrong: a change that had read something before the user was deleted writes it back after."""
+    """Wrong: a change under way writes a record back after its user was deleted."""
     waits = threading.Event()
 
     def tell(step: str) -> None:
@@ -367,7 +366,7 @@ def test_what_is_being_changed_does_not_outlive_its_user(store: Store) -> None:
 
 
 def test_json_is_plain_or_refused() -> None:
-    """Wrong: what is nested without end is followed until Python gives up."""
+    """Wrong: a value that contains itself raises a `RecursionError`."""
     assert plain_json({"b": [1, "é", None]}, "It") == '{"b":[1,"é",null]}'
     deep: list[Any] = []
     deep.append(deep)

@@ -1,4 +1,4 @@
-"""A server that is killed and comes back while processes use it."""
+"""A database server that is killed and restarted while processes use it."""
 
 import re
 import shlex
@@ -22,9 +22,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("kind", [PostgresServer, MariaDBServer])
 def test_sql_servers(kind: type[PostgresServer | MariaDBServer]) -> None:
-    """Wrong: what was acknowledged is gone, a retry is stored twice, part of a turn is stored, a
-    call hangs or fails with a driver's error, or a memory has to be opened anew.
-    """
+    """Wrong: an acknowledged message is lost, a retry is stored twice, a turn is stored in part, or
+    a call hangs or raises a driver's error."""
     pytest.importorskip("psycopg" if kind is PostgresServer else "pymysql")
     try:
         server = kind()
@@ -42,7 +41,7 @@ def test_sql_servers(kind: type[PostgresServer | MariaDBServer]) -> None:
 
 
 def test_redis(tmp_path: Path) -> None:
-    """Wrong: as above, on Redis with `appendfsync always`; or the command for all this fails."""
+    """Wrong: the same on Redis with `appendfsync always`, or the benchmark's command fails."""
     try:
         binary = next(iter(redis_binaries().values()))
     except CannotStart as reason:

@@ -1,4 +1,4 @@
-"""LangChain's agents and histories over a memory."""
+"""LangChain's agents and chat histories over a memory."""
 
 import asyncio
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from agent_memory.integrations.langchain import (
 
 
 class Model(GenericFakeChatModel):
-    """Says what it is told to, and notes what it was sent."""
+    """Returns scripted answers, and records the messages it was sent."""
 
     sent: list[list[BaseMessage]] = []
 
@@ -60,13 +60,13 @@ def thread(name: str) -> Any:
 
 
 def weather(city: str) -> str:
-    """The weather in a city."""
+    """Return the weather in a city."""
     return f"Sunny in {city}."
 
 
 def test_an_agent_remembers_across_threads(memory: AgentMemory) -> None:
-    """Wrong: a second chat does not know the first, another user's does, or a turn is stored in
-    part or twice."""
+    """Wrong: a second thread does not recall the user's first, another user's does, or a turn is
+    stored in part or twice."""
     fake = model("Nice!", "You live in Lisbon.", "I do not know.")
     owners = {"t-1": "ana", "t-2": "ana", "t-3": "ben"}
 
@@ -97,7 +97,8 @@ def test_an_agent_remembers_across_threads(memory: AgentMemory) -> None:
 
 
 def test_a_turn_with_tools_is_kept_and_sent_whole(memory: AgentMemory) -> None:
-    """Wrong: a call is parted from its result, or what the model is sent is not what was said."""
+    """Wrong: a call is separated from its result, or the model is sent other messages than
+    stored."""
     call = {"name": "weather", "args": {"city": "Rome"}, "id": "c-1"}
     fake = model(AIMessage("", tool_calls=[call]), "It is sunny.", "You are welcome.")
     agent = create_agent(
@@ -119,7 +120,7 @@ def test_a_turn_with_tools_is_kept_and_sent_whole(memory: AgentMemory) -> None:
 
 
 def test_the_budget_is_kept_whatever_the_graph_holds(tmp_path: Path) -> None:
-    """Wrong: the graph's whole state is sent, or the summary of it is lost."""
+    """Wrong: the model is sent more than the budget, such as the graph's whole state."""
     url = f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(store=url, blocks=[], max_tokens=400) as memory:
         answers = [f"Answer {n}, which is somewhat long, as answers are." for n in range(30)]
@@ -142,7 +143,7 @@ def test_the_budget_is_kept_whatever_the_graph_holds(tmp_path: Path) -> None:
 
 
 def test_a_run_that_failed_is_run_again_without_doubles(memory: AgentMemory) -> None:
-    """Wrong: what was stored before the model failed is stored once more."""
+    """Wrong: a repeated run stores its question again."""
 
     class Down(Model):
         def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
@@ -167,7 +168,7 @@ class Who:
 
 
 def test_an_async_run_of_a_user_named_by_its_context(memory: AgentMemory) -> None:
-    """Wrong: async agents have no memory, or the context's user is not the session's."""
+    """Wrong: an async agent stores nothing, or not for the user in its context."""
     fake = model("Hello.")
     middleware = AgentMemoryMiddleware(
         memory, user_id=lambda runtime: runtime.context.user_id, session_id="fixed"
@@ -185,7 +186,7 @@ def test_a_run_without_a_thread_says_so(memory: AgentMemory) -> None:
 
 
 def test_a_history_gives_back_what_it_was_given(memory: AgentMemory) -> None:
-    """Wrong: ids, usage, artifacts or parts are lost, or a retry doubles."""
+    """Wrong: ids, usage, artifacts or parts are lost, or a retry is stored twice."""
     history = AgentMemoryChatMessageHistory(memory, "s", user_id="ana")
     call = {"name": "weather", "args": {"city": "Rome"}, "id": "c-1", "type": "tool_call"}
     said = [
@@ -229,7 +230,7 @@ def test_a_history_gives_back_what_it_was_given(memory: AgentMemory) -> None:
     ],
 )
 def test_a_chat_message_comes_back_from_the_format(view: dict[str, Any]) -> None:
-    """Wrong: what others said does not reach LangChain, or comes back as something else."""
+    """Wrong: a chat message changes when it is converted to LangChain's format and back."""
     (raw,) = from_chat(view)
     assert to_chat(raw) == [view]
     assert convert_to_messages([raw])

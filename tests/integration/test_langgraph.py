@@ -45,7 +45,7 @@ def thread(name: str) -> Any:
 
 
 def test_a_graph_goes_on_in_another_process(url: str) -> None:
-    """Wrong: an interrupted run is lost with the process, or another thread goes on with it."""
+    """Wrong: a new process cannot continue an interrupted run, or another thread does."""
     with AgentMemory(store=url, blocks=[]) as memory:
         paused = graph(AgentMemorySaver(memory)).invoke({"said": ["hi"]}, thread("a"))
         assert paused["__interrupt__"][0].value == "What is your name?"
@@ -63,7 +63,7 @@ def test_a_graph_goes_on_in_another_process(url: str) -> None:
 
 
 def test_a_users_threads_go_with_the_user(memory: AgentMemory) -> None:
-    """Wrong: states of a user's chats outlive the user; or another's go too."""
+    """Wrong: checkpoints are left after their user was deleted, or another user's are gone."""
     for user in ("ana", "ben"):
         graph(AgentMemorySaver(memory, user_id=user)).invoke({"said": [user]}, thread("t"))
     memory.delete_user("ana")
@@ -72,7 +72,7 @@ def test_a_users_threads_go_with_the_user(memory: AgentMemory) -> None:
 
 
 def test_pruning_keeps_what_the_newest_needs(memory: AgentMemory) -> None:
-    """Wrong: the newest can't be resumed, or older values stay for ever."""
+    """Wrong: after a prune the newest checkpoint cannot be resumed, or older values are left."""
     saver = AgentMemorySaver(memory)
     graph(saver).invoke({"said": ["hi"]}, thread("a"))
     before = len(memory.values().search(limit=1_000))
@@ -86,7 +86,7 @@ def test_pruning_keeps_what_the_newest_needs(memory: AgentMemory) -> None:
 
 
 def test_a_thread_of_any_name_is_kept(memory: AgentMemory) -> None:
-    """Wrong: a deeply nested graph or an odd id ends a run."""
+    """Wrong: a deeply nested graph or an odd thread id makes a run fail."""
     saver = AgentMemorySaver(memory)
     for name in ("\u00e4/\x1f|b", 7, "x" * 60):
         config = {"configurable": {"thread_id": name, "checkpoint_ns": "child:1|" * 40}}
@@ -98,7 +98,7 @@ def test_a_thread_of_any_name_is_kept(memory: AgentMemory) -> None:
 
 
 def test_a_batch_sees_the_store_as_it_was(memory: AgentMemory) -> None:
-    """Wrong: what is put in a batch is found in it, or the last of two puts is not the one kept."""
+    """Wrong: a read in a batch sees the batch's own puts, or the first of two puts wins."""
     store = AgentMemoryStore(memory)
     store.put(("n",), "k", {"v": 1})
     put, again = PutOp(("n",), "k", {"v": 2}), PutOp(("n",), "k", {"v": 3})
@@ -111,7 +111,8 @@ def test_a_batch_sees_the_store_as_it_was(memory: AgentMemory) -> None:
 
 
 def test_items_are_found_by_meaning_with_the_memorys_embedder(memory: AgentMemory) -> None:
-    """Wrong: who has a memory needs another embedder; or what is not indexed is scored."""
+    """Wrong: the store does not use the memory's embedder, or an item that is not indexed has a
+    score."""
     store = AgentMemoryStore(memory, index={"fields": ["text"]})
     store.put(("n",), "sea", {"text": "swimming in the ocean at the beach"})
     store.put(("n",), "tax", {"text": "tax forms of the company"})
@@ -125,7 +126,7 @@ def test_items_are_found_by_meaning_with_the_memorys_embedder(memory: AgentMemor
 
 
 def test_items_have_a_time_to_live(memory: AgentMemory) -> None:
-    """Wrong: minutes are taken for seconds, or the other way round."""
+    """Wrong: a time to live in minutes is read as seconds."""
     store = AgentMemoryStore(memory)
     store.put(("n",), "k", {"v": 1}, ttl=10)
     (kept,) = memory.values().search()

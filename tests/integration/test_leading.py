@@ -1,4 +1,4 @@
-"""`memory_role="leading"`: one system message, at the top, whatever a context has."""
+"""`memory_role="leading"`: summary and memory are part of the first system message."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def told(memory: AgentMemory, **how: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("system", ["Be short.", [{"type": "text", "text": "Be short."}], None])
 def test_there_is_one_system_message_at_the_top(system: Any) -> None:
-    """Wrong: a second system message, which chat templates refuse."""
+    """Wrong: a context has a second system message, which chat templates refuse."""
     strategy = Summarize(max_summary_tokens=60, max_messages=4)
     with AgentMemory(
         "memory://", max_tokens=600, blocks=[FACTS], overflow=strategy, memory_role="leading"
@@ -38,13 +38,13 @@ def test_there_is_one_system_message_at_the_top(system: Any) -> None:
         assert (parts[0] == -1) == (system is None)
         assert all("<memory>" not in str(one) for one in chat[1:])
         before = str(memory.history("s")[0].message.content)
-        assert "<summary>" not in before  # the log has what was said
+        assert "<summary>" not in before  # the log stores the original message
         for budget in (64, 90, 120, 200):
             small = told(memory, max_tokens=budget)
             assert sum(one["role"] == "system" for one in small) <= 1
 
 
 def test_without_anything_to_tell_there_is_none() -> None:
-    """Wrong: an empty system message."""
+    """Wrong: a context has an empty system message."""
     with AgentMemory("memory://", blocks=[], memory_role="leading") as memory:
         assert [one["role"] for one in told(memory)] == ["user"]

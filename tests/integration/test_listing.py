@@ -1,4 +1,4 @@
-"""Sessions as callers list them, and logs as they edit them."""
+"""Lists of sessions, and edits of logs."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ def ids(memory: AgentMemory, **how: Any) -> list[str]:
 
 
 def test_sessions_are_told_by_prefix_and_by_newest(memory: AgentMemory) -> None:
-    """Wrong: one is passed over or told twice, or another user's is."""
+    """Wrong: a list omits a session, repeats one, or contains another user's."""
     for number, name in enumerate(["a-1", "a-2", "a", "b-1", "a-3", "aa"]):
         memory.update(name, said("hi", number), user_id="ana" if number % 2 else "ben")
     memory.update("a-1", said("again", 99))
@@ -52,7 +52,8 @@ def test_sessions_are_told_by_prefix_and_by_newest(memory: AgentMemory) -> None:
 
 
 def test_a_session_tells_when_it_was_spoken_in_and_what_it_is_called(memory: AgentMemory) -> None:
-    """Wrong: it tells when it began, or another's name, or keeps it past its deletion."""
+    """Wrong: a head has a wrong `updated_at`, another session's metadata, or metadata from before a
+    deletion."""
     assert memory.head("s") is None
     memory.update("s", [said("hi"), said("there", 5)], user_id="ana")
     head = memory.head("s")
@@ -64,7 +65,7 @@ def test_a_session_tells_when_it_was_spoken_in_and_what_it_is_called(memory: Age
     memory.describe("t", {"title": "empty"}, user_id="ana")
     told = {one.session_id: one.metadata for one in memory.sessions(user_id="ana")}
     assert told == {"s": {"title": "Rome", "tags": ["trip"]}, "t": {"title": "empty"}}
-    assert session.head() == head  # what it is called is no change of the conversation
+    assert session.head() == head  # metadata does not change the conversation
     with pytest.raises(SessionOfAnotherUser):
         memory.describe("s", {}, user_id="ben")
     with pytest.raises(SessionOfAnotherUser):
@@ -77,7 +78,7 @@ def test_a_session_tells_when_it_was_spoken_in_and_what_it_is_called(memory: Age
 
 
 def test_a_log_is_edited_in_one_step(memory: AgentMemory) -> None:
-    """Wrong: what stays is written anew, or a time is lost, or the head is not of the new log."""
+    """Wrong: an edit rewrites unchanged messages, loses times, or returns the old head."""
     memory.update("s", [said(str(number), number, id=f"m{number}") for number in range(5)])
     before = memory.history("s")
 
@@ -109,7 +110,7 @@ def test_a_log_is_edited_in_one_step(memory: AgentMemory) -> None:
 
 
 def test_what_an_edit_took_out_is_recalled_no_more(tmp_path: Path) -> None:
-    """Wrong: a block keeps what is gone, or forgets what stays."""
+    """Wrong: a block still recalls a message that an edit removed, or forgets another."""
     with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=[VectorMemory()]) as memory:
         memory.update(
             "s", [said("My dog is called Rex."), said("I live in Lisbon.", 1)], user_id="a"
@@ -123,7 +124,7 @@ def test_what_an_edit_took_out_is_recalled_no_more(tmp_path: Path) -> None:
 
 
 def test_an_edit_beside_an_update_loses_nothing(memory: AgentMemory) -> None:
-    """Wrong: what was said while the function ran is overwritten."""
+    """Wrong: an edit overwrites a message that was stored while its function ran."""
     memory.update("s", said("one"))
     asked: list[int] = []
 

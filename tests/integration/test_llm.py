@@ -1,4 +1,4 @@
-"""The language model, through litellm's own HTTP path, against a scripted server."""
+"""The language model through litellm's HTTP client, against a scripted server."""
 
 import logging
 import threading
@@ -24,7 +24,7 @@ HELLO = [{"role": "user", "content": "Say hello to me"}]
 
 
 class Fact(BaseModel):
-    """A form to ask for."""
+    """A form for structured answers."""
 
     name: str
     age: int
@@ -54,14 +54,14 @@ def open_llm(
 
 
 def streamed(llm: LLM) -> Iterator[str]:
-    """The text of an answer in pieces, as they arrive."""
+    """Yield the parts of an answer's text as they arrive."""
     for chunk in llm.chunks(HELLO):
         if chunk.choices and (text := chunk.choices[0].delta.content):
             yield text
 
 
 def test_complete_sends_the_messages_and_returns_the_text(fake: FakeLLM) -> None:
-    """A wrong one would alter the messages, or lose max_tokens."""
+    """Wrong: the request changes the messages, or loses `max_tokens`."""
     fake.reply("Hello, Sarah.")
     assert open_llm(fake).complete(HELLO, max_tokens=7) == "Hello, Sarah."
     [request] = fake.requests
@@ -72,7 +72,7 @@ def test_complete_sends_the_messages_and_returns_the_text(fake: FakeLLM) -> None
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_passing_failures_are_tried_again(fake: FakeLLM, status: int) -> None:
-    """A wrong one gives up at once, or lets litellm and openai retry within each retry."""
+    """Wrong: a temporary failure is not retried, or litellm and openai retry within each retry."""
     fake.fail(status, times=2)
     fake.reply("at last")
     llm = open_llm(fake)
@@ -83,7 +83,7 @@ def test_passing_failures_are_tried_again(fake: FakeLLM, status: int) -> None:
 
 @pytest.mark.parametrize("status", [429, 500])
 def test_attempts_bound_the_http_calls(fake: FakeLLM, status: int) -> None:
-    """A wrong one makes more HTTP calls than `attempts`: retries of retries."""
+    """Wrong: more HTTP requests are made than `attempts`."""
     fake.fail(status, times=50)
     llm = open_llm(fake, attempts=3)
     with pytest.raises(ModelUnavailable, match=r"openai/test-model .* 3 attempts"):
@@ -94,7 +94,7 @@ def test_attempts_bound_the_http_calls(fake: FakeLLM, status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_refusals_are_not_tried_again(fake: FakeLLM, status: int) -> None:
-    """A wrong one hammers a provider that has already said no."""
+    """Wrong: a refused request is retried."""
     fake.fail(status, times=50)
     llm = open_llm(fake)
     with pytest.raises(ModelRefused, match="openai/test-model"):
@@ -106,7 +106,7 @@ def test_refusals_are_not_tried_again(fake: FakeLLM, status: int) -> None:
 def test_a_missing_key_is_refused_without_a_request(
     fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """litellm calls it a server error; a wrong one retries that, and says the model is down."""
+    """Wrong: a missing key, which litellm reports as a server error, is retried."""
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
         monkeypatch.delenv(name, raising=False)
     llm = LLM("openai/test-model", api_base=fake.api_base, initial_wait=0.01)
@@ -124,7 +124,7 @@ def test_a_missing_key_is_refused_without_a_request(
     ],
 )
 def test_a_refused_context_is_told_apart(fake: FakeLLM, code: str | None, message: str) -> None:
-    """A wrong one gives a plain refusal, to which nobody can answer by sending less."""
+    """Wrong: a context that is too long raises a plain refusal instead of `ContextTooLong`."""
     fake.fail(400, code=code, message=message)
     with pytest.raises(ContextTooLong, match="openai/test-model"):
         open_llm(fake).complete(HELLO)
@@ -132,7 +132,7 @@ def test_a_refused_context_is_told_apart(fake: FakeLLM, code: str | None, messag
 
 
 def test_an_answer_that_never_comes_times_out(fake: FakeLLM) -> None:
-    """A wrong one waits for the server (a minute, twice) instead of for its own timeout."""
+    """Wrong: a call waits longer than its timeout for an answer."""
     fake.hang(60)
     fake.hang(60)
     llm = open_llm(fake, attempts=2, timeout=30)
@@ -142,7 +142,7 @@ def test_an_answer_that_never_comes_times_out(fake: FakeLLM) -> None:
 
 
 def test_a_body_that_is_no_json_is_tried_again(fake: FakeLLM) -> None:
-    """A wrong one lets a decoding error of some library through."""
+    """Wrong: an invalid body is not retried, or a decoding error is raised."""
     fake.malformed()
     fake.reply("fine")
     assert open_llm(fake).complete(HELLO) == "fine"
@@ -150,7 +150,7 @@ def test_a_body_that_is_no_json_is_tried_again(fake: FakeLLM) -> None:
 
 
 def test_a_server_that_is_gone_is_unavailable(fake: FakeLLM) -> None:
-    """A wrong one lets a connection error through."""
+    """Wrong: a bare connection error is raised."""
     llm = open_llm(fake, attempts=2)
     fake.stop()
     with pytest.raises(ModelUnavailable):
@@ -168,7 +168,7 @@ def test_retry_after_is_waited_for_up_to_a_limit(
     max_wait: float,
     expected: float,
 ) -> None:
-    """A wrong one comes back too early and is limited again, or obeys a wait of an hour."""
+    """Wrong: a retry comes before `Retry-After`, or waits longer than `max_wait`."""
     waits = note_waits(monkeypatch)
     fake.fail(429, retry_after=retry_after)
     open_llm(fake, initial_wait=0.01, max_wait=max_wait).complete(HELLO)
@@ -177,7 +177,7 @@ def test_retry_after_is_waited_for_up_to_a_limit(
 
 
 def test_waits_grow(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong one comes back at a steady beat, or passes the limit."""
+    """Wrong: waits between retries do not grow, or exceed `max_wait`."""
     waits = note_waits(monkeypatch)
     fake.fail(500, times=5)
     open_llm(fake, attempts=6, initial_wait=1, max_wait=7).complete(HELLO)
@@ -188,14 +188,14 @@ def test_waits_grow(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("answer", ["", "  \n"])
 def test_an_empty_answer_is_invalid(fake: FakeLLM, answer: str) -> None:
-    """A wrong one passes an empty summary on as if it were one."""
+    """Wrong: an empty answer is accepted."""
     fake.reply(answer)
     with pytest.raises(ModelOutputInvalid, match="no text"):
         open_llm(fake).complete(HELLO)
 
 
 def test_half_a_surrogate_pair_can_be_sent(fake: FakeLLM) -> None:
-    """A wrong one fails for ever on one odd character that a message holds."""
+    """Wrong: a message with half a surrogate pair cannot be sent."""
     text = {"type": "text", "text": "odd \ud83d end"}
     open_llm(fake).complete([{"role": "user", "content": [text]}])
     [request] = fake.requests
@@ -203,7 +203,7 @@ def test_half_a_surrogate_pair_can_be_sent(fake: FakeLLM) -> None:
 
 
 def test_a_ledger_keeps_count_across_threads() -> None:
-    """A wrong one loses additions that happen at once."""
+    """Wrong: concurrent additions to the ledger are lost."""
     ledger = Ledger()
 
     def work() -> None:
@@ -219,7 +219,7 @@ def test_a_ledger_keeps_count_across_threads() -> None:
 
 
 def test_stream_gives_the_text_in_pieces(fake: FakeLLM) -> None:
-    """A wrong one gives the text at once, loses the spaces between pieces, or books no usage."""
+    """Wrong: a stream returns its text in one part, loses spaces, or counts no usage."""
     fake.reply("one two  three")
     llm = open_llm(fake, "openai/gpt-4o-mini")
     pieces = list(streamed(llm))
@@ -232,7 +232,7 @@ def test_stream_gives_the_text_in_pieces(fake: FakeLLM) -> None:
 
 
 def test_stream_is_tried_again_before_its_first_piece(fake: FakeLLM) -> None:
-    """A wrong one fails for good, though nothing was handed out yet."""
+    """Wrong: a stream that fails before its first part is not retried."""
     fake.fail(503)
     fake.reply("here it is")
     assert "".join(streamed(open_llm(fake))) == "here it is"
@@ -245,7 +245,7 @@ def test_stream_is_tried_again_before_its_first_piece(fake: FakeLLM) -> None:
 def test_stream_fails_as_complete_does(
     fake: FakeLLM, status: int, error: type[ModelError], calls: int
 ) -> None:
-    """A wrong one lets litellm's errors through, or retries a refusal."""
+    """Wrong: a stream raises an error of litellm, or retries a refusal."""
     fake.fail(status, times=20)
     with pytest.raises(error):
         list(streamed(open_llm(fake, attempts=2)))
@@ -253,14 +253,14 @@ def test_stream_fails_as_complete_does(
 
 
 def test_an_empty_stream_is_invalid(fake: FakeLLM) -> None:
-    """A wrong one gives an empty answer for one."""
+    """Wrong: an empty stream is accepted as an answer."""
     fake.reply("")
     with pytest.raises(ModelOutputInvalid):
         list(streamed(open_llm(fake)))
 
 
 def test_a_known_model_is_given_the_schema(fake: FakeLLM) -> None:
-    """A wrong one describes the schema in words to a model that enforces schemas."""
+    """Wrong: a model that supports schemas gets the schema as text."""
     fake.reply_json({"name": "Sarah", "age": 30})
     assert open_llm(fake, "openai/gpt-4o-mini").structured(HELLO, Fact) == Fact(
         name="Sarah", age=30
@@ -275,7 +275,7 @@ def test_a_known_model_is_given_the_schema(fake: FakeLLM) -> None:
     "messages", [HELLO, [{"role": "system", "content": "Be exact."}, *HELLO]], ids=["none", "one"]
 )
 def test_an_unknown_model_is_told_the_schema(fake: FakeLLM, messages: list[dict[str, str]]) -> None:
-    """A wrong one sends two system messages, or leaves the form to chance."""
+    """Wrong: a model without support for schemas gets no schema, or two system messages."""
     before = [dict(message) for message in messages]
     fake.reply_json({"name": "Sarah", "age": 30})
     assert open_llm(fake).structured(messages, Fact) == Fact(name="Sarah", age=30)
@@ -298,21 +298,21 @@ def test_an_unknown_model_is_told_the_schema(fake: FakeLLM, messages: list[dict[
     ],
 )
 def test_fences_around_json_are_taken_off(fake: FakeLLM, answer: str) -> None:
-    """A wrong one asks again for an answer that was right."""
+    """Wrong: a valid answer within a code fence is asked for again."""
     fake.reply(answer)
     assert open_llm(fake).structured(HELLO, Fact) == Fact(name="Sarah", age=30)
     assert len(fake.requests) == 1
 
 
 def test_fences_inside_json_stay(fake: FakeLLM) -> None:
-    """A wrong one cuts an answer short at the code that it quotes."""
+    """Wrong: a code fence within a value cuts the answer."""
     name = "```\ncode\n```"
     fake.reply_json({"name": name, "age": 1})
     assert open_llm(fake).structured(HELLO, Fact).name == name
 
 
 def test_a_malformed_answer_is_asked_for_once_more(fake: FakeLLM) -> None:
-    """A wrong one gives up, or repeats the question without saying what was wrong."""
+    """Wrong: an invalid answer is not asked for again, or without its error."""
     fake.reply('{"name": "Sarah"}')
     fake.reply_json({"name": "Sarah", "age": 30})
     assert open_llm(fake).structured(HELLO, Fact) == Fact(name="Sarah", age=30)
@@ -324,7 +324,7 @@ def test_a_malformed_answer_is_asked_for_once_more(fake: FakeLLM) -> None:
 
 
 def test_a_second_malformed_answer_is_the_last(fake: FakeLLM) -> None:
-    """A wrong one asks for ever, or hands pydantic's error out as its own."""
+    """Wrong: a second invalid answer is asked for again, or raises an error of pydantic."""
     fake.reply("no idea")
     fake.reply("still no idea")
     fake.reply_json({"name": "Sarah", "age": 30})
@@ -334,7 +334,7 @@ def test_a_second_malformed_answer_is_the_last(fake: FakeLLM) -> None:
 
 
 def test_context_window(fake: FakeLLM) -> None:
-    """A wrong one fails for models that litellm does not know, or confuses input and output."""
+    """Wrong: the window of an unknown model raises, or output tokens are taken for the window."""
     assert open_llm(fake, "openai/gpt-4o-mini").context_window() == 128_000
     assert open_llm(fake, "openai/test-model").context_window() == 8192
     assert fake.requests == []
@@ -345,7 +345,7 @@ def test_context_window(fake: FakeLLM) -> None:
 def test_the_key_stays_secret(
     fake: FakeLLM, caplog: pytest.LogCaptureFixture, status: int, key: str
 ) -> None:
-    """A wrong one repeats what the provider quotes, into an error, a traceback or the log."""
+    """Wrong: an error, a traceback or the log shows the key that the provider quoted."""
     caplog.set_level(logging.DEBUG, logger="agent_memory")
     fake.fail(status, times=9, message=f"Who is {key}? See ?key={key}, or sk-abc***xyz")
     llm = open_llm(fake, attempts=2, key=key)
@@ -360,7 +360,7 @@ def test_the_key_stays_secret(
 
 
 def test_litellm_logs_without_the_key(fake: FakeLLM, caplog: pytest.LogCaptureFixture) -> None:
-    """A wrong one passes the key where litellm's debug log does not black it out."""
+    """Wrong: litellm's debug log shows the key."""
     caplog.set_level(logging.DEBUG)
     logging.getLogger("LiteLLM").addHandler(caplog.handler)
     try:
@@ -372,7 +372,7 @@ def test_litellm_logs_without_the_key(fake: FakeLLM, caplog: pytest.LogCaptureFi
 
 
 def test_stop_lets_hanging_requests_go(fake: FakeLLM) -> None:
-    """A wrong one holds the client for the whole minute: the test's own time limit ends it."""
+    """Wrong: stopping the fake server leaves a client waiting for its answer."""
     fake.hang(60)
     errors: list[ModelError] = []
 
