@@ -55,7 +55,7 @@ _running: list[str] = []
 
 
 def _no_processes(event: str, _: tuple[Any, ...], starts: tuple[str, ...] = _STARTS) -> None:
-    # `starts` is there when the interpreter has cleared this module
+    # `starts` still exists after the interpreter has cleared this module
     if event in starts and _running == ["core"]:
         raise RuntimeError(
             "a test of the core starts a process: it, or one of its fixtures, must name the module "
@@ -83,7 +83,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Decide on the layers; the processes that run the tests are told."""
+    """Decide on the layers."""
     if config.option.layer is None:
         named = config.args_source is pytest.Config.ArgsSource.ARGS
         config.option.layer = ["all"] if named else ["core"]
@@ -96,7 +96,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests of other layers out, and begin with files that take long."""
+    """Deselect tests of other layers, and run files that take long first."""
     if config.option.service:
         items[:], left_out = served.chosen(items)
         config.hook.pytest_deselected(items=left_out)
@@ -114,7 +114,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand on what was left out."""
+    """Report the deselected tests to the main process."""
     told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if told is not None:
         told["left"] = dict(session.config.stash[_LEFT])
@@ -122,7 +122,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Have the garbage collector not look, again and again, at what stays: modules and tests."""
+    """Keep the garbage collector from scanning modules and tests again and again."""
     gc.disable()
     try:
         return (yield)
@@ -133,13 +133,13 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take what a process has left out; each has left out the same."""
+    """Take over the deselected tests of a process; all processes have the same."""
     node.config.stash[_LEFT] |= Counter(getattr(node, "workeroutput", {}).get("left", {}))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Have a test keep to its layer."""
+    """Note the layer of the running test."""
     _running[:] = [item.stash[_LAYER]]
     try:
         return (yield)
@@ -148,7 +148,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests were left out, and how to run them."""
+    """Print how many tests were deselected, and how to run them."""
     left = terminalreporter.config.stash[_LEFT]
     if left:
         counted = ", ".join(f"{left[layer]} {layer}" for layer in LAYERS if left[layer])

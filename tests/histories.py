@@ -50,7 +50,7 @@ _EXTRAS = st.sampled_from(
 
 
 def texts() -> st.SearchStrategy[str]:
-    """Short texts, some of them awkward. The two halves of a split character are never adjacent."""
+    """Short texts, some of them awkward. Two halves of a surrogate pair are never adjacent."""
     plain = st.text(st.characters(codec="utf-8"), max_size=40)
     return st.one_of(st.sampled_from(AWKWARD), plain)
 

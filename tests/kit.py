@@ -29,7 +29,7 @@ SECONDS = 60.0
 
 
 def in_core() -> bool:
-    """Whether only the core runs; see `--layer` in `tests.conftest`."""
+    """Return whether only the core runs; see `--layer` in `tests.conftest`."""
     return settings().max_examples < EXAMPLES["all"]
 
 
@@ -39,7 +39,7 @@ def at_length(count: int) -> int:
 
 
 def every_nth(cases: Iterable[T], step: int) -> Iterable[T]:
-    """Return every `step`-th case, and three times as many where not only the core runs."""
+    """Return every `step`-th case, or three times as many when more than the core runs."""
     return islice(cases, 0, None, step if in_core() else -(-step // 3))
 
 
@@ -51,7 +51,7 @@ def spread(cases: Iterable[T], most: int) -> list[T]:
 
 
 def steps_of(way: T, ways: Sequence[T]) -> range:
-    """Return the steps at which a test cuts short what one of several ways then finishes.
+    """Return the steps at which a test interrupts a call that `way` then completes.
 
     The ways take turns: each step is tried with one of them.
     """
@@ -59,12 +59,12 @@ def steps_of(way: T, ways: Sequence[T]) -> range:
 
 
 def user(text: Any, **fields: Any) -> dict[str, Any]:
-    """Return a message of the user's."""
+    """Return a message with the role "user"."""
     return {"role": "user", "content": text, **fields}
 
 
 def assistant(text: Any, **fields: Any) -> dict[str, Any]:
-    """Return a message of the assistant's."""
+    """Return a message with the role "assistant"."""
     return {"role": "assistant", "content": text, **fields}
 
 
@@ -82,7 +82,7 @@ def until(true: Callable[[], object]) -> None:
 
 
 def note_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let tenacity, and nobody else, note its waits instead of sleeping."""
+    """Have tenacity record its waits instead of sleeping."""
     waits: list[float] = []
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waits.append))
     return waits
@@ -90,24 +90,24 @@ def note_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @cache
 def command_line() -> click.Command:
-    """Build the command line once; Typer builds it for each call, which takes longer than most."""
+    """Build the command line once: Typer would build it for each call, which is slow."""
     return typer.main.get_command(app)
 
 
 def invoke(arguments: Sequence[str], input: str | bytes | None = None, **settings: Any) -> Result:
-    """Return the result of a command of ours, run in this process."""
+    """Return the result of one of our commands, run in this process."""
     return CliRunner().invoke(command_line(), list(arguments), input, **settings)
 
 
 def run(*arguments: str, code: int = 0) -> str:
-    """Return the output of a command of ours, which must end with this code."""
+    """Return the output of one of our commands, which must end with this code."""
     result = invoke(arguments)
     assert result.exit_code == code, result.output
     return result.output
 
 
 def clean_environment(monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str) -> None:
-    """Work in a folder, on a wide terminal, without settings of ours or these variables."""
+    """Work in a folder, on a wide terminal, without our settings or these variables."""
     for name in list(os.environ):
         if name.startswith("AGENT_MEMORY_") or name in more:
             monkeypatch.delenv(name)
@@ -116,19 +116,20 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str)
 
 
 class StepwiseNotes(NoteMemory):
-    """Notes with a deletion of their own: sessions and users are then deleted in steps."""
+    """Notes with a `delete` of their own, so that sessions and users are deleted in steps."""
 
     def delete(self, scope: Scope) -> None:
-        """Delete what a scope owns."""
+        """Delete the data of a scope."""
         super().delete(scope)
 
 
 class Cut(Exception):
-    """The process ends here."""
+    """Stands for the end of the process."""
 
 
 def cut_at(step: int) -> tuple[Callable[[str], None], list[str]]:
-    """Return a watch for `watched` that ends everything at a step, and the steps so far."""
+    """Return a watch for `watched` that raises `Cut` from a step on, and the list of steps so
+    far."""
     steps: list[str] = []
 
     def watch(name: str) -> None:
@@ -140,7 +141,7 @@ def cut_at(step: int) -> tuple[Callable[[str], None], list[str]]:
 
 
 def home_of_its_own(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Work in a folder with a home for agents' settings, without settings of ours."""
+    """Work in a folder with a home for agents' settings, without our settings."""
     clean_environment(monkeypatch, folder, "CLAUDE_CONFIG_DIR", "CODEX_HOME")
     (folder / "home").mkdir()
     monkeypatch.setenv("HOME", str(folder / "home"))

@@ -70,7 +70,7 @@ def layer_of(item: pytest.Function) -> str:
 
 
 def _asked(item: pytest.Function) -> Iterator[FunctionType | type]:
-    """The test, what it is given, and its fixtures."""
+    """Yield the test, its parameters, and its fixtures."""
     params = [*item.callspec.params.values()] if hasattr(item, "callspec") else []
     kinds = [one for one in params if isinstance(one, str)]
     waiting = [item.obj, *params]
@@ -91,7 +91,7 @@ def _asked(item: pytest.Function) -> Iterator[FunctionType | type]:
 
 @functools.cache
 def _needs(start: FunctionType | type, cls: type | None) -> frozenset[str]:
-    """What is needed by a function or class, and by those of the tests that it names."""
+    """Return the needs of a function or class, and of all tests' code that it names."""
     needs: set[str] = set()
     seen: set[int] = set()
     waiting: list[Any] = [start]
@@ -119,7 +119,7 @@ def _need(one: Any) -> Iterator[str]:
 
 
 def _named(function: FunctionType, cls: type | None) -> Iterator[Any]:
-    """What a function of the tests names, globals and methods of its class."""
+    """Yield the objects that a function of the tests names: globals and methods of its class."""
     if not _home(function).startswith(("tests.", "agent_memory.testing.")):
         return
     for code in _codes(function.__code__):
@@ -131,7 +131,7 @@ def _named(function: FunctionType, cls: type | None) -> Iterator[Any]:
 
 
 def _words(code: CodeType) -> Iterator[str]:
-    """The texts that stand in the code."""
+    """Yield the strings in the code."""
     for one in code.co_consts:
         yield from (
             word for word in (one if isinstance(one, tuple) else (one,)) if isinstance(word, str)
@@ -139,7 +139,7 @@ def _words(code: CodeType) -> Iterator[str]:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """The code, and that of the functions within."""
+    """Yield the code, and that of its inner functions."""
     yield code
     for one in code.co_consts:
         if isinstance(one, CodeType):
@@ -147,7 +147,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _bare(one: Any) -> Any:
-    """A function without what is wrapped around it."""
+    """Return a function without its wrappers."""
     if isinstance(one, functools.partial):
         return _bare(one.func)
     if isinstance(one, MethodType | staticmethod | classmethod):
@@ -158,7 +158,7 @@ def _bare(one: Any) -> Any:
 
 
 def _home(one: Any) -> str:
-    """The module that something is, or is from."""
+    """Return the name of an object's module."""
     if isinstance(one, ModuleType):
         return one.__name__
     return str(one.__module__) if isinstance(one, FunctionType | type) else ""

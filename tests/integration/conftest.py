@@ -1,4 +1,4 @@
-"""An empty store, embedded or of a server, for tests of what the engine does with any of them."""
+"""An empty store, embedded or on a server, for tests of the engine on any of them."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def _private(kind: str, variable: str, start: Callable[[], PrivateServer]) -> It
 
 @pytest.fixture(scope="module")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server's."""
+    """The address of a Redis server."""
 
     def start() -> PrivateServer:
         return RedisServer(tmp_path_factory.mktemp("redis"), next(iter(redis_binaries().values())))
@@ -48,7 +48,7 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def mongodb_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server's of the suite's own: on another one databases would be left."""
+    """The address of the suite's own server: on another one databases would be left."""
     variable = "AGENT_MEMORY_TEST_MONGODB"
     if os.environ.get(variable):
         pytest.skip(f"NOT TESTED: {variable} names a server that is not ours")
@@ -59,14 +59,14 @@ def mongodb_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def postgres_url() -> Iterator[str]:
-    """A server's."""
+    """The address of a PostgreSQL server."""
     pytest.importorskip("psycopg")
     yield from (one.url for one in serve(PostgresServer, "AGENT_MEMORY_TEST_POSTGRES"))
 
 
 @pytest.fixture(scope="module")
 def mysql_url() -> Iterator[str]:
-    """A server's."""
+    """The address of a MariaDB server."""
     pytest.importorskip("pymysql")
     yield from (one.url for one in serve(MariaDBServer, "AGENT_MEMORY_TEST_MYSQL"))
 
@@ -79,20 +79,20 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def fake() -> Iterator[FakeLLM]:
-    """A model's server, scripted by the test."""
+    """A model server, scripted by the test."""
     with FakeLLM() as server:
         yield server
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a call that waits for another's change look often."""
+    """Have calls that wait for another's change poll often."""
     monkeypatch.setattr("agent_memory.engine.leases._MOST_PAUSE_SECONDS", 0.02)
 
 
 @pytest.fixture
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let leases end at once, so that others take over what was interrupted."""
+    """Let leases expire quickly, so that others take over interrupted work."""
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.005)
 
 

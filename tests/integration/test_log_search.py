@@ -1,4 +1,4 @@
-"""Searching a session where no block remembers it."""
+"""Search in the log of a session when no block absorbs it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def memory(tmp_path: Path) -> Iterator[AgentMemory]:
 
 
 def test_a_session_is_searched_without_any_block(memory: AgentMemory) -> None:
-    """Wrong: a small history can only be searched by those who configure a block."""
+    """Wrong: without blocks, a search of a session finds nothing."""
     memory.update("s", SAID, user_id="u")
     for number in range(40):
         memory.update("s", {"role": "user", "content": f"Something else, {number}, at length."})
@@ -43,7 +43,7 @@ def test_a_session_is_searched_without_any_block(memory: AgentMemory) -> None:
 
 
 def test_what_bears_on_nothing_is_not_found(memory: AgentMemory) -> None:
-    """Wrong: a search fills its limit with whatever there is."""
+    """Wrong: a search returns messages that are not relevant."""
     memory.update("s", SAID, user_id="u")
     assert memory.search("quantum chromodynamics", session_id="s") == []
     assert memory.search("parrot", session_id="nobody") == []
@@ -51,7 +51,7 @@ def test_what_bears_on_nothing_is_not_found(memory: AgentMemory) -> None:
 
 
 def test_nobody_searches_anothers_session(memory: AgentMemory) -> None:
-    """Wrong: a session is searched for a user to whom it does not belong."""
+    """Wrong: a search reads another user's session."""
     memory.update("s", SAID, user_id="u")
     with pytest.raises(SessionOfAnotherUser):
         memory.search("parrot", session_id="s", user_id="v")
@@ -60,7 +60,7 @@ def test_nobody_searches_anothers_session(memory: AgentMemory) -> None:
 
 
 def test_blocks_that_absorb_answer_alone(tmp_path: Path) -> None:
-    """Wrong: the same message comes twice, once from a block and once from the log."""
+    """Wrong: a search returns a message twice, from a block and from the log."""
     url = f"sqlite:///{tmp_path / 'm.db'}"
     with AgentMemory(store=url, blocks=[StaticMemory(facts=["Parrots are birds."])]) as memory:
         memory.update("s", SAID, user_id="u")

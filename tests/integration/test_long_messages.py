@@ -1,4 +1,4 @@
-"""Long messages: found passage by passage, and forgotten, moved and rebuilt with all of them."""
+"""Long messages: each passage is found, and deleted and absorbed again with its message."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ WORDS = ("ledger", "timber", "railway", "granite", "orchard", "furnace", "canal"
 
 
 def document(sentences: int = 250) -> str:
-    """A text in sentences that say nothing of the needle, which stands at 90 % of it."""
+    """Return sentences that are not relevant to the question; the needle stands at 90 % of them."""
     lines = [
         f"In {1500 + n % 400} the {WORDS[n % 9]} and the {WORDS[n * 7 % 8]} of {n} were seen."
         for n in range(sentences)
@@ -36,7 +36,7 @@ def document(sentences: int = 250) -> str:
 def converse(
     memory: AgentMemory, session_id: str = "s", user_id: str = "ada", text: str = ""
 ) -> None:
-    """Say short things with a long one between them, and have it absorbed."""
+    """Store short messages and a long one, and absorb them."""
     long = text or document()
     for text in ("I row on Sundays.", "Please read this.", long, "Thank you for all of that."):
         memory.update(session_id, {"role": "user", "content": text}, user_id=user_id)
@@ -45,7 +45,7 @@ def converse(
 
 @contextmanager
 def remembering(store: Any, budget: int = LARGE) -> Iterator[AgentMemory]:
-    """A memory that waits for its block: on a busy machine the first answer is slow."""
+    """Open a memory with a long recall timeout: on a busy machine the first recall is slow."""
     with AgentMemory(
         store=store, max_tokens=budget, blocks=[VectorMemory()], recall_timeout=60.0
     ) as memory:
@@ -53,13 +53,13 @@ def remembering(store: Any, budget: int = LARGE) -> Iterator[AgentMemory]:
 
 
 def found(memory: AgentMemory, **more: Any) -> list[Recall]:
-    """What bears on the question, if it is the needle."""
+    """Return the recalls for the question that contain the needle."""
     recalls = memory.search(QUESTION, **{"user_id": "ada", **more})
     return [one for one in recalls if NEEDLE in one.text]
 
 
 def kept(store: Store, session_id: str = "s") -> list[Record]:
-    """All that is kept of a session, in the order of its log."""
+    """Return all records of a session, in the order of its log."""
     pages = [page for page, _ in store.all_vectors("vector", session_id=session_id)]
     records = [record for page in pages for record in page]
     return sorted(records, key=lambda one: (one.first, one.metadata.get("part", [0])[0]))
@@ -70,7 +70,8 @@ def ids(store: Store) -> list[str]:
 
 
 def test_what_stands_at_the_end_of_a_long_message_is_found(tmp_path: Path) -> None:
-    """Fails if the vector of many pages says nothing of any of them."""
+    """Wrong: a fact near the end of a long message is not found, because one vector stands for many
+    pages."""
     url = f"sqlite:///{tmp_path}/m.db"
     with remembering(url) as memory:
         converse(memory, text=document(1_000))
@@ -93,7 +94,7 @@ def test_what_stands_at_the_end_of_a_long_message_is_found(tmp_path: Path) -> No
 
 
 def test_without_a_block_the_log_is_searched_by_passages(tmp_path: Path) -> None:
-    """Fails if of a long message in the log all of it is found, or nothing."""
+    """Wrong: a search in the log returns a long message whole, or not at all."""
     with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", max_tokens=LARGE) as memory:
         converse(memory)
         first = memory.search(QUESTION, session_id="s")[0]
@@ -102,9 +103,8 @@ def test_without_a_block_the_log_is_searched_by_passages(tmp_path: Path) -> None
 
 
 def test_records_of_every_passage(store: Store) -> None:
-    """Fails if passages of one message overwrite each other, a short message has another id than
-    before, what is absorbed twice is kept twice, or a record of the whole message, which a worker
-    of before left, is not overwritten."""
+    """Wrong: passages of a message overwrite each other, are stored twice when absorbed again, or
+    change the ids of short messages."""
     with remembering(store) as memory:
         converse(memory)
         records = kept(store)
@@ -129,7 +129,7 @@ def test_records_of_every_passage(store: Store) -> None:
 
 
 def test_what_is_forgotten_is_forgotten_with_all_passages(store: Store) -> None:
-    """Fails if after a pop, a deletion or the end of a user a passage is still found."""
+    """Wrong: a passage is still found after a pop or a deletion."""
     with remembering(store) as memory:
         for session_id, user_id in (("s", "ada"), ("t", "ada"), ("u", "ben")):
             converse(memory, session_id, user_id)

@@ -1,4 +1,4 @@
-"""Questions as long as a document: what they cost, and that they still find."""
+"""Questions as long as a document: their cost, and their recalls."""
 
 import threading
 import time
@@ -36,14 +36,14 @@ LONG = {
 
 
 def waits(text: str) -> Tails:
-    """A message that waits, of as many tokens as it has words."""
+    """Return a pending message with as many tokens as words."""
     count, at = len(text.split()), datetime(2026, 3, 1, tzinfo=UTC)
     message, lag = Message(role="user", content=text), Lag("s", 0, 1, count, 1, at)
     return Tails([lag], [Tail(lag, [Entry("s", 1, message, count, count, "o200k_base", at)])])
 
 
 class Asked(Block):
-    """Notes what it is asked for."""
+    """Records the questions it is asked."""
 
     kind: str = "asked"
     texts: list[str] = []
@@ -69,7 +69,7 @@ CALLS: dict[str, Callable[[AgentMemory, str], Any]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_what_is_recalled_for_is_bounded(call: str) -> None:
-    """Wrong: one pasted document costs seconds of CPU in every block, again and again."""
+    """Wrong: each block searches for the whole of a pasted document, which costs seconds of CPU."""
     block = Asked()
     with AgentMemory(store="memory://", blocks=[block], recall_timeout=SECONDS) as memory:
         CALLS[call](memory, LONG["at the end"])
@@ -79,8 +79,7 @@ def test_what_is_recalled_for_is_bounded(call: str) -> None:
 
 
 def test_what_waits_is_made_ready_once() -> None:
-    """Wrong: each search that gave up on a pasted document leaves one behind that goes on with it,
-    and the next one begins anew: all of them together take the longer, and nobody is answered."""
+    """Wrong: concurrent searches each index the same pending message."""
     made: list[int] = []
     begun, go_on = threading.Event(), threading.Event()
 
@@ -98,7 +97,7 @@ def test_what_waits_is_made_ready_once() -> None:
     for one in asking:
         one.start()
     assert begun.wait(SECONDS)
-    time.sleep(0.2)  # the others wait by now, or have begun too
+    time.sleep(0.2)  # give the other threads time to start
     go_on.set()
     for one in asking:
         one.join(SECONDS)
@@ -106,7 +105,7 @@ def test_what_waits_is_made_ready_once() -> None:
 
 
 def test_what_is_looked_at_of_what_waits_is_bounded() -> None:
-    """Wrong: a megabyte that was pasted costs every question seconds until it is absorbed."""
+    """Wrong: each search reads all of a pending message, however long it is."""
     looked_at: list[str] = []
 
     def make(said: Sequence[Any]) -> Any:
@@ -123,7 +122,7 @@ def test_what_is_looked_at_of_what_waits_is_bounded() -> None:
 
 @pytest.mark.parametrize("blocks", [[VectorMemory()], []], ids=["vectors", "log"])
 def test_what_was_pasted_is_found_at_once(blocks: list[Block]) -> None:
-    """Wrong: of a pasted document nothing is found until it is absorbed."""
+    """Wrong: a pasted document is not searched until it is absorbed."""
     halves = DOCUMENT[:300_000], DOCUMENT[300_000:]
     text = " Ada adopted a dog from the shelter, its name is Biscuit. ".join(halves)
     with AgentMemory(store="memory://", blocks=blocks, recall_timeout=SECONDS) as memory:
@@ -135,7 +134,7 @@ def test_what_was_pasted_is_found_at_once(blocks: list[Block]) -> None:
 @pytest.mark.parametrize("blocks", [[VectorMemory()], []], ids=["vectors", "log"])
 @pytest.mark.parametrize("where", LONG)
 def test_a_long_question_finds(where: str, blocks: list[Block]) -> None:
-    """Wrong: what is asked beside a document is not recalled."""
+    """Wrong: a question before or after a pasted document recalls nothing."""
     with AgentMemory(store="memory://", blocks=blocks, recall_timeout=SECONDS) as memory:
         for number in range(300):
             text = f"Note {number}: the meeting on budgets moved to room {number}."
@@ -152,13 +151,13 @@ def test_a_long_question_finds(where: str, blocks: list[Block]) -> None:
 
 
 def test_a_short_question_stays_as_it_is() -> None:
-    """Wrong: a message that has its parts is asked for without them."""
+    """Wrong: a short question is copied or shortened."""
     message = Message(role="user", content="x" * MOST)
     assert asked_for(message) is message
 
 
 def test_what_was_given_up_stops() -> None:
-    """Wrong: a search that nobody waits for goes on to look deeper, and slows everyone."""
+    """Wrong: a search that timed out goes on to search deeper."""
     gate, ended = threading.Event(), threading.Event()
     searches: list[str] = []
 
@@ -188,4 +187,4 @@ def test_what_was_given_up_stops() -> None:
         assert ended.wait(SECONDS)
         assert len(searches) == 1
         block.get(scope, message, 10)
-        assert len(searches) > 2  # for who waits it looks deeper, since all say the same
+        assert len(searches) > 2  # without a timeout it searches deeper

@@ -1,4 +1,4 @@
-"""The MCP server in process, by the official client: tools, resources, and whose they are."""
+"""The MCP server in process, called by the official client: tools, resources, and their users."""
 
 import importlib
 import importlib.util
@@ -71,7 +71,7 @@ NOWHERE = [
 
 
 class Odd(Block):
-    """Offers tools that do what no tool should: fail, wait, bear the name of another."""
+    """Offers a tool that fails or waits, under any name."""
 
     kind: Literal["odd"] = "odd"
     tool: str = "odd_fail"
@@ -90,15 +90,15 @@ class Odd(Block):
         return []
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def delete(self, scope: Scope) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 @pytest.fixture
 def memory() -> Iterator[AgentMemory]:
-    """Sarah's session, Ben's, and one of nobody's, each with a canary."""
+    """Sarah's session, Ben's, and one without a user, each with a canary."""
     blocks = [VectorMemory(), FileMemory(), WorkingMemory()]
     with AgentMemory(store="memory://", max_tokens=2_000, blocks=blocks) as memory:
         for session_id, user in (("sarahs", "sarah"), ("bens", "ben"), ("nobodys", None)):
@@ -114,7 +114,7 @@ def speak(
     user: str = "sarah",
     mode: Mode = "auto",
 ) -> T:
-    """What comes of talking to the server of a memory, as a user."""
+    """Run `talk` with a client of the memory's server, as a user; return its result."""
 
     async def run() -> T:
         async with Client(build(memory, lambda asked: user), mode=mode) as client:
@@ -124,7 +124,7 @@ def speak(
 
 
 async def call(client: Client, name: str, **arguments: Any) -> Any:
-    """What a tool gives: data where it gives data, else text."""
+    """Return the result of a tool: structured data, or text."""
     done = await client.call_tool(name, arguments)
     assert not done.is_error, done.content
     text = done.content[0].text
@@ -134,7 +134,7 @@ async def call(client: Client, name: str, **arguments: Any) -> Any:
 
 
 async def refusal(client: Client, name: str, **arguments: Any) -> str:
-    """What a tool says that could not do what it was asked for."""
+    """Return the error text of a tool call, which must fail."""
     done = await client.call_tool(name, arguments)
     assert done.is_error, done.content
     assert done.structured_content is None
@@ -149,7 +149,7 @@ async def resource(client: Client, uri: str) -> Any:
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_remembering(memory: AgentMemory, mode: Mode) -> None:
-    """Wrong: what a client adds is not found, not changed or not forgotten."""
+    """Wrong: a note that a client adds is not found, changed or deleted."""
 
     async def talk(client: Client) -> None:
         note = await call(client, "add_memory", text="Allergic to nuts.")
@@ -170,7 +170,7 @@ def test_remembering(memory: AgentMemory, mode: Mode) -> None:
 
 
 def test_what_was_said_is_found(memory: AgentMemory) -> None:
-    """Wrong: only notes are found, what was said passes for a note, or another's is found."""
+    """Wrong: a search finds only notes, shows a message as a note, or finds another user's data."""
 
     async def talk(client: Client) -> list[dict[str, Any]]:
         await call(client, "add_memory", text="The canary is called Kiri.")
@@ -184,7 +184,7 @@ def test_what_was_said_is_found(memory: AgentMemory) -> None:
 
 
 def test_pages(memory: AgentMemory) -> None:
-    """Wrong: a page leaves something out or shows it twice, or the last one promises another."""
+    """Wrong: a page omits a memory or repeats one, or the last page names a next one."""
     for number in range(5):
         memory.user("sarah").notes().add(f"Note {number}.")
 
@@ -203,7 +203,7 @@ def test_pages(memory: AgentMemory) -> None:
 
 
 def test_facts() -> None:
-    """Wrong: what is known of a user is not listed, can't be corrected or can't be forgotten."""
+    """Wrong: facts of the user are not listed, corrected or deleted."""
     model = Model()
     model.tell("I live in Rome", "Lives in Rome.", category="home", since="2024")
     with remembering(model) as memory:
@@ -227,8 +227,8 @@ def test_facts() -> None:
 
 
 def test_the_files_of_a_block(memory: AgentMemory) -> None:
-    """Wrong: a block's tool is not offered, works for another user, or lets a session's tool be
-    called where there is none."""
+    """Wrong: a block's tool is not offered, reaches another user's data, or a tool that needs a
+    session is offered."""
     made = {"command": "create", "path": "/memories/plan.md", "file_text": "Learn Italian."}
 
     async def talk(client: Client) -> str:
@@ -244,7 +244,7 @@ def test_the_files_of_a_block(memory: AgentMemory) -> None:
 
 
 def test_a_context(memory: AgentMemory) -> None:
-    """Wrong: a context is not the session's, lacks what is recalled, or passes its budget."""
+    """Wrong: a context lacks the session's messages or recalls, or exceeds its budget."""
     said_more = [said(f"Word {n} " * 40, role=("user", "assistant")[n % 2]) for n in range(24)]
     memory.update("sarahs", said_more, user_id="sarah")
     memory.flush()
@@ -264,7 +264,7 @@ def test_a_context(memory: AgentMemory) -> None:
 
 
 async def of_session(client: Client, session_id: str) -> set[str]:
-    """What a tool and a resource say of a session that is not there, its id left out."""
+    """Return the errors of a tool and a resource for a session, without its id."""
     told = await refusal(client, "get_context", session_id=session_id, query="canary")
     with pytest.raises(MCPError) as caught:
         await client.read_resource(f"memory://sessions/{session_id}")
@@ -274,8 +274,8 @@ async def of_session(client: Client, session_id: str) -> set[str]:
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_sessions_of_others(memory: AgentMemory, mode: Mode) -> None:
-    """Wrong: another's session or nobody's can be read, is listed, or is answered for otherwise
-    than one that does not exist."""
+    """Wrong: a session of another user, or without a user, can be read or told from a missing
+    one."""
     wanted = "There is no session '?'. memory://sessions lists the sessions."
     for session_id in ("bens", "nobodys", "nowhere"):
         ask = partial(of_session, session_id=session_id)
@@ -292,7 +292,7 @@ def test_sessions_of_others(memory: AgentMemory, mode: Mode) -> None:
 @settings(max_examples=at_length(50))
 @given(st.text("/?#%+&=. aü", min_size=1) | st.text(min_size=1, max_size=20))
 def test_any_id_can_be_part_of_an_address(session_id: str) -> None:
-    """Wrong: an id with a slash, a question mark or an umlaut leads nowhere, or to another."""
+    """Wrong: the address of a session with an unusual id leads nowhere, or to another session."""
     with AgentMemory(store="memory://") as memory:
         try:
             memory.update(session_id, said("here"), user_id="sarah")
@@ -306,7 +306,7 @@ def test_any_id_can_be_part_of_an_address(session_id: str) -> None:
 
 
 def test_other_addresses(memory: AgentMemory) -> None:
-    """Wrong: an address that is none is guessed at, or is answered with an internal error."""
+    """Wrong: an invalid address is served, or ends in an internal error."""
 
     async def talk(client: Client) -> set[int]:
         codes = set()
@@ -320,7 +320,7 @@ def test_other_addresses(memory: AgentMemory) -> None:
 
 
 def test_no_tool_names_a_user(memory: AgentMemory) -> None:
-    """Wrong: a model can say whose memory it wants."""
+    """Wrong: a tool has a parameter that names a user."""
     tools = speak(memory, lambda client: client.list_tools()).tools
     for tool in tools:
         assert tool.input_schema["additionalProperties"] is False, tool.name
@@ -334,7 +334,7 @@ def test_no_tool_names_a_user(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize("more", [{"user_id": "ben"}, {"scope": {"user_id": "ben"}}])
 def test_a_user_cannot_be_slipped_in(memory: AgentMemory, more: dict[str, Any]) -> None:
-    """Wrong: an argument that names a user is heeded, or passed over in silence."""
+    """Wrong: an extra argument that names a user is used, or silently ignored."""
 
     async def talk(client: Client) -> None:
         for name, arguments in OWN.items():
@@ -347,7 +347,7 @@ def test_a_user_cannot_be_slipped_in(memory: AgentMemory, more: dict[str, Any]) 
 
 
 def test_what_cannot_be_done_is_told(memory: AgentMemory) -> None:
-    """Wrong: a model that asks for what can't be done does not learn what to do instead."""
+    """Wrong: the error of a tool call does not say what to do instead."""
 
     async def talk(client: Client) -> None:
         for name, arguments, told in IN_VAIN:
@@ -358,7 +358,7 @@ def test_what_cannot_be_done_is_told(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_what_went_wrong_inside_is_not_told(mode: Mode, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: a client reads an exception's text, or whoever runs the server does not."""
+    """Wrong: a client reads an exception's text, or the server's log lacks it."""
     memory = AgentMemory(store="memory://", blocks=[Odd()])
 
     async def talk(client: Client) -> str:
@@ -380,7 +380,7 @@ def test_what_went_wrong_inside_is_not_told(mode: Mode, caplog: pytest.LogCaptur
 
 
 def test_the_user_is_asked_for_with_each_call(memory: AgentMemory) -> None:
-    """Wrong: whoever comes first is the user of all that follow."""
+    """Wrong: the first call's user is used for all later calls."""
     users = iter(["sarah", "ben", "sarah"])
 
     async def run() -> list[list[str]]:
@@ -392,7 +392,7 @@ def test_the_user_is_asked_for_with_each_call(memory: AgentMemory) -> None:
 
 
 def test_hints(memory: AgentMemory) -> None:
-    """Wrong: a client is told that a tool only reads which changes something, or the reverse."""
+    """Wrong: a tool's hint says that it only reads although it writes, or the reverse."""
     tools = speak(memory, lambda client: client.list_tools()).tools
     reads = {tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint}
     assert reads == {"search_memories", "get_context", "memory_read_message"}
@@ -401,7 +401,7 @@ def test_hints(memory: AgentMemory) -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: without the SDK there is a traceback instead of what to install."""
+    """Wrong: without the SDK the import does not say which extra to install."""
     with monkeypatch.context() as patch:
         patch.setattr(importlib.util, "find_spec", lambda name: None)
         with pytest.raises(MissingExtra, match=r"agent-memory-log\[mcp\]"):

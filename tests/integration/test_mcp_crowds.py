@@ -1,4 +1,4 @@
-"""`agent-memory mcp --http` among peers that have no token: half-sent requests, and too many."""
+"""`agent-memory mcp --http` under load from peers without a token."""
 
 import errno
 import resource
@@ -36,9 +36,8 @@ MOST_LOGGED = 4_000
 
 @contextmanager
 def serving(folder: Path, files: int | None = None, *, quick: bool = False) -> Iterator[str]:
-    """The address of a server that may have so many files open, and that gives a request 1 s if it
-    is to be quick; in the end what it wrote is looked at.
-    """
+    """Start a server with this limit of open files, with timeouts of 1 s if `quick`; yield its
+    address, and check its log at the end."""
 
     def limit() -> None:
         if files is not None:
@@ -67,19 +66,19 @@ def serving(folder: Path, files: int | None = None, *, quick: bool = False) -> I
 
 
 def connected(url: str, count: int, sent: bytes) -> list[socket.socket]:
-    """So many peers, each of which has sent as much."""
+    """Return `count` connections, on each of which `sent` was sent."""
     host, port = url.removeprefix("http://").removesuffix("/mcp").split(":")
     peers = []
     for _ in range(count):
         peer = socket.create_connection((host, int(port)), timeout=30)
-        with suppress(OSError):  # it is closed already
+        with suppress(OSError):  # already closed
             peer.sendall(sent)
         peers.append(peer)
     return peers
 
 
 def answered(url: str) -> int:
-    """What a client with a token is told. One that is refused tries again, as clients do."""
+    """Return the status for a client with a token, which retries like a real client."""
     for _ in range(20):
         with suppress(httpx2.TransportError):
             return httpx2.post(url, json=BODY, headers=HEADERS, timeout=30).status_code
@@ -88,7 +87,7 @@ def answered(url: str) -> int:
 
 
 def is_closed(peer: socket.socket) -> bool:
-    """Whether the server closes a connection; waits for that, whatever it says before."""
+    """Return whether the server closes a connection, after reading its output."""
     try:
         while peer.recv(1_000):
             pass
@@ -100,7 +99,7 @@ def is_closed(peer: socket.socket) -> bool:
 
 
 def gives_up(peer: socket.socket) -> bool:
-    """Whether the server closes a connection on which a header comes now and then."""
+    """Return whether the server closes a connection that sends a header now and then."""
     for _ in range(600):
         try:
             peer.sendall(b"X-More: 1\r\n")
@@ -112,20 +111,19 @@ def gives_up(peer: socket.socket) -> bool:
 
 @pytest.mark.parametrize(("files", "count"), [(None, 300), (256, 400), (64, 400)])
 def test_half_sent_requests(tmp_path: Path, files: int | None, count: int) -> None:
-    """Wrong: peers without a token keep those with one out, or the log is flooded."""
+    """Wrong: peers without a token block clients with one, or flood the log."""
     with serving(tmp_path, files) as url, ExitStack() as opened:
         assert answered(url) == 200
         peers = [opened.enter_context(peer) for peer in connected(url, count, HALF)]
         assert [answered(url) for _ in range(5)] == [200] * 5
-        if files is not None:  # who came first gave way
+        if files is not None:  # the oldest connection was closed
             assert is_closed(peers[0])
     told = (tmp_path / "log").read_text()
     assert ("connections: the longest waiting was closed" in told) == (files is not None)
 
 
 def test_requests_that_never_end(tmp_path: Path) -> None:
-    """Wrong: a peer holds a connection for as long as it likes, with a token or without, silent or
-    a byte at a time."""
+    """Wrong: a peer keeps a connection for ever, by silence or by sending slowly."""
     token = f"Authorization: Bearer {TOKEN}\r\n".encode()
     length = b"Content-Length: 9999\r\n\r\n{"
     with serving(tmp_path, quick=True) as url, ExitStack() as opened:
@@ -141,7 +139,7 @@ def test_requests_that_never_end(tmp_path: Path) -> None:
 
 
 def test_requests_that_are_none(tmp_path: Path) -> None:
-    """Wrong: whoever likes fills the log, or a host that only begins as ours does is let in."""
+    """Wrong: invalid requests fill the log, or a forged `Host` header is accepted."""
     with serving(tmp_path) as url, ExitStack() as opened:
         for peer in connected(url, 100, b"\x00\x01 nothing\r\n\r\n"):
             opened.enter_context(peer)
@@ -155,7 +153,7 @@ def test_requests_that_are_none(tmp_path: Path) -> None:
 
 
 def test_half_of_the_files_are_for_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: connections take all the files that the process may have open, and the store none."""
+    """Wrong: connections may use up the process's open files, so that the store gets none."""
     for files, most in ((256, 128), (1, 1), (10**6, MOST), (resource.RLIM_INFINITY, MOST)):
         monkeypatch.setattr(resource, "getrlimit", lambda kind, files=files: (files, files))
         assert most_connections() == most
@@ -164,7 +162,7 @@ def test_half_of_the_files_are_for_connections(monkeypatch: pytest.MonkeyPatch) 
 def test_refused_where_no_file_can_be_opened(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: the event loop writes a traceback for each connection that it cannot take."""
+    """Wrong: without free files the event loop logs a traceback for each connection."""
     take, fails = socket.socket.accept, iter([True, False, True, False, True])
 
     def accept(one: socket.socket) -> Any:

@@ -1,4 +1,4 @@
-"""`agent-memory mcp --http`: who comes in, and whose memory they find."""
+"""`agent-memory mcp --http`: tokens, and the users they stand for."""
 
 import hashlib
 import json
@@ -42,12 +42,12 @@ class Server:
     url: str
 
     def post(self, token: str | None, body: Any = LIST, **headers: str) -> httpx2.Response:
-        """What it answers to a request that is not a client's."""
+        """Return the response to a plain request."""
         given = {} if token is None else {"Authorization": f"Bearer {token}"}
         return httpx2.post(self.url, json=body, headers={**JSON, **given, **headers})
 
     def ended(self) -> tuple[int, str, str]:
-        """Its exit code, and what it has printed; once it ends."""
+        """Return the exit code and the output, once the server ends."""
         out, errors = self.process.communicate(timeout=60)
         return self.process.returncode, out, errors
 
@@ -70,7 +70,7 @@ def start(folder: Path, *arguments: str, **environment: str) -> Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Serves Sarah and Ben, each of whom has a session with a canary."""
+    """Serves Sarah and Ben, who each have a session with a canary."""
     folder = tmp_path_factory.mktemp("http")
     (folder / "m.toml").write_text(CONFIG, encoding="utf-8")
     hashed = hashlib.sha256(BEN.encode()).hexdigest()
@@ -113,7 +113,7 @@ async def resource(client: Client, uri: str) -> Any:
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_each_token_finds_its_users_memory(server: Server, mode: Literal["legacy", "auto"]) -> None:
-    """Wrong: with one user's token a tool or a resource gives something of another's."""
+    """Wrong: one user's token reaches another user's data."""
 
     async def talk() -> None:
         async with connected(server, SARAH, mode) as sarah, connected(server, BEN, mode) as ben:
@@ -153,7 +153,7 @@ def test_each_token_finds_its_users_memory(server: Server, mode: Literal["legacy
 
 
 def test_users_at_the_same_time(server: Server) -> None:
-    """Wrong: of calls that are under way together one is done for the other's user."""
+    """Wrong: of concurrent calls one is run for another user."""
 
     async def talk() -> None:
         async with connected(server, SARAH) as sarah, connected(server, BEN) as ben:
@@ -175,7 +175,8 @@ def test_users_at_the_same_time(server: Server) -> None:
 
 
 def test_nobody_comes_in_without_a_token(server: Server) -> None:
-    """Wrong: something is answered without a token, or a wrong one is told from a missing one."""
+    """Wrong: a request without a valid token is served, or the responses to a wrong and a missing
+    token differ."""
     given = [
         {},
         {"Authorization": ""},
@@ -204,7 +205,7 @@ def test_nobody_comes_in_without_a_token(server: Server) -> None:
 
 
 def test_only_requests_are_served(server: Server) -> None:
-    """Wrong: a stream is opened that keeps the server from ending, or another path is served."""
+    """Wrong: `GET` opens a stream that keeps the server from ending, or another path is served."""
     headers = {**JSON, "Authorization": f"Bearer {SARAH}"}
     for method in ("GET", "DELETE", "OPTIONS", "HEAD"):
         answer = httpx2.request(method, server.url, headers=headers)
@@ -214,7 +215,7 @@ def test_only_requests_are_served(server: Server) -> None:
 
 
 def test_forged_hosts_and_origins(server: Server) -> None:
-    """Wrong: a web page whose name leads to this machine speaks with the server."""
+    """Wrong: a web page whose domain resolves to this machine can call the server."""
     assert server.post(SARAH, Host="evil.example").status_code == 421
     assert server.post(SARAH, Host="127.0.0.1.evil.example:80").status_code == 421
     assert server.post(SARAH, Origin="http://evil.example").status_code == 403
@@ -223,7 +224,7 @@ def test_forged_hosts_and_origins(server: Server) -> None:
 
 
 def test_no_session_passes_from_user_to_user(server: Server) -> None:
-    """Wrong: what one user's client began another's goes on with, and sees that user's memory."""
+    """Wrong: a protocol session of one user gives another user access."""
     hello = {
         "protocolVersion": "2025-06-18",
         "capabilities": {},
@@ -240,7 +241,7 @@ def test_no_session_passes_from_user_to_user(server: Server) -> None:
 
 
 def test_what_is_too_large_or_no_json(server: Server) -> None:
-    """Wrong: a request that is none ends the server, or is kept in memory however large it is."""
+    """Wrong: an invalid request ends the server, or one of any size is read."""
     headers = {**JSON, "Authorization": f"Bearer {SARAH}"}
     assert httpx2.post(server.url, headers=headers, content=b" " * 5_000_000).status_code == 413
     assert httpx2.post(server.url, headers=headers, content=b"{").status_code == 400
@@ -249,7 +250,7 @@ def test_what_is_too_large_or_no_json(server: Server) -> None:
 
 
 def test_a_token_is_made_up(tmp_path: Path) -> None:
-    """Wrong: without a token given nobody can come in, or everybody can."""
+    """Wrong: without `--tokens` no token works, or any does."""
     server = start(tmp_path, "--user", "sarah")
     read = {**LIST, "method": "resources/read", "params": {"uri": "memory://sessions"}}
     assert server.post("made-up-by-somebody-else").status_code == 401
@@ -263,7 +264,7 @@ def test_a_token_is_made_up(tmp_path: Path) -> None:
 
 
 def test_a_token_of_the_environment(tmp_path: Path) -> None:
-    """Wrong: the token that was given is not taken, or printed."""
+    """Wrong: the token in the environment is not used, or is printed."""
     server = start(tmp_path, "--user", "sarah", "--host", "0.0.0.0", AGENT_MEMORY_MCP_TOKEN=SARAH)
     local = Server(server.process, server.url.replace("0.0.0.0", "127.0.0.1"))
     assert local.post(SARAH).status_code == 200
@@ -277,7 +278,7 @@ def test_a_token_of_the_environment(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_taken(server: Server, tmp_path: Path) -> None:
-    """Wrong: it ends with a traceback, or serves where nobody looks for it."""
+    """Wrong: a port in use ends in a traceback, or another port is served."""
     port = server.url.split(":")[2].removesuffix("/mcp")
     done = subprocess.run(
         [COMMAND, "mcp", "--http", "--port", port, "--user", "sarah"],
@@ -292,7 +293,7 @@ def test_an_address_that_is_taken(server: Server, tmp_path: Path) -> None:
 
 
 def test_tokens_of_a_file(tmp_path: Path) -> None:
-    """Wrong: a token of the file is not known, or one that is not in it is."""
+    """Wrong: a token in the file is refused, or one that is not in it is accepted."""
     hashed = "sha256:" + hashlib.sha256(b"third-token-0123456789").hexdigest()
     users = {"sarah": [SARAH, "another-token-of-hers+/=="], 'b e"n@x': BEN, "eve": hashed}
     file = tmp_path / "t.json"
@@ -330,7 +331,7 @@ def test_tokens_of_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_tokens_that_are_none(tmp_path: Path, name: str, text: str | None) -> None:
-    """Wrong: a weak token lets somebody in, or what is said of a bad one tells it."""
+    """Wrong: a weak token is accepted, or the error about a bad token quotes it."""
     file = tmp_path / name
     if text is not None:
         file.write_text(text, encoding="utf-8")
@@ -341,7 +342,7 @@ def test_tokens_that_are_none(tmp_path: Path, name: str, text: str | None) -> No
 
 
 def test_users_of_a_file_have_usable_ids(tmp_path: Path) -> None:
-    """Wrong: a token stands for a user whose id nothing can be kept under."""
+    """Wrong: a token stands for an invalid user id."""
     file = tmp_path / "t.toml"
     file.write_text(f'" " = "{SARAH}"')
     with pytest.raises(InvalidId):

@@ -1,4 +1,4 @@
-"""`agent-memory mcp` over stdin and stdout, as clients start it."""
+"""`agent-memory mcp` over stdin and stdout, started as clients do."""
 
 import json
 import os
@@ -98,7 +98,7 @@ def asked(process: subprocess.Popen[str], request: dict[str, Any]) -> Any:
 
 
 def test_without_a_configuration_there_are_files() -> None:
-    """Wrong: who only names a user gets no file tool."""
+    """Wrong: without a configuration file the file tool is missing."""
 
     async def talk() -> None:
         args = ["mcp", "--user", "sarah", "--store", STORE]
@@ -110,7 +110,7 @@ def test_without_a_configuration_there_are_files() -> None:
 
 
 def test_the_command_serves_a_client() -> None:
-    """Wrong: over real pipes a tool or a resource is missing, or what it keeps does not last."""
+    """Wrong: over real pipes a tool or a resource is missing, or written data is lost."""
     with AgentMemory(store=STORE, max_tokens=2_000) as memory:
         memory.update("sarahs", {"role": "user", "content": "I sing."}, user_id="sarah")
         memory.update("bens", {"role": "user", "content": "I do not."}, user_id="ben")
@@ -161,8 +161,7 @@ def test_the_command_serves_a_client() -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, "end of input", "nobody reads"])
 def test_it_ends(how: signal.Signals | str) -> None:
-    """Wrong: it has to be killed while its client holds the pipe, ends with an error or a
-    traceback, or leaves its database open."""
+    """Wrong: the server does not end, ends with an error, or leaves its database open."""
     process = started(COMMAND, "mcp", "--user", "sarah", "--store", STORE)
     assert process.stdin
     assert process.stdout
@@ -187,7 +186,7 @@ def test_it_ends(how: signal.Signals | str) -> None:
 
 
 def test_nothing_but_the_protocol_is_on_stdout() -> None:
-    """Wrong: what a library or a child process prints breaks the protocol."""
+    """Wrong: the output of a block or a child process breaks the protocol."""
     process = started(sys.executable, "-c", SERVER)
     asked(process, HELLO)
     told = asked(process, called("search_memories", query="x"))
@@ -211,7 +210,7 @@ def test_nothing_but_the_protocol_is_on_stdout() -> None:
     ],
 )
 def test_whose_memory_has_to_be_said(arguments: list[str], told: str) -> None:
-    """Wrong: it starts without knowing whose memory it serves, or with two answers to that."""
+    """Wrong: the server starts without a user, or with both `--user` and `--tokens`."""
     result = invoke(["mcp", *arguments])
     assert (result.exit_code, result.stdout) == (1, "")
     assert told in result.stderr

@@ -1,4 +1,4 @@
-"""`max_messages`: a window's capacity in messages, whatever the strategy, beside its tokens."""
+"""`max_messages`, the capacity of a window in messages, with every strategy."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ PLENTY = 1_000_000
 
 
 class Never(Strategy):
-    """A strategy of somebody's own that cuts nothing."""
+    """A custom strategy that cuts nothing."""
 
     kind: str = "never"
 
@@ -38,7 +38,7 @@ class Never(Strategy):
 
 
 class ByTokens(Strategy):
-    """One that knows of tokens only."""
+    """A custom strategy that considers only tokens."""
 
     kind: str = "by_tokens"
 
@@ -47,7 +47,7 @@ class ByTokens(Strategy):
 
 
 class PinsAll(Strategy):
-    """One that cuts, and pins all that it cuts away."""
+    """A custom strategy that pins all that it cuts."""
 
     kind: str = "pins_all"
 
@@ -97,7 +97,7 @@ def shown(context: MemoryContext) -> list[Message]:
 
 
 def held(memory: AgentMemory) -> int:
-    """Messages of the log in the window, as the head counts them."""
+    """Return the number of messages in the window, from the head."""
     head = memory.get("s").head
     assert head is not None
     return head.end - head.start + len(head.pinned)
@@ -105,7 +105,7 @@ def held(memory: AgentMemory) -> int:
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=named)
 def test_no_context_shows_more(strategy: Strategy) -> None:
-    """Fails if a strategy, or a third party's `cut`, does not honour the capacity."""
+    """Wrong: with some strategy a context shows more messages than the capacity."""
     starts: list[int] = []
     with opened(max_messages=10, overflow=strategy) as memory:
         for i in range(40):
@@ -133,8 +133,8 @@ def test_no_context_shows_more(strategy: Strategy) -> None:
 def test_awkward_conversations(
     messages: list[Any], strategy: Strategy, most: int, mode: str
 ) -> None:
-    """Fails if tool calls, raw items, images or parallel results make a context show more than the
-    capacity although a legal cut shows less, tear a group, or lead with half a turn."""
+    """Wrong: a context exceeds the capacity although a legal cut would not, separates a call from
+    its result, or changes a turn."""
     with opened(max_messages=most, overflow=strategy) as memory:
         if mode == "all":
             memory.update("s", messages)
@@ -158,13 +158,13 @@ def within(memory: AgentMemory, most: int) -> None:
 
 
 def least(entries: list[Entry]) -> int:
-    """Messages of the least that a legal cut can leave."""
+    """Return the number of messages after the largest legal cut."""
     cut = choose_cut(entries, PLENTY, 1)
     return len(visible(apply(entries, cut), was_cut=True)) if cut else len(entries)
 
 
 def test_a_tool_call_and_its_results_are_never_split() -> None:
-    """Fails if a call with more results than the capacity loses some, or its question."""
+    """Wrong: a call with more results than the capacity loses some of them, or its question."""
     ids = [f"c{i}" for i in range(6)]
     with opened(max_messages=4, overflow=Trim()) as memory:
         for i in range(3):
@@ -180,7 +180,7 @@ def test_a_tool_call_and_its_results_are_never_split() -> None:
 
 
 def test_the_system_message_does_not_count() -> None:
-    """Fails if a system message takes a turn's place, or one at each turn has the window cut."""
+    """Wrong: a system message counts toward the capacity."""
     with opened(max_messages=4, overflow=Trim()) as memory:
         for i in range(2):
             memory.update("s", {"role": "system", "content": f"Rules {i}."})
@@ -194,7 +194,7 @@ def test_the_system_message_does_not_count() -> None:
 
 
 def test_what_is_left_of_an_opening_by_the_assistant() -> None:
-    """Fails if a greeting is not counted while it is shown."""
+    """Wrong: an opening by the assistant is shown but not counted."""
     with opened(max_messages=4, overflow=Never()) as memory:
         memory.update("s", answer(0))
         for i in range(1, 3):
@@ -205,7 +205,7 @@ def test_what_is_left_of_an_opening_by_the_assistant() -> None:
 
 
 def test_in_the_background_a_context_is_within_it_meanwhile() -> None:
-    """Fails if until a thread made room, contexts show more; or no thread is told."""
+    """Wrong: before the background thread cuts the window, contexts exceed the capacity."""
     with opened(
         max_messages=6, overflow=Trim(), overflow_mode="background", background_threads=1
     ) as memory:
@@ -219,7 +219,7 @@ def test_in_the_background_a_context_is_within_it_meanwhile() -> None:
 
 
 def test_a_lowered_capacity_holds_at_once(tmp_path: Any) -> None:
-    """Fails if a window that was filled under other settings shows all of it."""
+    """Wrong: a context exceeds a capacity that was lowered after the window was filled."""
     store = f"sqlite:///{tmp_path}/m.db"
     with opened(store=store) as memory:
         for i in range(20):
@@ -233,6 +233,6 @@ def test_a_lowered_capacity_holds_at_once(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("bad", [1, 0, -3, 2.5])
 def test_a_capacity_for_less_than_a_turn_is_refused(bad: float) -> None:
-    """Fails if a window that can hold no question with its answer is opened."""
+    """Wrong: a capacity too small for a question and its answer is accepted."""
     with pytest.raises(InvalidSetting, match="max_messages"):
         AgentMemoryConfig(max_messages=bad)

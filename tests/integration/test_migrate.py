@@ -1,4 +1,4 @@
-"""Moving a deployment to another database: all of it arrives, as it was, and nothing else."""
+"""Migration of a deployment to another database: all data arrives unchanged, and nothing else."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -64,7 +64,7 @@ def target(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def small() -> Store:
-    """A source with little, in memory."""
+    """A small source, in memory."""
     store = MemoryStore()
     for name in ("a", "b", "c"):
         store.append(name, [draft(f"{name} says {n}") for n in range(3)], f"of {name}")
@@ -89,7 +89,7 @@ def _put_vectors(store: Store, name: str, session_id: str = "a") -> None:
 
 
 def test_everything_arrives(source: Store, target: Store) -> None:
-    """Wrong: something is left behind, doubled or changed, or is seen otherwise than before."""
+    """Wrong: a migration loses, doubles or changes data, or users see other data than before."""
     before = everything(source)
     last = moved(source, target)
     assert everything(target) == before == everything(source)
@@ -101,7 +101,8 @@ def test_everything_arrives(source: Store, target: Store) -> None:
 
 
 def test_by_address(filled: Path, tmp_path: Path) -> None:
-    """Wrong: the public call moves another namespace, or changes the source."""
+    """Wrong: `operations.migrate` changes the source, moves another namespace, or writes into a
+    target in use."""
     url = f"sqlite:///{tmp_path}/target.db"
     shutil.copy(filled, tmp_path / "source.db")
     before = file_bytes(tmp_path, "source.db")
@@ -122,7 +123,7 @@ def test_by_address(filled: Path, tmp_path: Path) -> None:
 
 
 def test_one_namespace_at_a_time(tmp_path: Path) -> None:
-    """Wrong: other deployments in the same database come along, or stand in the way."""
+    """Wrong: a migration moves other namespaces of the database, or is refused because of them."""
     for name in ("ours", "theirs"):
         for file in ("source", "target"):
             store = open_store(f"sqlite:///{tmp_path}/{file}.db", name)
@@ -141,7 +142,7 @@ def test_one_namespace_at_a_time(tmp_path: Path) -> None:
 
 
 def test_sessions_arrive_due(small: Store, target: Store) -> None:
-    """Wrong: what blocks had still to absorb waits until somebody writes to the session."""
+    """Wrong: pending messages are not absorbed at the target until the session's next update."""
     for head in small.due():
         small.schedule(head, None)
     moved(small, target)
@@ -150,7 +151,7 @@ def test_sessions_arrive_due(small: Store, target: Store) -> None:
 
 
 def test_nothing_is_seen_before_it_is_whole(small: Store) -> None:
-    """Wrong: a session stands in the target with a part of its log."""
+    """Wrong: a session is visible in the target before its whole log is there."""
     target = MemoryStore()
 
     def look(step: str) -> None:
@@ -164,7 +165,7 @@ def test_nothing_is_seen_before_it_is_whole(small: Store) -> None:
 
 
 def test_vectors_of_no_session_come_along(small: Store, target: Store) -> None:
-    """Wrong: what applications keep in a block's vectors without any session is left behind."""
+    """Wrong: vectors without a session are not moved."""
     _put_vectors(small, "free", "")
     _put_vectors(small, "named", "an index of mine")
     moved(small, target)
@@ -173,7 +174,7 @@ def test_vectors_of_no_session_come_along(small: Store, target: Store) -> None:
 
 
 def test_what_is_encrypted_stays_so(source: Store, tmp_path: Path, target: Store) -> None:
-    """Wrong: something is moved in plain text, or it can't be opened afterwards."""
+    """Wrong: encrypted data is moved in plain text, or cannot be decrypted afterwards."""
     plain, sealed = tmp_path / "plain.db", open_store(f"sqlite:///{tmp_path}/sealed.db")
     with opened(EncryptedStore(sealed, Keys(KEY))) as memory:
         mine = memory.session("s", "ada")
@@ -203,7 +204,7 @@ def test_what_is_encrypted_stays_so(source: Store, tmp_path: Path, target: Store
 
 
 def test_system_messages_in_a_store_of_their_own(target: Store) -> None:
-    """Wrong: after both stores were moved a session has lost its system message."""
+    """Wrong: after both stores were moved, a session has lost its system message."""
     main, system = MemoryStore(), MemoryStore()
     rules = {"role": "system", "content": "rules"}
     with AgentMemory(store=SplitStore(main, system)) as memory:
@@ -226,7 +227,7 @@ def test_system_messages_in_a_store_of_their_own(target: Store) -> None:
 def test_a_target_that_holds_something(
     small: Store, target: Store, put: Callable[[Store], None], told: str
 ) -> None:
-    """Wrong: two deployments are mixed, or what was there is gone."""
+    """Wrong: a migration into a target with data mixes or loses data."""
     put(target)
     before = everything(target)
     with pytest.raises(InvalidInput, match=told):
@@ -236,9 +237,7 @@ def test_a_target_that_holds_something(
 
 
 def test_a_migration_that_is_complete(small: Store, target: Store) -> None:
-    """Wrong: who was stopped right before it could say that all is moved is told, when he asks
-    again, that the target is not empty; or a target that was used since is taken for it, or
-    written to."""
+    """Wrong: repeating a completed migration is refused, or one into a target used since is not."""
     verified = moved(small, target).verified
     steps: list[str] = []
     assert moved(small, watched(target, steps.append)).verified == verified
@@ -257,7 +256,7 @@ def test_a_migration_that_is_complete(small: Store, target: Store) -> None:
 
 
 def test_a_target_that_was_only_tried(small: Store, target: Store) -> None:
-    """Wrong: who has opened a memory over the target, to see that it works, can't move there."""
+    """Wrong: a target on which a memory was opened once is refused."""
     SystemRecords(target).write(Kind.JOBS, "vector", again_at=None)
     target.open_vectors("vector", 3, "another model")
     target.open_vectors("unknown", 3, "m")
@@ -266,7 +265,7 @@ def test_a_target_that_was_only_tried(small: Store, target: Store) -> None:
 
 
 def test_a_migration_from_elsewhere(small: Store, target: Store) -> None:
-    """Wrong: another source's sessions are taken for what an interrupted run has left."""
+    """Wrong: a migration continues one that another source began."""
     begun = migrate_stores(small, target, "origin")
     next(begun)
     begun.close()
@@ -280,7 +279,7 @@ def test_a_migration_from_elsewhere(small: Store, target: Store) -> None:
 
 
 def test_addresses_that_cannot_be(tmp_path: Path) -> None:
-    """Wrong: a mistyped source is made, and an empty deployment moved; or memory is lost."""
+    """Wrong: a mistyped source is created and moved, or a store in memory is accepted."""
     there = f"sqlite:///{tmp_path}/there.db"
     for urls, told in (
         ((f"sqlite:///{tmp_path}/typo.db", there), "no file"),
@@ -296,7 +295,7 @@ def test_addresses_that_cannot_be(tmp_path: Path) -> None:
 
 
 def test_two_at_once(small: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: two runs into one target undo what the other does."""
+    """Wrong: two migrations into one target run at the same time."""
     monkeypatch.setattr(leases, "LEASE_SECONDS", 60)
     monkeypatch.setattr(leases, "_WAIT_SECONDS", 0.05)
     target = MemoryStore()
@@ -367,7 +366,7 @@ CHANGES = [
 def test_the_source_goes_on_meanwhile(
     small: Store, change: Callable[[Store], None], at: str, call: str
 ) -> None:
-    """Wrong: a source that somebody writes to during the run is said to have arrived as it is."""
+    """Wrong: a migration reports success although the source changed meanwhile."""
     target, changed = MemoryStore(), [False]
     calls: list[str] = []
     moved(small, watched(MemoryStore(), calls.append))
@@ -400,7 +399,7 @@ def test_the_source_goes_on_meanwhile(
     ],
 )
 def test_what_is_wrong_is_found(small: Store, spoil: Callable[[Store], None], told: str) -> None:
-    """Wrong: a target that lost or changed something passes for the same."""
+    """Wrong: the comparison accepts a target that differs from the source."""
     target, spoilt = MemoryStore(), [False]
 
     def watch(step: str) -> None:
@@ -416,7 +415,7 @@ def test_what_is_wrong_is_found(small: Store, spoil: Callable[[Store], None], to
 
 
 def test_a_session_that_arrived_otherwise_is_brought_again(small: Store) -> None:
-    """Wrong: a log that differs from the source's, under the same head, stays."""
+    """Wrong: a log that differs from the source's is not replaced."""
     target, spoilt = MemoryStore(), [False]
 
     def watch(step: str) -> None:
@@ -429,7 +428,8 @@ def test_a_session_that_arrived_otherwise_is_brought_again(small: Store) -> None
 
 
 def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> None:
-    """Fails if what was being deleted comes back with the target, or is never erased there."""
+    """Wrong: a session marked for deletion is restored by a migration, or never erased at the
+    target."""
     source = MemoryStore()
 
     def fail(step: str) -> None:
@@ -459,7 +459,7 @@ def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> N
 
 
 def test_what_was_deleted_between_runs_leaves_no_trace(tmp_path: Path, target: Store) -> None:
-    """Wrong: a user who was deleted before the second run stays in the target's file."""
+    """Wrong: text of a user who was deleted between two runs is left in the target's file."""
     source = MemoryStore()
     with AgentMemory(store=source, blocks=[NoteMemory()]) as memory:
         for user in ("ada", "ben"):
@@ -471,7 +471,7 @@ def test_what_was_deleted_between_runs_leaves_no_trace(tmp_path: Path, target: S
         moved(source, target)
         SystemRecords(target).write(
             Kind.MIGRATION, "origin", removed=False
-        )  # as if it had not ended
+        )  # as if it was interrupted
         assert b"canary-ada" in file_bytes(tmp_path, "target.db")
         memory.delete_user("ada")
     moved(source, target)
@@ -481,7 +481,7 @@ def test_what_was_deleted_between_runs_leaves_no_trace(tmp_path: Path, target: S
 
 
 def test_the_engines_notes(small: Store, target: Store) -> None:
-    """Wrong: a replay that stopped half-way is forgotten."""
+    """Wrong: a migration loses the state of an interrupted replay or deletion."""
     for kind in (Kind.REPLAYS, Kind.SCRUBS, Kind.USER_DELETIONS, Kind.JOBS):
         SystemRecords(small).write(kind, "key", done=1)
     moved(small, target)
@@ -491,7 +491,7 @@ def test_the_engines_notes(small: Store, target: Store) -> None:
 
 
 def test_the_note_tells_nothing(source: Store, target: Store) -> None:
-    """Wrong: what marks a target that is not complete holds something that was said, or an id."""
+    """Wrong: the record that marks an unfinished target contains text or an id."""
     begun = migrate_stores(source, target, "0" * 64)
     next(begun)
     (note,) = target.records("_notes", "migration")
@@ -500,7 +500,7 @@ def test_the_note_tells_nothing(source: Store, target: Store) -> None:
 
 
 class Counting:
-    """Tells the most that a store was asked for, or given, at once."""
+    """Records the largest number of records that each call of a store reads or writes."""
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
@@ -521,7 +521,7 @@ class Counting:
 
 
 def test_it_goes_by_pages(source: Store) -> None:
-    """Wrong: a long log, or all records of a block, stand in memory at once."""
+    """Wrong: a migration loads a whole log, or all records of a block, at once."""
     here: Any = Counting(source)
     there: Any = Counting(MemoryStore())
     moved(here, there)
@@ -542,7 +542,7 @@ def _ids(store: Store) -> list[str]:
 
 
 def _same(source: Store, target: Store) -> None:
-    """All is as in the source; of sessions whose deletion has begun only that."""
+    """Assert that both stores are equal; sessions marked for deletion need only be marked."""
     here, there = everything(source), everything(target)
     for head in source.sessions():
         if head.deleting:
@@ -556,7 +556,7 @@ def _same(source: Store, target: Store) -> None:
 
 
 def _failure(source: Store, target: Store) -> str | None:
-    """What a migration says that does not come to its end."""
+    """Return the error of a migration, if any."""
     try:
         moved(source, target)
     except StoreError as error:

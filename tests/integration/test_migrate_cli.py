@@ -1,4 +1,4 @@
-"""The `migrate` command, and what `doctor` tells of a migration that has not come to its end."""
+"""The `migrate` command, and the report of `doctor` on an unfinished migration."""
 
 from base64 import b64encode
 from contextlib import closing
@@ -30,7 +30,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, url: str = TO, *options: str) -> str:
-    """What the command prints when Ctrl-C comes at its second session."""
+    """Return the output of the command when Ctrl-C comes at its second session."""
     calls: list[str] = []
 
     def watch(step: str) -> None:
@@ -56,7 +56,7 @@ def same(namespace: str = "default") -> None:
 
 
 def test_it_moves_and_tells_what() -> None:
-    """Wrong: nobody is told how much was moved, or whether it was compared."""
+    """Wrong: the command does not print how much it moved, or whether the stores are equal."""
     told = run("migrate", FROM, TO)
     rows = [line.split() for line in told.splitlines()]
     for row in (["sessions", "4"], ["messages", "72"], ["vectors", "3"]):
@@ -72,7 +72,7 @@ def test_it_moves_and_tells_what() -> None:
 
 
 def test_what_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: Ctrl-C is a traceback, or has all to be done again by hand."""
+    """Wrong: Ctrl-C ends in a traceback, or the migration cannot be continued."""
     told = interrupted(monkeypatch)
     assert told.strip().endswith("Run the same command to continue.")
     with closing(open_store("sqlite:///other.db")) as other:
@@ -86,7 +86,7 @@ def test_what_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_doctor_tells_of_a_target_that_is_not_complete(
     monkeypatch: pytest.MonkeyPatch, sealed: bool
 ) -> None:
-    """Wrong: somebody uses a target in which sessions are missing, and nothing warns of it."""
+    """Wrong: `doctor` does not report that a target is incomplete."""
     interrupted(monkeypatch)
     if sealed:
         monkeypatch.setenv("KEYS", "k:" + b64encode(bytes(32)).decode())
@@ -106,14 +106,14 @@ def test_doctor_tells_of_a_target_that_is_not_complete(
     "urls", [("postgresql://u:hunter2@127.0.0.1:1/db", TO), (FROM, "redis://:hunter2@127.0.0.1:1")]
 )
 def test_passwords_are_not_shown(urls: tuple[str, str]) -> None:
-    """Wrong: a password of an address stands in what the command prints."""
+    """Wrong: the command prints a password of an address."""
     told = run("migrate", *urls, code=1)
     assert "error:" in told
     assert "hunter2" not in told
 
 
 def test_progress_is_told() -> None:
-    """Wrong: a long migration looks as if it did nothing; or its bar runs backwards."""
+    """Wrong: a migration reports no progress, or progress that decreases."""
     steps = list(operations.migrate(FROM, TO))
     sessions = [step for step in steps if step.what == "sessions"]
     assert [(step.done, step.total) for step in sessions] == [(n, 4) for n in range(1, 5)]

@@ -1,4 +1,4 @@
-"""Migrations that are killed, at every step and at random: the next run mends it all."""
+"""Migrations that are killed, at every step and at random: the next run completes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ forked = multiprocessing.get_context("fork")
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who was killed keeps nobody waiting."""
+    """Let the leases of a killed process expire quickly."""
     monkeypatch.setattr(leases, "LEASE_SECONDS", 0.02)
 
 
@@ -44,7 +44,7 @@ def _fill(path: Path, count: int) -> Path:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A database whose records fill more than a page."""
+    """A database with more than a page of records."""
     return _fill(tmp_path / "source.db", 250)
 
 
@@ -53,7 +53,7 @@ def _store(path: Path) -> Store:
 
 
 def _run(source: Path, target: Path, fatal: int | None, steps: list[str]) -> None:
-    """Migrate; at a step of either store, kill this process."""
+    """Migrate; kill this process at step `fatal` of either store."""
 
     def watch(step: str) -> None:
         steps.append(step)
@@ -66,7 +66,7 @@ def _run(source: Path, target: Path, fatal: int | None, steps: list[str]) -> Non
 
 
 def _killed(source: Path, target: Path, fatal: int | None, seconds: float | None = None) -> bool:
-    """Whether a process that migrates was killed, at a step or after a time; else it ended well."""
+    """Return whether a migrating process was killed, at a step or after a time."""
     process = forked.Process(target=_run, args=(source, target, fatal, []))
     process.start()
     timer = Timer(60 if seconds is None else seconds, process.kill)
@@ -78,7 +78,7 @@ def _killed(source: Path, target: Path, fatal: int | None, seconds: float | None
 
 
 def _stopped(source: Path, target: Path, fatal: int | None, seconds: float | None = None) -> bool:
-    """Whether it was killed before its end; how many steps that is depends on how it waits."""
+    """Return whether a migration was killed before its end."""
     if not _killed(source, target, fatal, seconds):
         return False
     with closing(_store(target)) as store:
@@ -86,7 +86,7 @@ def _stopped(source: Path, target: Path, fatal: int | None, seconds: float | Non
 
 
 def _same(source: Path, target: Path) -> None:
-    """Both hold the same, and users are told the same."""
+    """Assert that both stores hold the same data, and show users the same."""
     told = []
     for path in (source, target):
         with closing(_store(path)) as store:
@@ -111,11 +111,11 @@ def _same(source: Path, target: Path) -> None:
 
 
 def test_killed_at_many_steps(tmp_path: Path) -> None:
-    """Wrong: there is a step at which the end of the process loses something, or doubles it."""
+    """Wrong: a migration that is killed at some step loses or doubles data."""
     source, steps = _fill(tmp_path / "source.db", 5), list[str]()
     _run(source, tmp_path / "whole.db", None, steps)
     ended = len(steps) - steps[::-1].index("after delete_records")
-    # before one call is after another
+    # "before" one call is "after" the previous one
     for fatal in spread([n for n, step in enumerate(steps, 1) if step.startswith("before")], 15):
         target = tmp_path / f"killed-{fatal}.db"
         assert _killed(source, target, fatal), steps[fatal - 1]
@@ -130,7 +130,7 @@ def test_killed_at_many_steps(tmp_path: Path) -> None:
 
 
 def test_killed_over_and_over(source: Path, tmp_path: Path) -> None:
-    """Wrong: what a run that was killed has left stands in the way of the next, or is doubled."""
+    """Wrong: data left by a killed run blocks the next run, or is doubled."""
     random, target, kills = Random(SEED), tmp_path / "target.db", 0
     while _stopped(source, target, random.randint(10, 20 + 10 * kills)):
         kills += 1
@@ -139,7 +139,7 @@ def test_killed_over_and_over(source: Path, tmp_path: Path) -> None:
 
 
 def test_killed_at_any_moment(source: Path, tmp_path: Path) -> None:
-    """Wrong: within a step of the store there is a moment at which something is lost."""
+    """Wrong: a migration that is killed within a step loses data."""
     random = Random(SEED)
     for number in range(4):
         target = tmp_path / f"target-{number}.db"
@@ -181,7 +181,7 @@ def _absorbed(store: Store) -> None:
 
 
 def test_the_source_is_used_between_kills(source: Path, tmp_path: Path) -> None:
-    """Wrong: what was said, changed or deleted between two runs is missed, or comes back."""
+    """Wrong: changes of the source between two runs are missed, or undone."""
     changes: list[Callable[[Store], None]] = [_said, _noted, _undone, _deleted, _absorbed]
     for order in range(3):
         random = Random(SEED + order)
@@ -201,6 +201,6 @@ def test_the_source_is_used_between_kills(source: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def no_children_left() -> Iterator[None]:
-    """Each process has ended."""
+    """Assert that each process has ended."""
     yield
     assert not multiprocessing.active_children()

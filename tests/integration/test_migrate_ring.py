@@ -1,4 +1,4 @@
-"""A deployment that was moved through every kind of database is as it was."""
+"""A deployment is unchanged after a move through every kind of database."""
 
 from contextlib import ExitStack, closing
 from itertools import pairwise
@@ -22,8 +22,7 @@ def urls(
 
 
 def test_once_round(urls: list[str]) -> None:
-    """Wrong: some database gives back another text, number, order, vector or id than it was given,
-    or a long log, or what lies beside the sessions, does not arrive there."""
+    """Wrong: a database returns other data than was stored in it, or loses some."""
     namespace = f"ring {uuid4().hex}"
     with ExitStack() as stack:
         stores = [stack.enter_context(closing(open_store(url, namespace))) for url in urls]

@@ -1,4 +1,4 @@
-"""The engine against a model of it, under everything that can come between its steps."""
+"""The engine compared with a model, under crashes, stalls and outages between its steps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ State = dict[str, tuple[str | None, tuple[str, ...]]]
 
 @dataclass(frozen=True)
 class Op:
-    """A call: its name, and what it needs of the rest."""
+    """A call: its name and its arguments."""
 
     name: str
     session: str = ""
@@ -53,7 +53,7 @@ class Op:
 
 
 def after(state: State, op: Op) -> State:
-    """What a call makes of a state."""
+    """Return the state after a call."""
     state = dict(state)
     owner, log = state.get(op.session, (None, ()))
     if op.name == "update" and (op.user is None or owner in (None, op.user)):
@@ -70,8 +70,8 @@ def after(state: State, op: Op) -> State:
 
 
 def outcomes(state: State, op: Op, whole: bool) -> Iterator[State]:
-    """The states that a call may lead to; one that was interrupted may have done nothing, or
-    marked some of several sessions for deletion."""
+    """Yield the states that a call may lead to. An interrupted one may do nothing, or mark some of
+    several sessions for deletion."""
     done = after(state, op)
     gone = state.keys() - done.keys() if not whole else set()
     for kept in chain.from_iterable(combinations(sorted(gone), n) for n in range(len(gone) + 1)):
@@ -81,7 +81,7 @@ def outcomes(state: State, op: Op, whole: bool) -> Iterator[State]:
 
 
 def candidates(state: State, calls: Sequence[tuple[Op, bool]]) -> list[State]:
-    """The states that calls at the same time may lead to: as if they came in some order."""
+    """Return the states that concurrent calls may lead to, in any order."""
     found: list[State] = []
     for order in permutations(calls):
         states = [state]
@@ -92,7 +92,7 @@ def candidates(state: State, calls: Sequence[tuple[Op, bool]]) -> list[State]:
 
 
 class Crash(BaseException):
-    """The process ends here."""
+    """Stands for the end of the process."""
 
 
 class World:
@@ -110,7 +110,7 @@ class World:
         self.now += max(seconds, 1.0)
 
     def fail(self, block: str, place: str) -> None:
-        """Raise what a block raises that is broken so, at a place of its work."""
+        """Raise the error of a broken block, at a place of its work."""
         match self.broken.get(block), place:
             case "refusing", "before":
                 raise ConnectionError("refused")
@@ -123,7 +123,7 @@ class World:
 
 
 class Facts(Block):
-    """Keeps each entry as a fact in the engine's store."""
+    """Stores each entry as a fact in the engine's store."""
 
     kind: Literal["facts"] = "facts"
     world: Any
@@ -151,7 +151,7 @@ class Facts(Block):
 
 
 def fact(block: str, scope: Scope, entry: Entry) -> Record:
-    """An entry as a record."""
+    """Return an entry as a record."""
     return Record(
         id=record_id(block, scope.owner, entry.session_id, entry.seq),
         owner=scope.owner,
@@ -165,7 +165,7 @@ def fact(block: str, scope: Scope, entry: Entry) -> Record:
 
 
 class Elsewhere(Block):
-    """Keeps each entry in a database that knows of no leases."""
+    """Stores each entry outside the store, without leases."""
 
     kind: Literal["elsewhere"] = "elsewhere"
     world: Any
@@ -238,7 +238,7 @@ NAMES = ("facts", "elsewhere", "vectors")
 
 
 class Process:
-    """A memory, as one process has it: it may crash or stall at a step."""
+    """A memory as in its own process: it may crash or stall at a step."""
 
     def __init__(self, store: Store, world: World, settings: dict[str, Any]) -> None:
         self._dead = False
@@ -257,7 +257,7 @@ class Process:
         )
 
     def at(self, steps: int, then: Callable[[], None]) -> None:
-        """After so many more steps, do something before going on."""
+        """Call `then` after this number of steps."""
         self._left, self._then = steps, then
 
     def disarm(self) -> bool:
@@ -269,7 +269,7 @@ class Process:
         raise Crash
 
     def _watch(self, step: str) -> None:
-        if self._dead:  # nothing of a process that ended runs on, its `finally` neither
+        if self._dead:  # nothing of an ended process runs, not even its `finally`
             raise Crash
         if self._then is not None:
             self._left -= 1
@@ -298,7 +298,7 @@ STEPS = st.integers(0, 40) | st.integers(0, 15)
 
 
 class Story(RuleBasedStateMachine):
-    """Random calls, crashes, stalls, outages and silences; the store of the subclass."""
+    """Random calls, crashes, stalls and outages; subclasses choose the store."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -308,7 +308,7 @@ class Story(RuleBasedStateMachine):
         self.patch.setattr("agent_memory.engine.leases.sleep", self.world.sleep)
         self.patch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
         self.patch.setattr("agent_memory.engine.leases.Lease", self.lease)
-        # one block after the other: a story that failed must fail again
+        # run blocks one after the other, so that a failing story can be repeated
         self.patch.setattr(
             "agent_memory.engine.processing.absorb.together",
             lambda calls: [call() for call in calls],
@@ -329,7 +329,7 @@ class Story(RuleBasedStateMachine):
         self.processes: list[Process] = []
 
     def store(self) -> Store:
-        """A handle on the one store of this story, as a process opens it."""
+        """Open a handle on this story's store, as a process does."""
         raise NotImplementedError
 
     def lease(self, session: str, owner: str) -> Lease:
@@ -362,8 +362,8 @@ class Story(RuleBasedStateMachine):
 
     @rule(op=OPS, who=st.integers(0, 1), steps=STEPS)
     def crash(self, op: Op, who: int, steps: int) -> None:
-        """A process ends in the middle of a call; another takes its place."""
-        if op.name in ("get", "work"):  # these work in threads of their own
+        """Crash a process during a call; another takes its place."""
+        if op.name in ("get", "work"):  # these work in their own threads
             return
         op, process = self.worded(op), self.processes[who]
         process.at(steps, process.crash)
@@ -377,7 +377,7 @@ class Story(RuleBasedStateMachine):
 
     @rule(op=OPS, other=OPS, who=st.integers(0, 1), steps=STEPS)
     def stall(self, op: Op, other: Op, who: int, steps: int) -> None:
-        """A process stalls in the middle of a call; another one's call takes place meanwhile."""
+        """Stall a process during a call, while another process makes a call."""
         if op.name in ("get", "work"):
             return
         op, other = self.worded(op), self.worded(other)
@@ -388,7 +388,7 @@ class Story(RuleBasedStateMachine):
         def meanwhile() -> None:
             held = self.leases.copy()
             errors.append(self.run(self.processes[1 - who], other))
-            for lease in held:  # its heart beats again before its work goes on
+            for lease in held:  # the worker renews its lease before it continues
                 process.memory.components.leases.renew(lease)
 
         process.at(steps, meanwhile)
@@ -417,7 +417,7 @@ class Story(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 1))
     def all_is_caught_up(self, who: int) -> None:
-        """With all well, everything that is owed is absorbed, once, and nothing else is there."""
+        """Without outages, all pending messages are absorbed once, and nothing else is stored."""
         self.world.broken.clear()
         memory = self.processes[who].memory
         for name in ("flush_all", "work", "retry"):
@@ -451,14 +451,14 @@ class Story(RuleBasedStateMachine):
             super().teardown()
 
     def worded(self, op: Op) -> Op:
-        """An update with something to say that nobody said before."""
+        """Give an update texts that were never used before."""
         if op.name != "update":
             return op
         first, self.said = self.said, self.said + op.count
         return replace(op, texts=tuple(f"words {n}" for n in range(first, self.said)))
 
     def run(self, process: Process, op: Op) -> BaseException | None:
-        """Make a call; what it raised that may be raised."""
+        """Make a call, and return an error that it may raise."""
         self.sound = False
         try:
             self.make(process.memory, op)
@@ -501,14 +501,14 @@ class Story(RuleBasedStateMachine):
                 assert context.tokens <= MAX_TOKENS
                 owner = context.head.user_id if context.head else op.user
                 for recall in context.recalls:
-                    said = recall.text.split("\n")  # neighbours stand in one passage
+                    said = recall.text.split("\n")  # neighbours form one passage
                     assert len(said) == len(recall.sources)
                     for text in said:
                         mine = self.owner_of[text.removeprefix("user: ")]
                         assert mine == key(op.session, owner or op.user)
 
     def judge(self, calls: list[tuple[Op, bool]]) -> None:
-        """Compare what is there with what the model says may be there."""
+        """Compare the stored state with the states that the model allows."""
         before = self.state
         seen = self.seen()
         owned = {(name, owner) for name, (owner, _) in before.items()}
@@ -533,7 +533,7 @@ class Story(RuleBasedStateMachine):
             self.check(name)
 
     def seen(self) -> State:
-        """What callers see: per session its owner and log."""
+        """Return each session's owner and log, as callers see them."""
         memory = self.processes[0].memory
         found: State = {}
         for head in memory.sessions():
@@ -543,7 +543,7 @@ class Story(RuleBasedStateMachine):
         return found
 
     def check(self, block: str) -> None:
-        """What a block reflects is of the log, each entry once, in nobody else's memory."""
+        """Assert that a block's records match the log, once each, under the right owner."""
         found = list(self.reflected(block))
         texts = [text for _, _, text, _ in found]
         assert len(texts) == len(set(texts))
@@ -555,7 +555,7 @@ class Story(RuleBasedStateMachine):
         self.sound = True
 
     def reflected(self, block: str) -> Iterator[tuple[str, int, str, str]]:
-        """Session, seq, text and owner of all that a block keeps."""
+        """Yield session, seq, text and owner of a block's records."""
         if block == "elsewhere":
             for (session, seq), (owner, text) in self.world.elsewhere.items():
                 yield session, seq, text, owner

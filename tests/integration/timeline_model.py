@@ -1,4 +1,4 @@
-"""A model that knows what a generated user means, behind both of the questions that are asked."""
+"""A model that knows what a generated user means, for both requests of extraction."""
 
 import json
 import random
@@ -19,13 +19,13 @@ _SAID = re.compile(r"^\[(\d+)\] .*?: Note (\S+) (\d+)\.", re.MULTILINE)
 
 
 def content(message: Sequence[Statement]) -> str:
-    """What a user writes to say some things."""
+    """Return a user's message with these statements."""
     first = message[0]
     return f"Note {first.session} {first.seq}. {' '.join(one.text for one in message)}"
 
 
 class TimelineModel:
-    """Answer for one history, in a language model's place."""
+    """Answers for one history like a language model."""
 
     model = "timeline"
 
@@ -44,7 +44,7 @@ class TimelineModel:
         return json.dumps(self.answer(body["messages"]))
 
     def answer(self, messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """What it says to either question."""
+        """Return the answer to either request."""
         self.calls += 1
         asked = messages[-1]["content"]
         if messages_of(asked) is not None:
@@ -76,8 +76,7 @@ class TimelineModel:
         }  # fmt: skip
 
     def _meant(self, listed: Listed) -> Statement:
-        """Which statement a line of the list stands for: the text, and where that was said of two
-        times, the time that is written."""
+        """Return the statement that a listed line stands for, by its text and its time."""
 
         def near(one: Statement) -> tuple[bool, bool]:
             begin = None if one.since is None else one.begin
@@ -118,7 +117,7 @@ class TimelineModel:
         named = [number for number, _ in thing]
         if one.kind == "end":
             named = [number for number, other in stretch if other.kind == "value"]
-        elif one.begin == BEGINNING:  # it ended when what it names began
+        elif one.begin == BEGINNING:  # it ended when the named fact began
             named = [n for n, other in thing if (other.stretch, other.kind) == (1, "value")]
         elif named:
             named = self._chance.sample(named, self._chance.randint(1, len(named)))

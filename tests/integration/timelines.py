@@ -1,4 +1,4 @@
-"""Lives of users, and conversations that tell of them in another order than they were lived."""
+"""Lives of users, and conversations that tell them in another order."""
 
 import random
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ class History:
     truth: tuple[Stretch, ...]
 
     def moments(self) -> list[datetime]:
-        """Each boundary, with the moments just before and after it."""
+        """Return each begin and end, with the moments just before and after it."""
         days = {one.begin for one in self.statements} | {one.end for one in self.statements}
         return around(days - {BEGINNING, END})
 
@@ -57,22 +57,22 @@ class History:
 
 
 def history(seed: int) -> History:
-    """A user's life, and how it is told."""
+    """Return a user's life, and how it is told."""
     return _Teller(random.Random(seed)).told()
 
 
 class _Teller:
-    """Make a timeline, then statements about it."""
+    """Makes a timeline, then statements about it."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self._plain = chance.random() < 0.25  # nothing is ever wrong, so it may come in any order
+        self._plain = chance.random() < 0.25  # no statement is wrong, so any order will do
         self._two_roles = not self._plain and chance.random() < 0.3
         self._said: list[dict[str, Any]] = []
         self._full: list[Stretch] = []
 
     def told(self) -> History:
-        """All of it."""
+        """Return the whole history."""
         for thing in self._chance.sample(sorted(ATTRIBUTES), self._chance.randint(1, 3)):
             self._attribute(thing)
         for number in range(self._chance.choice([0, 1, 1, 2])):
@@ -133,16 +133,16 @@ class _Teller:
         self._value(Stretch(f"journey {number}", 20, place, first, end, stays=True), until=True)
 
     def _rounded(self, day: date) -> date:
-        """Often the first of a month or a year, which need not be told to the day."""
+        """Return the day, often moved to the start of a month or year."""
         kind = self._chance.random()
         if kind < 0.25:
             return day.replace(day=1)
         return date(day.year + 1, 1, 1) if kind < 0.3 else day
 
-    # --- what is said -------------------------------------------------------------------------
+    # --- the statements -----------------------------------------------------------------------
 
     def _base(self, one: Stretch, values: list[str]) -> bool:
-        """Tell of a stretch; whether all of it was told."""
+        """Tell of a stretch; return whether all of it was told."""
         chance = self._chance
         until = one.end is not None and chance.random() < 0.15
         wrong = None if self._plain or chance.random() < 0.7 else values.pop()
@@ -161,7 +161,7 @@ class _Teller:
             return False
         between = [late["at"] for late in self._told_of(one.thing, 1)]
         if one.number == 2 and (self._plain or not between or min(between) > at):
-            # who says again where he lives, and never that he was away, was not away
+            # a repeated value without a change between means that nothing changed
             at, since = self._moment(one.first + _DAY * chance.randint(1, 900)), one.first
         end = one.end if until else None
         first = self._say(one, at, since, end, value=self._text(one, wrong))
@@ -191,7 +191,7 @@ class _Teller:
         return True
 
     def _when(self, one: Stretch) -> tuple[datetime, date | None]:
-        """When it is said, and since when it then is said to hold; None for that day."""
+        """Return when it is said, and its start as said; None means that day."""
         way = self._chance.random()
         if way < 0.35:
             return self._moment(one.first), None
@@ -200,7 +200,7 @@ class _Teller:
         return self._moment(one.first - _DAY * self._chance.randint(1, 300)), one.first
 
     def _late(self, one: Stretch) -> None:
-        """Tell of what nobody told of while it was so: only that it ended."""
+        """Tell of a stretch only afterwards: only that it ended."""
         assert one.end is not None
         known = self._told_of(one.thing, 1)
         if len(known) == 1:
@@ -223,7 +223,7 @@ class _Teller:
         self._say(one, self._later(at), None, one.end, kind="end", corrects=True)
 
     def _assistant(self, thing: str, base: list[Stretch], values: list[str]) -> None:
-        """What the assistant says counts less than what the user says, whatever it says."""
+        """Have the assistant say something, which counts less than what the user says."""
         chance = self._chance
         first = _FIRST + _DAY * chance.randint(100, 4000)
         own = Stretch(thing, 30, values.pop(), first, None)
@@ -281,7 +281,7 @@ class _Teller:
         return template.format(value or one.value)
 
     def _date(self, day: date, *, first: bool) -> str:
-        """A day as a model may give it: a month or a year where that says the same."""
+        """Return a day as a model may write it: as a month or a year if that says the same."""
         edge = day if first else day + _DAY
         if (edge.month, edge.day) == (1, 1) and self._chance.random() < 0.5:
             return f"{day:%Y}"
@@ -293,12 +293,12 @@ class _Teller:
         return self._moment(at.date() + _DAY * self._chance.randint(1, most))
 
     def _moment(self, day: date) -> datetime:
-        """A moment of a day that nothing else was said at."""
+        """Return a moment of a day at which nothing else was said."""
         seconds = self._chance.randint(0, 86_000) + len(self._said) / 1000
         return _start(day) + timedelta(seconds=seconds)
 
     def _batched(self, statements: list[Statement]) -> History:
-        """Messages of one or two statements, in batches of sessions."""
+        """Group statements into messages of one or two, in batches of sessions."""
         chance = self._chance
         seqs = dict.fromkeys(SESSIONS, 0)
         told: list[Statement] = []
@@ -326,7 +326,7 @@ class _Teller:
 
 
 def _fit(one: Statement, *others: Statement) -> bool:
-    """Whether they can be said in one message."""
+    """Return whether these statements can share a message."""
     return all(
         (one.role, other.kind) == (other.role, "value") and other.since and one.text != other.text
         for other in others

@@ -1,4 +1,4 @@
-"""Spans as tests read them: those of one test, in memory."""
+"""Spans of one test, in memory."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 
 class Spans:
-    """Spans of a test, which `provider` collects."""
+    """The spans that `provider` collects."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -21,7 +21,7 @@ class Spans:
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
 
     def all(self, name: str | None = None) -> list[ReadableSpan]:
-        """Those that are over, of this name, in the order in which they ended."""
+        """Return the ended spans with this name, in order of their end."""
         return [one for one in self._exporter.get_finished_spans() if name in (None, one.name)]
 
     def one(self, name: str) -> ReadableSpan:
@@ -30,11 +30,11 @@ class Spans:
         return found[0]
 
     def of(self, name: str) -> dict[str, Any]:
-        """What the only one of this name tells."""
+        """Return the attributes of the only span with this name."""
         return dict(self.one(name).attributes or {})
 
     def parents(self, name: str) -> list[str]:
-        """The names of what a span is a part of, the nearest first."""
+        """Return the names of a span's ancestors, nearest first."""
         by_id = {one.context.span_id: one for one in self.all()}
         names, at = [], self.one(name)
         while at.parent is not None:
@@ -44,7 +44,7 @@ class Spans:
 
 
 def traced(monkeypatch: pytest.MonkeyPatch) -> Spans:
-    """All spans from here on; as if the application had set a provider."""
+    """Collect all spans from now on, as if the application had set a provider."""
     found = Spans()
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", found.provider)
     return found

@@ -1,4 +1,4 @@
-"""What the tests of completions share: a memory at a scripted model, tools, and what is logged."""
+"""Helpers for tests of completions: a memory with a scripted model, tools, and the log."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,8 +27,8 @@ WEATHER = {
 
 @contextmanager
 def remembering(fake: FakeLLM, store: Any = "memory://", **fields: Any) -> Iterator[AgentMemory]:
-    """A memory whose model the fake is. Of each request that it sends is checked that it keeps to
-    the budget and holds no call without a result."""
+    """Open a memory with a scripted model; check that each request keeps the budget and has no call
+    without a result."""
     settings = {"model": MODEL, "api_base": fake.api_base, "api_key": "sk-test-canary", **fields}
     with AgentMemory(store=store, overflow=Trim(), **settings) as memory:
         yield memory
@@ -44,7 +44,7 @@ def add(a: int, b: int = 1) -> int:
 
 
 def logged(memory: AgentMemory, session_id: str = "s") -> list[tuple[str | None, str]]:
-    """Roles and texts of a session's log; instead of the text of calls the names."""
+    """Return the roles and texts of a session's log, with names in place of calls."""
     found: list[tuple[str | None, str]] = []
     for entry in memory.history(session_id):
         calls = [one["function"]["name"] for one in entry.message.tool_calls or ()]

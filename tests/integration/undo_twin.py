@@ -1,4 +1,4 @@
-"""What the tests of undoing share: what a memory gives back, to be compared with a twin's."""
+"""Helpers for tests of undoing: compare all that two memories return."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ DAY = at("2024-01-01")
 def opened(
     fake: FakeLLM, *blocks: Block, store: Any = "memory://", **fields: Any
 ) -> Iterator[AgentMemory]:
-    """A memory with these blocks, or one of each kind that absorbs."""
+    """Open a memory with these blocks, or with one of each kind that absorbs."""
     given: dict[str, Any] = {
         "overflow": FlushToLTM(blocks=blocks or [VectorMemory(), ExtractiveMemory()]),
         "embedding": "openai/vectors",
@@ -36,7 +36,7 @@ def opened(
 
 @contextmanager
 def twins(fake: FakeLLM, *blocks: Block, **fields: Any) -> Iterator[tuple[AgentMemory, ...]]:
-    """One over the store to test, and one over a store of its own."""
+    """Open a memory over the store to test, and one over its own store."""
     with ExitStack() as stack:
         one = stack.enter_context(opened(fake, *blocks, **fields))
         other = opened(fake, *blocks, **{**fields, "store": MemoryStore()})
@@ -44,7 +44,7 @@ def twins(fake: FakeLLM, *blocks: Block, **fields: Any) -> Iterator[tuple[AgentM
 
 
 def view(memory: AgentMemory, session_id: str = "s", user: str = "ada") -> dict[str, Any]:
-    """All that the calls give back, but for versions and scores."""
+    """Return all that the calls return, without versions and scores."""
     found = [memory.search(question, user_id=user, limit=50) for question in QUESTIONS]
     contexts = [memory.get(session_id, question) for question in (None, *QUESTIONS)]
     return {
@@ -79,7 +79,7 @@ def scores(memory: AgentMemory, user: str = "ada") -> list[dict[str, float]]:
 
 
 def assert_alike(one: AgentMemory, twin: AgentMemory) -> None:
-    """Once both have absorbed what waits, nothing tells them apart."""
+    """Assert that both memories return the same once all is absorbed."""
     for memory in (one, twin):
         assert {done.error for done in memory.flush()} <= {None}
     mine, others = view(one), view(twin)
@@ -90,7 +90,7 @@ def assert_alike(one: AgentMemory, twin: AgentMemory) -> None:
 
 
 def everything(memory: AgentMemory, session_id: str = "s", user: str = "ada") -> str:
-    """All that the calls give back, as one text."""
+    """Return all that the calls return, as one text."""
     return json.dumps(view(memory, session_id, user), default=str)
 
 
@@ -99,7 +99,7 @@ def turn(question: str, answer: str, day: str = "2024-01-05") -> list[dict[str, 
 
 
 def with_tool(question: str, result: str, answer: str, number: int) -> list[dict[str, Any]]:
-    """A question for which a tool was called."""
+    """Return a turn with a tool call."""
     function = {"name": "look_up", "arguments": json.dumps({"what": result})}
     call = {"id": f"call-{number}", "type": "function", "function": function}
     return [
