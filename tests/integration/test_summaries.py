@@ -92,7 +92,7 @@ FORM = [
 def test_short_answers_do_not_leave_in_silence(
     fake: FakeLLM, limits: dict[str, int], tokens: int
 ) -> None:
-    """Wrong: short messages are cut by their number, and no summary has them."""
+    """Wrong: short messages are cut by number, and no summary contains them."""
     fake.default = "Open:\n- A form."
     overflow = Summarize(max_summary_tokens=tokens, **limits)
     with opened(fake, max_tokens=4000, overflow=overflow) as memory:
@@ -107,7 +107,7 @@ def test_short_answers_do_not_leave_in_silence(
 
 
 def test_short_messages_stay_verbatim(fake: FakeLLM) -> None:
-    """Wrong: a model is asked for a summary that is longer than what it stands for."""
+    """Wrong: a model is asked for a summary that is longer than the messages."""
     with opened(fake, max_tokens=4000, overflow=Summarize(max_turns=3)) as memory:
         for question, answer in FORM:
             memory.update("s", [{"role": "user", "content": question}])
@@ -122,7 +122,7 @@ def test_short_messages_stay_verbatim(fake: FakeLLM) -> None:
 
 
 def test_messages_without_room_for_a_summary_are_warned_of() -> None:
-    """Wrong: with a budget that has no room for a summary messages leave without a word."""
+    """Wrong: without room for a summary, messages are cut without a warning."""
     overflow = Summarize(max_summary_tokens=4, max_turns=2)
     with AgentMemory("memory://", overflow=overflow, blocks=[]) as memory:
         for question, answer in FORM:
@@ -149,7 +149,7 @@ def rule_and_talk(memory: AgentMemory, turns: int = 60) -> None:
 def test_the_users_own_words_survive_a_forgetful_summary(
     fake: FakeLLM, overflow: Summarize
 ) -> None:
-    """Wrong: a rule that the model leaves out of its summary is gone."""
+    """Wrong: a user's rule that the model omits from its summary is lost."""
     fake.default = "Open:\n- The schema."
     with opened(fake, max_tokens=1200, overflow=overflow) as memory:
         rule_and_talk(memory)
@@ -168,7 +168,7 @@ def test_the_users_own_words_survive_a_forgetful_summary(
 
 
 def test_the_users_words_keep_their_limit_and_their_form(fake: FakeLLM) -> None:
-    """Wrong: a pasted file takes all the room, or a line of it becomes another message."""
+    """Wrong: a pasted file takes all the room, or a line of it looks like another message."""
     fake.default = "Open:\n- Logs."
     overflow = Summarize(max_summary_tokens=60, keep_user_tokens=150)
     with opened(fake, max_tokens=1600, overflow=overflow) as memory:

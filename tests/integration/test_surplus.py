@@ -1,4 +1,4 @@
-"""What is kept twice or has grown old is reported; what was found is forgotten, no more."""
+"""The stale report: duplicates and old records, and forgetting what a search found."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -35,7 +35,7 @@ def shares(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_double_is_found(seed: int) -> None:
-    """Wrong: the quick way overlooks a pair that comparing each with each finds."""
+    """Wrong: the fast comparison misses a pair that comparing every pair finds."""
     rng = random.Random(seed)
     texts: list[str] = []
     for _ in range(60):
@@ -55,7 +55,7 @@ def test_every_double_is_found(seed: int) -> None:
 
 
 def test_doubles_have_all_names_and_numbers() -> None:
-    """Wrong: two orders that differ in their number alone are taken for one."""
+    """Wrong: two orders that differ only in a number count as duplicates."""
     order = "Please send the parcel with the number {} to the office in the old town by noon today"
     assert doubles([order.format("AB-1234"), order.format("AB-1235")]) == {}
     assert doubles(["", "", "a"]) == {1: 0}
@@ -78,8 +78,8 @@ class Entries(ManualBlock):
 
 
 def test_anything_kept_twice_is_reported_and_goes_on_command(tmp_path: Path) -> None:
-    """Wrong: a report changes something, overlooks a part of the memory, or what it found cannot be
-    taken away; or another user's is looked at."""
+    """Wrong: the report changes data, misses a block, includes another user's records, or its
+    findings cannot be deleted."""
     blocks = [
         NoteMemory(), FileMemory(), SkillMemory(folder=tmp_path / "skills"), SpatialMemory(),
         Entries(), VectorMemory(),
@@ -115,7 +115,7 @@ def test_anything_kept_twice_is_reported_and_goes_on_command(tmp_path: Path) -> 
 
 
 def test_what_is_old_is_reported_where_asked() -> None:
-    """Wrong: an age is guessed, or is the time of the report."""
+    """Wrong: an old record is reported without `older_than`, or a new one with it."""
     with AgentMemory("memory://") as memory:
         memory.remember("Long ago.", user_id="ana", at=datetime(2020, 1, 1, tzinfo=UTC))
         memory.remember("Just now.", user_id="ana")
@@ -125,7 +125,7 @@ def test_what_is_old_is_reported_where_asked() -> None:
 
 
 def test_facts_are_reported_as_their_block_sees_them() -> None:
-    """Wrong: facts that hold at different times are taken for one, or stale ones are missing."""
+    """Wrong: the report lists other facts than the block's own `stale`."""
     model = Model()
     model.tell("I live in Oslo", "Lives in Oslo.", category="home")
     model.tell("my home is Oslo", "The user lives in Oslo.", category="home")
@@ -137,7 +137,7 @@ def test_facts_are_reported_as_their_block_sees_them() -> None:
 
 
 def test_what_a_query_found_is_forgotten() -> None:
-    """Wrong: more goes than was seen, less, or something of another user's."""
+    """Wrong: `forget_all` deletes more or less than the given records, or another user's."""
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     with AgentMemory("memory://", blocks=[VectorMemory(), NoteMemory()]) as memory:
         ana = memory.user("ana")
@@ -191,7 +191,7 @@ def test_a_recall_carries_its_messages_metadata() -> None:
 
 
 def test_what_is_forgotten_twice_begins_no_session() -> None:
-    """Wrong: to forget what was said in a session that was deleted since brings it back, empty."""
+    """Wrong: forgetting messages of a deleted session begins it again, empty."""
     with AgentMemory("memory://", blocks=[], recall_timeout=30) as memory:
         memory.update("s", {"role": "user", "content": DOCK}, user_id="ana")
         found = memory.search("eastern dock", user_id="ana")

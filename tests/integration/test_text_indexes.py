@@ -1,4 +1,4 @@
-"""What is kept of notes' and skills' texts between searches: neither read nor embedded again."""
+"""Cached words and vectors of notes and skills: neither read nor embedded again."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -43,7 +43,7 @@ def recalled(memory: AgentMemory, question: str) -> list[str]:
 def test_words_of_notes_are_read_once(
     pair: tuple[AgentMemory, AgentMemory], words_read: list[str]
 ) -> None:
-    """Wrong: each context reads the words of all notes anew, or one after a change does."""
+    """Wrong: each context, or each change, parses the words of all notes again."""
     one, two = pair
     notes = two.user("ada").notes()
     notes.add("The boat is green")
@@ -64,7 +64,7 @@ def test_words_of_notes_are_read_once(
 
 @pytest.mark.parametrize("by", ["user", "clear", "other"])
 def test_what_is_deleted_is_not_kept(pair: tuple[AgentMemory, AgentMemory], by: str) -> None:
-    """Wrong: the texts of a user who is gone stay in memory."""
+    """Wrong: the texts of a deleted user stay in the cache."""
     one, two = pair
     one.user("ada").notes().add("The boat is green")
     one.user("ada").skills().write("paint-boat", "Paint the boat", steps=["Sand it."])

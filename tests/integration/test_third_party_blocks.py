@@ -1,4 +1,4 @@
-"""Blocks that are not ours: what the engine offers ours it offers them, without knowing either."""
+"""Third-party blocks get all that our own blocks get from the engine."""
 
 import copy
 from collections.abc import Sequence
@@ -146,7 +146,7 @@ def lines() -> list[str]:
 
 
 def test_a_tool_writes_and_a_handle_reads_for_one_user(lines: list[str]) -> None:
-    """Wrong: a block that is not ours has no handle or no tools, or serves another user."""
+    """Wrong: a third-party block has no handle or tools, or serves another user."""
     with opened("memory://", Ledger()) as memory:
         booked = {"account": "Tea", "cents": 350}
         memory.call_tool("s", "ledger_book", booked, user_id="ada")
@@ -171,7 +171,7 @@ def test_it_goes_with_its_session_and_its_user() -> None:
 
 
 def test_its_records_travel_in_a_snapshot_as_it_keeps_them(lines: list[str]) -> None:
-    """Wrong: a snapshot leaves somebody's block out, or keeps what the block has not agreed to."""
+    """Wrong: a snapshot loses or changes a third-party block's record."""
     with opened("memory://", Ledger()) as memory:
         operations.import_session(memory, lines)
         (tea,) = ledger(memory).open(ADA).all()
@@ -190,7 +190,8 @@ def test_its_records_travel_in_a_snapshot_as_it_keeps_them(lines: list[str]) -> 
 def test_its_own_check_refuses_a_crafted_record(
     lines: list[str], fields: dict[str, Any], why: str
 ) -> None:
-    """Wrong: somebody's file gives a block what it can't read, or a part of the session stays."""
+    """Wrong: an import gives a third-party block an invalid record, or leaves part of the
+    session."""
     store = MemoryStore()
     with opened(store, Ledger()) as memory:
         with pytest.raises(InvalidSnapshot, match=why):
@@ -211,7 +212,7 @@ def test_without_the_block_its_records_wait_for_it(lines: list[str]) -> None:
 
 
 def test_a_block_that_remembers_is_told_of_an_import(lines: list[str]) -> None:
-    """Wrong: after an import it goes on with what it remembers."""
+    """Wrong: a block with a cache is not notified of an import."""
     own = [{**one, "id": "own"} if one.get("kind") == "fact" else one for one in bodies_of(lines)]
     for remembers in (True, False):
         with opened(MemoryStore(), Ledger(remembers=remembers)) as memory:
@@ -220,8 +221,8 @@ def test_a_block_that_remembers_is_told_of_an_import(lines: list[str]) -> None:
 
 
 def test_notes_go_to_the_block_that_takes_them() -> None:
-    """Wrong: a model's notes go past somebody's block of notes, can't be forgotten there, or are
-    kept by two."""
+    """Wrong: a model's notes bypass a third-party notes block, are stored twice, or cannot be
+    deleted there."""
     with opened("memory://", Ledger(), Jotter()) as memory:
         for text in ("Likes tea.", "Likes figs."):
             assert "Noted" in memory.call_tool("s", "memory_write", {"text": text}, user_id="ada")
@@ -277,8 +278,8 @@ _PLACES: dict[str, VectorStore] = {}
 
 @pytest.mark.parametrize("takes", [True, False])
 def test_it_says_where_its_vectors_are_and_which_it_takes(takes: bool) -> None:
-    """Wrong: vectors in somebody's own place are left out, land elsewhere, or are kept though the
-    block could not search them."""
+    """Wrong: vectors in a block's own database are lost, imported elsewhere, or accepted although
+    the block cannot search them."""
     _PLACES["elsewhere"] = Apart()
     with opened("memory://", Elsewhere()) as memory:
         memory.update("s", {"role": "user", "content": "My bike is red."}, user_id="ada")
@@ -299,7 +300,7 @@ def test_it_says_where_its_vectors_are_and_which_it_takes(takes: bool) -> None:
 
 @pytest.mark.parametrize("block", [StaticMemory(facts=["x"]), VectorMemory()])
 def test_a_block_without_a_handle_says_so(block: Block) -> None:
-    """Wrong: an error of Python's own, for what is a question of configuration."""
+    """Wrong: opening a block without a handle raises a bare Python error."""
     with (
         opened("memory://", block) as memory,
         pytest.raises(ConfigError, match=f"{block.name!r} cannot be opened"),
@@ -308,7 +309,7 @@ def test_a_block_without_a_handle_says_so(block: Block) -> None:
 
 
 def test_tools_of_a_session_are_not_offered_without_one() -> None:
-    """Wrong: an MCP client is offered what needs a session at hand."""
+    """Wrong: an MCP client is offered a tool that needs a session."""
     pytest.importorskip("mcp")
     from agent_memory.mcp.tools import offers
 

@@ -17,7 +17,7 @@ SINGAPORE = "2026-04-16T00:30:00+08:00"
 
 @pytest.mark.parametrize("store", ["memory://", "sqlite:///{folder}/m.db"])
 def test_an_offset_is_kept_and_its_day_is_shown(store: str, tmp_path: Path) -> None:
-    """Wrong: a message of half past midnight in Singapore is told as of the day before."""
+    """Wrong: a message from half past midnight in Singapore is shown with the day before."""
     said = {"role": "user", "content": "I planted sage in pot four.", "created_at": SINGAPORE}
     url = store.format(folder=tmp_path)
     with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=30) as memory:
@@ -35,7 +35,7 @@ def test_an_offset_is_kept_and_its_day_is_shown(store: str, tmp_path: Path) -> N
 
 
 def test_a_zone_is_set_and_known() -> None:
-    """Wrong: it is taken for UTC; a typing error turns all days into those of UTC."""
+    """Wrong: the time zone is ignored, or a misspelt one is accepted."""
     bare = {"role": "user", "content": "a", "created_at": "2026-07-01T23:30:00"}
     own = {"role": "user", "content": "b", "created_at": SINGAPORE}
     with AgentMemory(store="memory://", blocks=[], timezone="America/Lima") as memory:
@@ -72,7 +72,7 @@ def zone_of_user(user_id: str | None) -> str | None:
     ],
 )
 def test_each_user_may_have_a_zone(zones: Any) -> None:
-    """Wrong: users of one service in two countries have one day."""
+    """Wrong: users of one service in two countries share one time zone."""
     said = {"role": "user", "content": "a", "created_at": "2026-07-01T23:30:00"}
     other = zones.get("*", "UTC") if isinstance(zones, dict) else "UTC"
     with AgentMemory(store="memory://", blocks=[], timezone=zones) as memory:
@@ -85,7 +85,7 @@ def test_each_user_may_have_a_zone(zones: Any) -> None:
 
 
 def test_today_is_of_a_known_zone_of_the_user() -> None:
-    """Wrong: a question about yesterday finds the day before for half of the users."""
+    """Wrong: "yesterday" ignores the user's time zone."""
     zones = {"ana": "Pacific/Kiritimati", "ben": "Pacific/Pago_Pago"}
     with AgentMemory(store="memory://", blocks=[], timezone=zones) as memory:
         resources = memory.components.services.resources

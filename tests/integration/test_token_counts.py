@@ -34,7 +34,7 @@ def alike(before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> in
 @pytest.mark.parametrize("role", ["system", "user", "leading"])
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_what_two_prompts_begin_with(seed: int, role: Any) -> None:
-    """A figure that promises more than a cache can take would hide what breaks it."""
+    """Wrong: `kept_tokens` is larger than the prefix that two prompts share."""
     rng = random.Random(seed)
     blocks = rng.choice([[], [VectorMemory(embedding=None)], [StaticMemory(facts=["Ana sails."])]])
     strategy = rng.choice([Trim(), Summarize(max_summary_tokens=100)])
@@ -69,7 +69,7 @@ def test_it_is_what_two_prompts_begin_with(seed: int, role: Any) -> None:
 
 
 def test_a_changed_message_is_not_kept() -> None:
-    """What was redacted has the same number and may have as many tokens."""
+    """Wrong: `kept_tokens` counts a message that was edited without a change of its number."""
     with AgentMemory("memory://", blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "My code is 1234"})
         memory.update("s", {"role": "assistant", "content": "Noted."})
@@ -81,7 +81,7 @@ def test_a_changed_message_is_not_kept() -> None:
 
 
 def test_calls_within_a_turn_count() -> None:
-    """Each round of tools sends the prompt again, which is where most is kept."""
+    """Wrong: `kept_tokens` ignores the rounds of tools within a turn."""
     call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     with AgentMemory("memory://", blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "one two three"})
@@ -98,7 +98,7 @@ def test_calls_within_a_turn_count() -> None:
 
 
 def test_other_sessions_are_not_taken_for_this_one() -> None:
-    """Two chats that take turns would look as if nothing were ever kept."""
+    """Wrong: `kept_tokens` is 0 when two sessions alternate."""
     with AgentMemory("memory://", blocks=[]) as memory:
         for name in ("a", "b", "a", "b"):
             memory.update(name, {"role": "user", "content": f"hello from {name}"})
@@ -125,7 +125,7 @@ def litellm() -> Any:
 def test_a_context_counts_no_less_than_litellm_says(
     litellm: Any, model: str, messages: list[dict[str, Any]]
 ) -> None:
-    """Wrong: a context within our budget is above what the caller's own litellm allows."""
+    """Wrong: a context within our budget exceeds it by litellm's count."""
     chat = [view for m in messages for view in Message.of(m).views()]
     for message in chat:
         if isinstance(message.get("content"), list):

@@ -149,7 +149,7 @@ PLANTED: dict[str, tuple[Callable[[Place], object], set[str]]] = {
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_the_verifier_finds_what_is_planted(place: Place, fault: str) -> None:
-    """Wrong: a torture run finds everything good, whatever happens."""
+    """Wrong: a torture run reports success although data is lost or duplicated."""
     plant, expected = PLANTED[fault]
     plant(place)
     assert place.look() == expected
@@ -169,7 +169,7 @@ def ledger() -> Ledger:
 
 
 def test_many_writers_share_a_session(ledger: Ledger) -> None:
-    """Wrong: a message whose update never returned counts as lost, or one that did does not."""
+    """Wrong: the verifier counts an unacknowledged message as lost, or ignores a lost one."""
     _said(ledger, Op("update", "shared", ("x",)), 7)
     ledger.begin(Op("update", "shared", ("y",)))
     said = ledger.shared["shared"]

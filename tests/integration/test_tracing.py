@@ -32,7 +32,7 @@ def memory_of(fake: FakeLLM, **fields: Any) -> AgentMemory:
 
 
 def test_each_operation_is_a_span_of_the_conventions_name(spans: Spans, fake: FakeLLM) -> None:
-    """Without the names of the conventions no tool would know what the spans are."""
+    """Wrong: a span lacks the names of OpenTelemetry's conventions."""
     with memory_of(fake) as memory:
         memory.update("s-1", [SAID, SAID], user_id="ana")
         assert memory.search(QUESTION, user_id="ana", session_id="s-1")
@@ -59,7 +59,7 @@ def test_each_operation_is_a_span_of_the_conventions_name(spans: Spans, fake: Fa
 
 
 def test_a_turn_tells_recall_model_tools_and_storing(spans: Spans, fake: FakeLLM) -> None:
-    """A model call without its tokens, or a tool without its name, would leave holes in a trace."""
+    """Wrong: a trace lacks a model call's tokens or a tool's name."""
     fake.call(("memory_write", {"text": "Ana likes tea."}))
     fake.reply("Noted.")
     with memory_of(fake) as memory:
@@ -80,7 +80,8 @@ def test_a_turn_tells_recall_model_tools_and_storing(spans: Spans, fake: FakeLLM
 
 
 def test_a_streamed_answer_is_one_span_to_its_end(spans: Spans, fake: FakeLLM) -> None:
-    """A span that stayed current between chunks would have the caller's own spans as its parts."""
+    """Wrong: a streamed answer's span stays current between chunks and adopts the caller's
+    spans."""
     with memory_of(fake) as memory, tracing.span("mine", {}):
         before = tracing.ids()
         for _ in memory.completion("s-1", "Hello", stream=True):
@@ -92,7 +93,7 @@ def test_a_streamed_answer_is_one_span_to_its_end(spans: Spans, fake: FakeLLM) -
 
 
 def test_what_blocks_ask_of_models_is_a_part_of_what_they_do(spans: Spans, fake: FakeLLM) -> None:
-    """Blocks run on threads of their own: a lost parent would leave each call a trace alone."""
+    """Wrong: a model call of a block, on another thread, starts a trace of its own."""
     fake.default = Model()
     blocks = [VectorMemory(), ExtractiveMemory()]
     with memory_of(fake, blocks=blocks, embedding="openai/embed") as memory:
@@ -115,7 +116,7 @@ def test_what_blocks_ask_of_models_is_a_part_of_what_they_do(spans: Spans, fake:
 
 
 def test_nothing_that_was_said_is_told(spans: Spans, fake: FakeLLM) -> None:
-    """A trace goes to a third party: whatever stands in it has left the house."""
+    """Wrong: a span contains text of messages."""
     with memory_of(fake) as memory:
         busy(memory, fake)
     told = json.dumps([[one.name, dict(one.attributes or {})] for one in spans.all()])
@@ -128,7 +129,8 @@ def test_nothing_that_was_said_is_told(spans: Spans, fake: FakeLLM) -> None:
 def test_content_is_told_where_it_is_asked_for(
     spans: Spans, fake: FakeLLM, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks for content wants it in the forms of the conventions."""
+    """Wrong: with content switched on, spans lack it, or have it in another form than the
+    conventions."""
     monkeypatch.setenv(tracing.CONTENT, asked)
     with memory_of(fake) as memory:
         busy(memory, fake)
@@ -156,7 +158,7 @@ def busy(memory: AgentMemory, fake: FakeLLM) -> None:
 
 
 def test_what_fails_is_told_by_its_kind(spans: Spans, fake: FakeLLM) -> None:
-    """A failure without its kind says nothing; with its sentence it may say too much."""
+    """Wrong: a failed span lacks the error's type."""
     with memory_of(fake) as memory:
         with pytest.raises(InvalidInput):
             memory.update("s-1", {"role": "canary"})
@@ -169,7 +171,7 @@ def test_what_fails_is_told_by_its_kind(spans: Spans, fake: FakeLLM) -> None:
 
 
 def test_an_address_of_ones_own_is_told_the_trace(spans: Spans, fake: FakeLLM) -> None:
-    """Without it a gateway's spans of the same call would be a trace of their own."""
+    """Wrong: a request to the user's own gateway lacks the trace header."""
     with memory_of(fake, embedding="openai/embed") as memory:
         memory.search(QUESTION, user_id="ana")
         memory.completion("s-1", "Hello")
@@ -185,14 +187,14 @@ def test_an_address_of_ones_own_is_told_the_trace(spans: Spans, fake: FakeLLM) -
 
 
 def test_a_public_provider_is_told_no_trace(fake: FakeLLM) -> None:
-    """Nothing leaves with a request where nobody takes spans."""
+    """Wrong: without tracing, a request has a `traceparent` header."""
     with memory_of(fake) as memory:
         memory.completion("s-1", "Hello")
     assert all("traceparent" not in headers for headers in fake.headers)
 
 
 def test_without_a_provider_nothing_of_opentelemetry_is_imported(tmp_path: Path) -> None:
-    """Importing it would cost every process that nobody traces."""
+    """Wrong: a process without tracing imports OpenTelemetry."""
     code = (
         "import sys\nfrom agent_memory import AgentMemory, VectorMemory\n"
         "with AgentMemory(store='memory://', blocks=[VectorMemory()]) as memory:\n"
@@ -207,7 +209,7 @@ def test_without_a_provider_nothing_of_opentelemetry_is_imported(tmp_path: Path)
 
 
 def test_imported_without_a_provider_it_makes_no_span() -> None:
-    """The API's own stand-in takes spans too, and throws them away: that is work for nothing."""
+    """Wrong: spans are made although no tracer provider is set."""
     pytest.importorskip("opentelemetry.trace")
     assert not tracing.is_on()
     assert tracing.here() is None

@@ -1,4 +1,4 @@
-"""Blocks are told where a turn begins and where it ends, with all that was said in it."""
+"""Blocks are notified of the beginning and the end of a turn, with all its messages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -62,7 +62,7 @@ def told(memory: AgentMemory) -> list[tuple[Any, ...]]:
 
 
 def test_a_turn_of_ones_own_loop_is_told() -> None:
-    """Wrong: a block learns of a turn before it is stored, twice, or not at all."""
+    """Wrong: a block is notified of a turn before it is stored, twice, or not at all."""
     plain = Plain()
     with AgentMemory("memory://", blocks=[Diary(), plain]) as memory:
         turn = memory.before_turn("s", "Hello?", user_id="ana")
@@ -78,7 +78,7 @@ def test_a_turn_of_ones_own_loop_is_told() -> None:
 
 
 def test_a_completion_tells_its_tool_calls_and_its_answer() -> None:
-    """Wrong: a block sees the answer without what the tools did for it."""
+    """Wrong: a block gets the answer of a turn without its tool calls."""
     with (
         FakeLLM() as fake,
         AgentMemory(
@@ -101,7 +101,7 @@ def test_a_completion_tells_its_tool_calls_and_its_answer() -> None:
 
 
 def test_composites_and_namespaces_are_told_of_turns() -> None:
-    """Wrong: a composite forgets to tell them."""
+    """Wrong: a composite or a shared namespace does not notify blocks of turns."""
     home = AgentMemory("memory://", blocks=[Diary()])
     with CompositeMemory({"home": home, "rules": StaticMemory(facts=["Be kind."])}) as both:
         both.after_turn(both.before_turn("s", "Hello?"), "Hi.")

@@ -1,4 +1,4 @@
-"""A turn around a loop of the caller's own: what a model is sent, and what is stored of it."""
+"""A turn around the caller's own loop: the messages for the model, and the stored ones."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -35,7 +35,7 @@ def logged(memory: AgentMemory, session_id: str = "s") -> list[tuple[str | None,
 
 
 def test_before_turn_shows_the_context_and_the_turn_and_stores_nothing(memory: AgentMemory) -> None:
-    """Wrong: the question is stored without an answer, or what was said before is not sent."""
+    """Wrong: the question is stored without an answer, or earlier messages are not sent."""
     memory.update("s", [Q, A], user_id="ada")
     turn = memory.before_turn("s", "And in Rome?", user_id="ada")
     assert [m["role"] for m in turn.messages] == ["user", "assistant", "system", "user"]
@@ -52,15 +52,14 @@ def test_before_turn_shows_the_context_and_the_turn_and_stores_nothing(memory: A
 @pytest.mark.parametrize("message", ["Why?", {"role": "user", "content": "Why?"},
     Message(role="user", content="Why?"), [{"role": "user", "content": "Why?"}]])  # fmt: skip
 def test_a_question_has_any_form(memory: AgentMemory, message: Any) -> None:
-    """Wrong: a form that `update` takes is refused."""
+    """Wrong: a form that `update` accepts is refused."""
     turn = memory.before_turn("s", message)
     memory.after_turn(turn, A)
     assert logged(memory) == [("user", "Why?"), ("assistant", "It rains.")]
 
 
 def test_a_turn_may_be_under_way(memory: AgentMemory) -> None:
-    """Wrong: with each round of tools the request begins with something else, and caches are cold;
-    or the recall is made for a result of a tool instead of the question."""
+    """Wrong: each round of tools changes the beginning of the request, so prompt caches miss."""
     memory.update("s", [Q, A])
     first = memory.before_turn("s", "And in Rome?").messages
     under_way = [{"role": "user", "content": "And in Rome?"}, call(["a"]), result("a", "Sun.")]
@@ -91,13 +90,14 @@ def test_recalls_are_for_the_question(url: str) -> None:
     ids=["nothing", "system", "call", "result", "none"],
 )
 def test_a_turn_that_no_model_can_go_on_with_is_refused(memory: AgentMemory, message: Any) -> None:
-    """Wrong: the provider refuses it, after a recall and with a sentence of its own."""
+    """Wrong: a turn that a provider would refuse is accepted."""
     with pytest.raises(InvalidMessage):
         memory.before_turn("s", message)
 
 
 def test_a_turn_that_cannot_fit_is_shown_in_part(url: str) -> None:
-    """Wrong: it is refused, passes the budget, or its newest message is missing."""
+    """Wrong: a turn that is too long is refused, exceeds the budget, or loses its newest
+    message."""
     with AgentMemory(store=url, max_tokens=200) as memory:
         turn = memory.before_turn("s", "first " + "word " * 400)
         (asked,) = turn.messages
@@ -113,7 +113,7 @@ def test_a_turn_that_cannot_fit_is_shown_in_part(url: str) -> None:
 
 
 def test_requests_stay_within_the_budget(url: str) -> None:
-    """Wrong: the turn comes on top of a context that is full already."""
+    """Wrong: a turn is added to a context that is already full."""
     counter, budget = TokenCounter(), 300
     with AgentMemory(store=url, max_tokens=budget, blocks=[VectorMemory()]) as memory:
         for i in range(15):
@@ -128,7 +128,7 @@ def test_requests_stay_within_the_budget(url: str) -> None:
 
 
 def test_another_users_session_is_refused(memory: AgentMemory) -> None:
-    """Wrong: a turn shows somebody what another said."""
+    """Wrong: a turn reads or writes another user's session."""
     mine = memory.before_turn("s", "mine", user_id="ada")
     memory.after_turn(mine, A)
     with pytest.raises(SessionOfAnotherUser):
@@ -143,7 +143,7 @@ def test_another_users_session_is_refused(memory: AgentMemory) -> None:
 
 
 def test_a_turn_is_stored_as_it_was(memory: AgentMemory) -> None:
-    """Wrong: the order or a field of what was said is lost."""
+    """Wrong: a message's order or a field is lost."""
     turn = memory.before_turn("s", [Q, call(["a", "b"]), result("b"), result("a")], user_id="ada")
     answer = {"role": "assistant", "content": "Rain.", "reasoning_content": "wet", "extra": [1]}
     head = memory.after_turn(turn, [call(["c"]), result("c"), answer])
@@ -153,7 +153,7 @@ def test_a_turn_is_stored_as_it_was(memory: AgentMemory) -> None:
 
 
 def test_answers_of_providers_are_taken(memory: AgentMemory) -> None:
-    """Wrong: a form in which answers come is refused, or stored as something else."""
+    """Wrong: a provider's form of an answer is refused or stored changed."""
     from litellm import ModelResponse
     from openai.types.chat import ChatCompletion
 
@@ -188,7 +188,7 @@ def test_answers_of_providers_are_taken(memory: AgentMemory) -> None:
          "none", "no-choice"],
 )  # fmt: skip
 def test_half_a_turn_is_refused(memory: AgentMemory, answer: Any) -> None:
-    """Wrong: half of it is stored, and a later request is refused for a call without result."""
+    """Wrong: a call without its result is stored, and later requests are refused for it."""
     memory.update("s", [Q, A])
     turn = memory.before_turn("s", "Why?")
     with pytest.raises(InvalidMessage):
@@ -199,7 +199,7 @@ def test_half_a_turn_is_refused(memory: AgentMemory, answer: Any) -> None:
 
 
 def test_a_result_of_any_size_is_stored_whole(url: str) -> None:
-    """Wrong: the turn is refused after its tool was run, or its result is stored cut."""
+    """Wrong: a large result is refused after its tool ran, or stored shortened."""
     with AgentMemory(store=url, max_tokens=200) as memory:
         turn = memory.before_turn("s", Q)
         memory.after_turn(turn, [call(["a"]), result("a", "word " * 120_000), A])
@@ -211,7 +211,7 @@ def test_a_result_of_any_size_is_stored_whole(url: str) -> None:
 
 
 def test_a_system_message_of_the_turn_becomes_the_sessions(memory: AgentMemory) -> None:
-    """Wrong: the model is sent two, or the next turn has forgotten it."""
+    """Wrong: the model gets two system messages, or the next turn gets none."""
     system = {"role": "system", "content": "Be brief."}
     memory.update("s", {"role": "system", "content": "Be long."})
     turn = memory.before_turn("s", [system, Q])
@@ -223,7 +223,7 @@ def test_a_system_message_of_the_turn_becomes_the_sessions(memory: AgentMemory) 
 
 @pytest.mark.parametrize("step", ["before append", "after append"])
 def test_a_failing_store_stores_all_or_nothing(step: str) -> None:
-    """Wrong: the question is stored, and its answer not."""
+    """Wrong: the question is stored without its answer."""
     broken: list[str] = []
 
     def fail(now: str) -> None:
@@ -241,7 +241,7 @@ def test_a_failing_store_stores_all_or_nothing(step: str) -> None:
 
 
 def test_a_turn_outlasts_what_others_do_meanwhile(url: str) -> None:
-    """Wrong: a turn is refused or torn because the window moved while the model thought."""
+    """Wrong: a turn is refused or split because the window moved while the model answered."""
     with (
         FakeLLM("They talked of parrots.") as fake,
         AgentMemory(

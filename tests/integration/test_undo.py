@@ -94,7 +94,8 @@ TOLD = [together, apart, waiting]
 def test_nothing_is_left(
     store: Store, fake: FakeLLM, told: Callable[[AgentMemory, Sequence[Any]], None]
 ) -> None:
-    """Wrong: a call tells what a twin that never got the popped messages does not."""
+    """Wrong: after a pop a call shows something that it would not show if the messages had never
+    been stored."""
     with twins(fake, store=store) as (memory, twin):
         told(memory, POPPED)
         told(twin, [])
@@ -112,7 +113,7 @@ def test_nothing_is_left(
 def test_nothing_is_left_elsewhere(
     fake: FakeLLM, kind: str, told: Callable[[AgentMemory, Sequence[Any]], None]
 ) -> None:
-    """Wrong: as above, where system messages or vectors are kept in a place of their own."""
+    """Wrong: a pop leaves data in a separate store of system messages or vectors."""
     with ExitStack() as stack:
         fields: dict[str, Any] = {"system_store": MemoryStore()} if kind == "split" else {}
         places = {"qdrant": ":memory:"}
@@ -131,8 +132,7 @@ def test_nothing_is_left_elsewhere(
 def test_a_block_that_is_not_configured(
     store: Store, fake: FakeLLM, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: a memory without the blocks that absorbed a session leaves their records, and who has
-    the blocks finds in them what was taken back."""
+    """Wrong: a pop by a memory without the blocks leaves their records of the popped messages."""
     with twins(fake, store=store) as (memory, twin):
         together(memory, POPPED)
         together(twin, [])
@@ -197,7 +197,7 @@ def long(number: int, popped: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("writer", ["model", "local", "redone"])
 @pytest.mark.parametrize("count", [1, 20, 30])
 def test_a_summary_of_what_was_taken_back(fake: FakeLLM, writer: str, count: int) -> None:
-    """Wrong: a word of a popped message stands in the summary."""
+    """Wrong: the summary contains text of a popped message."""
     fake.default = lambda body: body["messages"][-1]["content"]  # it tells all that it was told
     fields: dict[str, Any] = {"overflow": Summarize(max_summary_tokens=120), "max_tokens": 700}
     fields["store"] = MemoryStore()
@@ -245,7 +245,7 @@ def mixing(body: dict[str, Any]) -> str:
 def test_whatever_was_said_and_taken_back(
     steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Wrong: after any order of calls a word of a popped message is told."""
+    """Wrong: some order of calls shows text of a popped message, or loses another message."""
     url = f"sqlite:///{tmp_path_factory.mktemp('undo')}/m.db"
     log: list[str] = []
     gone: set[str] = set()
@@ -294,7 +294,8 @@ class Dying:
 
 @pytest.mark.long
 def test_a_pop_that_dies(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: at some step of a pop a process can die so that a block lacks."""
+    """Wrong: a process that dies during a pop leaves a block that matches neither the old log nor
+    the new."""
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
     with opened(fake) as whole, opened(fake) as twin:

@@ -24,7 +24,7 @@ def memory(tmp_path: Path) -> Iterator[AgentMemory]:
 
 
 def test_a_value_is_kept_by_namespace_and_key(memory: AgentMemory) -> None:
-    """Wrong: another key's, namespace's or user's value is given; or its first time is lost."""
+    """Wrong: another key's, namespace's or user's value is returned, or `created_at` changes."""
     values = memory.values("ana")
     first = values.put(("prefs", "ui"), "theme", {"dark": True, "sizes": [1, 2.5, None]})
     second = values.put(("prefs", "ui"), "theme", {"dark": False})
@@ -46,7 +46,7 @@ def test_a_value_is_kept_by_namespace_and_key(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize("value", [None, 0, "text", [], {}, [{"a": ["b"]}], "x" * 200_000, True])
 def test_a_value_of_any_shape_comes_back(memory: AgentMemory, value: Any) -> None:
-    """Wrong: it is refused, or another one is given back."""
+    """Wrong: a value is refused or changed."""
     values = memory.values()
     values.put((), "k", value)
     (found,) = values.search()
@@ -55,7 +55,7 @@ def test_a_value_of_any_shape_comes_back(memory: AgentMemory, value: Any) -> Non
 
 
 def test_what_is_given_is_a_copy(memory: AgentMemory) -> None:
-    """Wrong: a caller who changes what was found changes what others find."""
+    """Wrong: a caller who changes a returned value changes the stored one."""
     values = memory.values()
     given = {"tags": ["a"]}
     values.put(("n",), "k", given)
@@ -69,7 +69,7 @@ def test_what_is_given_is_a_copy(memory: AgentMemory) -> None:
 
 
 def test_namespaces_are_found_by_whole_labels(memory: AgentMemory) -> None:
-    """Wrong: ("user",) finds what is of ("users",), or a mark in a label parts it."""
+    """Wrong: ("user",) finds values of ("users",), or a special character splits a label."""
     values = memory.values()
     paths = [("users", "a"), ("users", "a", "x"), ("users", "ab"), ("user",), ("u%\x1fs", "\u00e4")]
     for path in paths:
@@ -88,7 +88,7 @@ def test_namespaces_are_found_by_whole_labels(memory: AgentMemory) -> None:
 
 
 def test_a_search_keeps_what_meets_its_conditions(memory: AgentMemory) -> None:
-    """Wrong: a condition is passed over, or what lacks the field meets it."""
+    """Wrong: a condition is ignored, or matches a value without the field."""
     values = memory.values()
     for number in range(10):
         values.put(("n",), f"k{number}", {"size": number, "of": {"kind": "abc"[number % 3]}})
@@ -130,7 +130,8 @@ def test_a_search_by_meaning_gives_the_nearest_first(memory: AgentMemory) -> Non
 def test_a_value_goes_when_its_time_is_over(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: it is still found, its first time comes back with a new one, or it never goes."""
+    """Wrong: an expired value is found, is never removed, or keeps its first time when it is set
+    again."""
     now = datetime.now(UTC)
     monkeypatch.setattr(key_values, "now_utc", lambda: now)
     values = memory.values()
@@ -158,14 +159,14 @@ def test_a_value_goes_when_its_time_is_over(
     [("text", "k"), (("a", ""), "k"), (("a",), ""), ((1,), "k"), (("a" * 400,), "k"), (("a",), 3)],
 )
 def test_what_names_no_place_is_refused(memory: AgentMemory, namespace: Any, key: Any) -> None:
-    """Wrong: it is kept where nobody finds it, or a bare TypeError is raised."""
+    """Wrong: an invalid namespace or key is accepted, or raises a bare TypeError."""
     with pytest.raises(InvalidInput):
         memory.values().put(namespace, key, 1)
     assert memory.values().namespaces() == []
 
 
 def test_many_are_kept_all_or_none(memory: AgentMemory) -> None:
-    """Wrong: the first is there, though the second could not be."""
+    """Wrong: `put_many` stores the first value although the second is invalid."""
     values = memory.values()
     with pytest.raises(InvalidInput):
         values.put_many([Put(("a",), "k", 1), Put(("b",), "k", {1, 2})])
@@ -175,7 +176,7 @@ def test_many_are_kept_all_or_none(memory: AgentMemory) -> None:
 
 
 def test_a_users_values_go_with_the_user(memory: AgentMemory) -> None:
-    """Wrong: something of the user is left, or another's is gone; or the receipt doesn't see it."""
+    """Wrong: values of a deleted user stay, or another user's are deleted."""
     for user in ("ana", "anabel"):
         memory.values(user).put(("a", "b"), "k", "of " + user)
     memory.values().put(("user:ana",), "k", "nobody's")
@@ -210,7 +211,7 @@ def test_another_process_sees_what_was_put(tmp_path: Path) -> None:
 
 
 def test_threads_that_put_lose_nothing(memory: AgentMemory) -> None:
-    """Wrong: two that write one namespace at once undo each other."""
+    """Wrong: concurrent writers of one namespace undo each other's changes."""
     values = memory.values("ana")
 
     def put(thread: int) -> None:
@@ -234,7 +235,7 @@ async def _awaited(memory: AgentMemory) -> Any:
 
 
 def test_values_awaited(memory: AgentMemory) -> None:
-    """Wrong: async code has no way to them."""
+    """Wrong: async code cannot use values."""
     import asyncio
 
     assert asyncio.run(_awaited(memory)) == 1

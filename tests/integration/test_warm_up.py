@@ -1,4 +1,4 @@
-"""`warm_up`: what first calls would load is loaded before."""
+"""`warm_up` loads what the first calls need."""
 
 import logging
 import subprocess
@@ -49,14 +49,14 @@ class Broken(StaticMemory):
 
 @pytest.mark.parametrize("model", [None, "openai/any"])
 def test_a_process_has_loaded_what_it_will_need(model: str | None) -> None:
-    """Wrong: the first `completion` of a service takes seconds."""
+    """Wrong: the first `completion` of a warmed-up service takes seconds."""
     code = _LOADED.format(fields={"model": model} if model else {})
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(model is not None), "True"]
 
 
 def test_blocks_load_and_read_for_a_user() -> None:
-    """Wrong: the first question of a user waits for an index."""
+    """Wrong: a warmed-up user's first question waits for an index."""
     block = Told(name="told", facts=[])
     with AgentMemory(store="memory://", blocks=[block]) as memory:
         memory.warm_up()
@@ -97,7 +97,7 @@ def test_the_index_of_a_user_is_there(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_cannot_be_loaded_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: a service does not start, since an embedder's file is missing."""
+    """Wrong: a block that cannot load keeps the service from starting."""
     blocks = [Broken(name="broken", facts=[]), Told(name="told", facts=[], loaded=[])]
     with AgentMemory(store="memory://", blocks=blocks) as memory:
         with caplog.at_level(logging.WARNING):

@@ -71,7 +71,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_few_statements(tmp_path: Path, statements: list[str]) -> None:
-    """Wrong: each block and each collection is deleted from by itself, some statements each."""
+    """Wrong: each block and collection takes its own statements."""
     with AgentMemory(str(tmp_path / "memory.db")) as memory:
         for session_id, owner in (("s", "ada"), ("t", "bob")):
             memory.update(session_id, f"{WHAT}.", user_id=owner)
@@ -88,7 +88,7 @@ def test_few_statements(tmp_path: Path, statements: list[str]) -> None:
 
 
 def test_statements_do_not_grow_with_sessions(tmp_path: Path, statements: list[str]) -> None:
-    """Wrong: each session costs a transaction, or a statement for each collection."""
+    """Wrong: each session takes a transaction, or a statement for each collection."""
     fewest = {
         2: 1_000,
         12: 1_000,
@@ -126,7 +126,7 @@ def test_all_of_a_user_goes_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("of_user", [True, False])
 def test_cut_short_anywhere(of_user: bool) -> None:
-    """Wrong: a part is deleted, and no worker knows of it."""
+    """Wrong: an interrupted deletion is partly done, and no worker finishes it."""
     step, done = 1, False
     while not done:
         store = MemoryStore()
@@ -158,7 +158,7 @@ def test_cut_short_anywhere(of_user: bool) -> None:
 
 
 def test_a_session_that_begins_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a message that is said while the user is deleted is lost, or is not found again."""
+    """Wrong: a session that begins during the user's deletion is lost or cannot be searched."""
     store = MemoryStore()
     with AgentMemory(settings(store)) as other:
         fill(other)

@@ -107,7 +107,7 @@ def test_no_context_passes_its_budget(
 def test_entries_counted_by_another_tokenizer_are_counted_again(
     messages: list[Any], recalls: list[Recall], summary: str | None, role: Role
 ) -> None:
-    """Wrong: after a change of model, the old counts let a context pass the budget."""
+    """Wrong: after a change of the model, old counts let a context exceed the budget."""
     stale = [replace(entry, tokens=1, encoding="another") for entry in log(messages)]
     context = pack(packer(300, role), stale, recalls, summary)
     assert COUNTER.context(context.to_messages()) <= context.tokens <= 300
@@ -209,7 +209,8 @@ def test_turns_come_before_the_summary_and_the_rules() -> None:
 
 
 def test_recalls_have_kinds_and_a_budget_of_their_own() -> None:
-    """Wrong: nothing is recalled for a user's first message of a new session."""
+    """Wrong: nothing is recalled for the first message of a new session, or recalls exceed their
+    own budget."""
     empty = packer(900)
     context = empty.pack(None, empty.window(None, []), RECALL, ["slow"])
     assert context.to_messages() == [{"role": "system", "content": MEMORY}]
@@ -287,7 +288,7 @@ def test_the_chat_ends_with_the_question_once() -> None:
 
 @pytest.mark.parametrize("role", ["assistant", "tool", "system"])
 def test_only_what_a_user_says_is_a_question(role: str) -> None:
-    """Wrong: a result of a tool stands there without its call."""
+    """Wrong: a question in another role than the user's enters the context."""
     asked = to_add(ask("three", role))
     head = head_of(entries := log([u("one"), a("two")]))
     window = packer(900).window(head, entries, asked, once=True)
@@ -297,7 +298,8 @@ def test_only_what_a_user_says_is_a_question(role: str) -> None:
 
 
 def test_a_question_takes_the_room_of_turns() -> None:
-    """Wrong: a question in another provider's form is taken for the one before it."""
+    """Wrong: a question in another provider's form is taken for the message before it, or exceeds
+    the budget."""
     first, second = (
         Message(raw={"role": "user", "content": text}, format="openai.responses")
         for text in ("one?", "two?")

@@ -1,4 +1,4 @@
-"""Values that JSON does not give back, written so that it does."""
+"""Values that JSON does not preserve, encoded so that they are."""
 
 import json
 from math import isnan
@@ -26,7 +26,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_what_is_written_is_read_again(value: Any) -> None:
-    """Wrong: a value comes back as another, or JSON cannot hold what was written."""
+    """Wrong: a value comes back changed, or cannot be written as JSON."""
     assert read(json.loads(json.dumps(written(value), allow_nan=False))) == value
 
 

@@ -99,7 +99,7 @@ def form_of(path: str) -> str | None:
 
 @pytest.mark.parametrize(("given", "form"), TAKEN)
 def test_good_paths(given: str, form: str) -> None:
-    """Wrong: a plain name of some script is refused, or one file has two names."""
+    """Wrong: a plain name in some script is refused, or one file has two paths."""
     assert checked_path(given) == form
 
 
@@ -112,14 +112,14 @@ def test_paths_outside(path: str) -> None:
 
 @pytest.mark.parametrize("path", CLIMBING)
 def test_paths_that_climb(path: str) -> None:
-    """Wrong: a path names something above, or by a way round."""
+    """Wrong: a path leads above /memories."""
     with pytest.raises(ToolRefused, match=r"^Path .* would escape /memories directory$"):
         checked_path(path)
 
 
 @pytest.mark.parametrize("path", ROUNDABOUT)
 def test_paths_that_are_not_plain(path: str) -> None:
-    """Wrong: one file has many names."""
+    """Wrong: one file has several paths."""
     with pytest.raises(ToolRefused, match=r"^Path .* contains an empty part or a single dot"):
         checked_path(path)
 
@@ -132,7 +132,8 @@ def test_paths_that_could_be_taken_for_others(path: str) -> None:
 
 
 def test_the_sdks_words_and_ours() -> None:
-    """Wrong: a bad path is told in other words than Anthropic's SDK has for it."""
+    """Wrong: a refusal differs from the wording of Anthropic's SDK, or repeats unprintable or
+    endless text."""
     for path, words in [
         ("/etc/passwd", "Path must start with /memories, got: /etc/passwd"),
         ("/memories/../x", "Path /memories/../x would escape /memories directory"),
@@ -149,7 +150,7 @@ def test_the_sdks_words_and_ours() -> None:
 
 
 def test_every_character() -> None:
-    """Wrong: a character is allowed that is not seen."""
+    """Wrong: an invisible character is allowed."""
     allowed = 0
     for number in [*range(0x20000), *range(0xE0000, 0xE1000)]:
         char = chr(number)
@@ -224,8 +225,8 @@ def check(path: str, form: str) -> None:
 
 
 def test_nothing_gets_out(tmp_path: Path) -> None:
-    """Wrong: one of 100,000 paths is taken for a file outside, or for another file than it names;
-    or something else than a refusal is raised."""
+    """Wrong: one of 100,000 paths leads outside /memories, to another file, or raises something
+    else than a refusal."""
     dice = random.Random(20_250_818)
     root = os.path.realpath(tmp_path)
     good = 0
@@ -245,7 +246,7 @@ def test_nothing_gets_out(tmp_path: Path) -> None:
 
 @given(st.text(max_size=40), st.lists(st.sampled_from(SEGMENTS), max_size=4))
 def test_whatever_is_given(text: str, segments: list[str]) -> None:
-    """Wrong: some text is taken for a file outside, or raises another error than a refusal."""
+    """Wrong: some text leads outside /memories, or raises something else than a refusal."""
     for path in (text, f"/memories/{text}", "/".join(("/memories", text, *segments))):
         form = form_of(path)
         if form is not None:

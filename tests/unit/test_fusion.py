@@ -39,7 +39,8 @@ def key(text: str) -> str:
 def test_merge_says_each_thing_once_and_nothing_shown(
     found: dict[str, list[Recall]], shown: set[tuple[str, int]]
 ) -> None:
-    """Wrong: a doubled text, one that the window shows anyway, a lost one, or a random order."""
+    """Wrong: a merge has duplicates or texts that the window shows, loses one, or has a random
+    order."""
     merged = merge(found, shown)
     texts = [key(recall.text) for recall in merged]
     assert len(texts) == len(set(texts))
@@ -55,7 +56,7 @@ def test_merge_says_each_thing_once_and_nothing_shown(
 
 
 def test_merge_ranks_by_share_of_the_blocks_best() -> None:
-    """Wrong: a block whose scores are on a larger scale drives all others out."""
+    """Wrong: a block with larger scores crowds out the others."""
     big = [Recall("b", "1", "one", score=900.0), Recall("b", "2", "two", score=300.0)]
     small = [Recall("a", "3", "three", score=0.4), Recall("a", "4", "four", score=0.3)]
     assert [r.id for r in merge({"a": small, "b": big})] == ["3", "1", "4", "2"]
@@ -70,7 +71,7 @@ def test_merge_ranks_by_share_of_the_blocks_best() -> None:
 def test_select_stays_within_room_and_shares_it(
     found: dict[str, list[Recall]], room: int, limits: dict[str, int | None]
 ) -> None:
-    """Wrong: too much is chosen, a block passes its limit, or takes another's share."""
+    """Wrong: the choice exceeds the room or a block's limit, or takes another block's share."""
     recalls = merge(found)
     chosen = select(recalls, room, limits)
     assert sum(recall.tokens for recall in chosen) <= max(room, 0)
@@ -87,7 +88,7 @@ def test_select_stays_within_room_and_shares_it(
 
 
 def test_the_best_take_what_is_left() -> None:
-    """Wrong: the share of a block that has nothing to say is wasted."""
+    """Wrong: the share of a block without recalls is wasted."""
     recalls = [Recall("a", str(n), str(n), tokens=10) for n in range(9)]
     recalls.append(Recall("b", "x", "x", tokens=10))
     assert [r.id for r in select(recalls, 60)] == ["0", "1", "2", "3", "4", "x"]
@@ -104,7 +105,7 @@ def test_the_best_take_what_is_left() -> None:
 
 
 def test_what_differs_in_one_word_is_told_once() -> None:
-    """Wrong: near-duplicates fill a context."""
+    """Wrong: near-duplicates fill the context, or different facts are merged."""
     said = "We went down to the old harbour to see the ships that had come in with the tide {}"
     one, other = said.format("early today"), said.format("early, today")
     recalls = [Recall("a", str(n), text, 1 - n / 10) for n, text in enumerate((one, other))]

@@ -18,7 +18,7 @@ _SOME = [
 
 @given(st.lists(st.sampled_from(_SOME), min_size=1), st.lists(st.sampled_from(_SOME)))
 def test_the_counts_are_those_of_all_words(prompt: list[str], text: list[str]) -> None:
-    """Wrong: a message is passed over because one of its words was not stemmed."""
+    """Wrong: a word is not counted because only the question's words were stemmed."""
     asked = " ".join(prompt)
     root_of = roots(asked, ENGLISH)
     looked = list(dict.fromkeys(words(asked)))

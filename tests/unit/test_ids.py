@@ -36,7 +36,7 @@ IDS = TEXTS.filter(lambda one: taken(check_id, "session_id", one))
 
 @given(NAMES, IDS, NAMES, IDS)
 def test_no_two_places_are_one(share: str, one: str, other: str, two: str) -> None:
-    """Wrong: a session of one namespace is one of another, or of nobody's."""
+    """Wrong: two sessions of different namespaces get one id, or a shared one gets a private id."""
     first, second = shared_session(share, one), shared_session(other, two)
     assert (first == second) == ((share, one) == (other, two))
     assert (share_of(first), visible_id(first)) == (share, one)
@@ -50,7 +50,7 @@ def test_no_two_places_are_one(share: str, one: str, other: str, two: str) -> No
 
 @given(NAMES, IDS)
 def test_only_the_library_makes_them(share: str, session_id: str) -> None:
-    """Wrong: a caller reaches a shared namespace past its grants, by the id it has in the store."""
+    """Wrong: a caller reaches a shared namespace by the id that the store uses."""
     for made in (shared_session(share, session_id), shared_user(share)):
         assert taken(check_id, "session_id", made)
         assert not taken(check_id, "session_id", str(made))
@@ -60,7 +60,7 @@ def test_only_the_library_makes_them(share: str, session_id: str) -> None:
 
 @given(NAMES, IDS, IDS)
 def test_shared_ones_lie_together(share: str, session_id: str, other: str) -> None:
-    """Wrong: a page that leaves shared sessions out skips others with them."""
+    """Wrong: a page that skips shared sessions also skips others."""
     assert (other < shared_session(share, session_id)) or other > PAST_SHARED
     assert shared_session(share, session_id) < PAST_SHARED
 
@@ -69,13 +69,13 @@ def test_shared_ones_lie_together(share: str, session_id: str, other: str) -> No
     "name", ["", " ", "x" * (MAX_SHARE + 1), "a\x1eb", "\x1ea", "a\x00b", "\ud800", None, 7]
 )
 def test_names_that_are_refused(name: object) -> None:
-    """Wrong: a name makes ids that cannot be parted again, or that no store can keep."""
+    """Wrong: a name gives an ambiguous id, or one that a store cannot hold."""
     with pytest.raises(InvalidId, match=r"namespace"):
         check_share(name)
 
 
 def test_how_long_they_may_be() -> None:
-    """Wrong: an id is refused that would fit, or cut by a database that has no room for it."""
+    """Wrong: an id within the limit is refused, or a database truncates one."""
     name = "n" * MAX_SHARE
     check_share(name)
     room = MAX_ID - MAX_SHARE - 2

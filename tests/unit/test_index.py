@@ -65,7 +65,7 @@ def test_words_and_cosines_are_those_of_the_formula(
 
 
 def test_a_state_stays_and_nothing_gives_nothing() -> None:
-    """Wrong: a search under way sees half of what is added meanwhile."""
+    """Wrong: a running search sees records that are added meanwhile."""
     text = {1: 1}
     first = SegmentIndex(DIMENSION).extended(["a"], features([text], 1))
     second = first.extended(["b", "c"], features([text, text], 2))

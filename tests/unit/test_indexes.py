@@ -1,4 +1,4 @@
-"""Indexes that are kept between searches."""
+"""Cached search indexes."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ def followed(kept: Indexes, owner: str, version: int, count: int) -> tuple[Segme
 
 
 def test_an_index_stands_as_long_as_its_version() -> None:
-    """Wrong: a search finds what was deleted, or misses what was added."""
+    """Wrong: an index is read again without a change, or is used after one."""
     kept = Indexes()
     index, asked = followed(kept, "ann", 7, 3)
     assert (len(index), asked) == (3, 1)
@@ -68,7 +68,7 @@ def test_an_index_stands_as_long_as_its_version() -> None:
 
 
 def test_records_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: each search reads a hundred records again; or they pile up."""
+    """Wrong: each search reads its records again, or cached records grow without limit."""
     kept = Indexes()
     index, _ = followed(kept, "ann", 7, 5)
     stored_now = {name: record(name) for name in "0123"}  # "4" is gone
@@ -89,7 +89,7 @@ def test_records_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_user_with_too_many_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: memory fills up and nobody knows by what, or what to do."""
+    """Wrong: an index that is too large causes no warning, or one at each search."""
     monkeypatch.setattr(indexes, "MOST_BYTES", 1_000)
     kept = Indexes()
     with caplog.at_level(logging.WARNING):
@@ -144,7 +144,7 @@ def held(index: SegmentIndex) -> set[str]:
 
 
 def test_what_changes_between_two_looks_is_read_again() -> None:
-    """Wrong: a search finds half of a change: what is gone, or neither the old nor the new."""
+    """Wrong: a search sees half of a concurrent change."""
     kept, source = Indexes(), Shifting(3)
     with noted() as damaged:
         found = [kept.follow(("v", "ann"), source, records) for _ in range(4)]
@@ -159,7 +159,7 @@ def test_what_changes_between_two_looks_is_read_again() -> None:
 
 
 def test_sources_that_never_rest_are_given_up() -> None:
-    """Wrong: a search waits for ever for what is not there; a search never ends."""
+    """Wrong: a search waits forever for a missing segment, or for a source that always changes."""
     kept, source = Indexes(), Shifting(0)
     del source.bodies[source.state.names[1]]
     with noted() as damaged:

@@ -36,13 +36,13 @@ def asked(question: str) -> list[int]:
     ],
 )
 def test_common_words_tell_the_language(text: str, expected: set[str]) -> None:
-    """Wrong: a language's own stems are not looked for; or one is guessed where nothing tells."""
+    """Wrong: a text's language is not detected, or guessed without evidence."""
     assert languages_of(text) == expected
 
 
 @given(st.text())
 def test_any_text_is_of_some_language(text: str) -> None:
-    """Wrong: some text stops a search, or is of no language at all."""
+    """Wrong: a text raises, or has no language."""
     assert languages_of(text)
     assert languages_of(f"{text} {text}") <= ALL_LATIN
 
@@ -61,7 +61,7 @@ def test_each_word_has_its_plain_form_in_any_language(text: str, languages: froz
 
 @given(st.text())
 def test_what_is_asked_holds_what_was_stored_before(text: str) -> None:
-    """Wrong: a file from before languages were told apart is not found any more."""
+    """Wrong: a query does not find files stored before languages were detected."""
     languages = languages_of(text)
     plain = {one.plain for piece in text.split() for one in forms_of(piece, languages)}
     assert {term_of(word) for word in plain} <= set(asked(text))
@@ -92,7 +92,7 @@ def test_inflected_forms_are_one_word(one: str, other: str) -> None:
 
 @pytest.mark.parametrize("name", ["Minka", "Lisbonne", "Weihnachten", "Zermatt"])
 def test_a_name_is_found_from_another_language(name: str) -> None:
-    """Wrong: a name in an Italian message loses its end, and no English question finds it."""
+    """Wrong: a name in an Italian message is stemmed, and an English question does not find it."""
     for around in ("Il mio gatto è {}.", "Wo ist die {}?", "{}!", "Meu nome não é {}"):
         assert set(asked(name)) & set(asked(f"Where is {name}?"))
         stored = set(weighted(written(around.format(name)), 20.0).ids.tolist())
@@ -109,7 +109,7 @@ def test_words_keep_their_marks() -> None:
 
 @given(st.text(st.characters(codec="ascii")), SOME)
 def test_what_words_begin_with_is_in_the_text(text: str, languages: frozenset[str]) -> None:
-    """Wrong: the first look at many messages passes over those that have the very word."""
+    """Wrong: the fast preselection skips a message that contains the word."""
     for word, root in roots(text, languages).items():
         assert root in text.casefold() or root == word
 
@@ -135,12 +135,12 @@ def test_persons(text: str, first: bool, second: bool) -> None:
 
 @pytest.mark.parametrize("text", ["fox owl den", "Anna's hut", "the war and the die"])
 def test_an_english_word_that_is_common_elsewhere_is_looked_for(text: str) -> None:
-    """Wrong: "den" is left out of three English words, since it is an article in German."""
+    """Wrong: an English word is ignored because it is a stop word in another language."""
     assert {term_of(word) for word in words(text)} <= set(asked(text))
 
 
 def test_english_is_as_it_was() -> None:
-    """Wrong: an English text gets words of other languages."""
+    """Wrong: an English text gets forms of other languages."""
     text = "The dogs were running to Sarah's house, and I saw them die in the war."
     assert languages_of(text) == ENGLISH
     assert set(asked(text)) == {term_of(word) for word in words(text)}

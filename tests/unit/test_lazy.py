@@ -1,4 +1,4 @@
-"""What is made when it is first used."""
+"""Values that are made on first use."""
 
 import threading
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class _Made:
 
 
 def test_it_is_made_when_it_is_read_and_kept() -> None:
-    """Wrong: each reading makes another, or all objects share one."""
+    """Wrong: each read makes a new value, or all objects share one."""
     one, other = _Made(2), _Made(3)
     assert one.__dict__ == {"size": 2}
     assert one.items is one.items
@@ -26,7 +26,7 @@ def test_it_is_made_when_it_is_read_and_kept() -> None:
 
 
 def test_one_that_is_being_made_keeps_no_other_waiting() -> None:
-    """Wrong: a process forks while a thread makes one, and in the child all wait for ever."""
+    """Wrong: making one object's value blocks another object."""
     making, go_on = threading.Event(), threading.Event()
 
     class Slow:

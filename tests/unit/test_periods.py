@@ -58,13 +58,13 @@ def test_a_date_names_all_of_its_time(date: str, begin: str, end: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_date_counts_as_not_given(date: str | None) -> None:
-    """Wrong: a model's nonsense raises, or becomes another day."""
+    """Wrong: invalid text as a date raises, or becomes another day."""
     assert parse(date) is None
 
 
 @given(st.text(max_size=30) | st.from_regex(r"\d{4}(-\d\d?(-\d\d?)?)?", fullmatch=True))
 def test_no_date_of_a_model_raises(date: str) -> None:
-    """Wrong: some text a model writes fails the batch, or a time ends before it begins."""
+    """Wrong: a model's text fails the batch, or gives a period that ends before it begins."""
     found = parse(date)
     assert found is None or found[0] < found[1]
 
@@ -96,13 +96,13 @@ def test_day_of_is_the_day_where_it_was_said() -> None:
     ],
 )
 def test_times_as_people_write_them(begin: str | None, end: str | None, text: str) -> None:
-    """Wrong: one day is shown as two, or a year as its first day, which nobody said."""
+    """Wrong: one day is shown as two, or a year as its first day."""
     assert written(begin and at(begin), end and at(end)) == text
 
 
 @given(st.dates(datetime(1000, 1, 1).date(), datetime(9998, 12, 30).date()))
 def test_a_day_is_written_as_itself(day: Any) -> None:
-    """Wrong: a date that was told is shown as another."""
+    """Wrong: a date is shown as another."""
     begin = at(day.isoformat())
     assert written(begin, begin + DAY) == day.isoformat()
     assert parse(written(begin, None).removeprefix("since "))[0] == begin
@@ -114,8 +114,8 @@ _PERIODS = st.tuples(st.sampled_from(_MOMENTS), st.sampled_from(_MOMENTS))
 
 @given(_PERIODS, st.lists(_PERIODS, max_size=6))
 def test_without_leaves_just_the_rest(period: Period, others: list[Period]) -> None:
-    """Wrong: a moment that others take is left, one that nobody takes is lost, or pieces are out of
-    order or empty."""
+    """Wrong: subtracting periods leaves a moment too many or too few, or gives empty or unordered
+    periods."""
     left = without(period, others)
     assert all(begin < end for begin, end in left)
     assert all(one[1] <= other[0] for one, other in pairwise(left))
@@ -126,7 +126,7 @@ def test_without_leaves_just_the_rest(period: Period, others: list[Period]) -> N
 
 
 def test_without_end() -> None:
-    """Wrong: periods that nobody knows the end of can't be taken apart."""
+    """Wrong: periods without a beginning or end cannot be subtracted."""
     day = at("2024-01-01")
     assert without((BEGINNING, END), [(day, day + DAY)]) == [(BEGINNING, day), (day + DAY, END)]
     assert without((day, END), [(BEGINNING, END)]) == []

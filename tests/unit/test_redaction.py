@@ -185,14 +185,14 @@ PIECES = [
 
 @pytest.mark.parametrize(("text", "expected"), GONE)
 def test_what_goes(text: str, expected: str) -> None:
-    """Wrong: a form of address, number or key is remembered, or what is around it is cut."""
+    """Wrong: an address, number or key is not redacted, or text around it is."""
     assert Redactor()(text) == expected
     assert Redactor()(f"So: {text}\nYes") == f"So: {expected}\nYes"
 
 
 @pytest.mark.parametrize("text", KEPT)
 def test_what_stays(text: str) -> None:
-    """Wrong: dates, amounts, codes and versions are lost from what is remembered."""
+    """Wrong: a date, amount, code or version is redacted."""
     assert Redactor()(text) == text
 
 
@@ -275,7 +275,7 @@ def test_each_can_be_left(field: str, left: str) -> None:
     ],
 )
 def test_numbers_of_a_region(region: str, number: str) -> None:
-    """Wrong: numbers as people write them at home are kept; or found where no region is given."""
+    """Wrong: a national phone number is not redacted in its region, or is without one."""
     assert (
         Redactor(region=region)(f"Call {number}, or +49 30 1234567") == "Call [phone], or [phone]"
     )
@@ -283,7 +283,7 @@ def test_numbers_of_a_region(region: str, number: str) -> None:
 
 
 def test_a_region_is_instead_of_america() -> None:
-    """Wrong: order numbers in groups are lost where nobody writes phone numbers so."""
+    """Wrong: another region's setting still redacts numbers in the American format."""
     assert Redactor(region="GB")("415-555-2671") == "415-555-2671"
 
 
@@ -302,7 +302,7 @@ def test_a_region_is_instead_of_america() -> None:
     ],
 )
 def test_what_stays_in_any_region(text: str, region: str) -> None:
-    """Wrong: with a region, the date and time of each line of a log are a phone number."""
+    """Wrong: a region makes dates and times in a log look like phone numbers."""
     assert Redactor(region=region)(text) == text
 
 
@@ -322,7 +322,7 @@ def test_what_stays_in_any_region(text: str, region: str) -> None:
     ],
 )
 def test_long_monotonous_text_is_no_trap(unit: str) -> None:
-    """Wrong: a pattern goes back over a long run again and again, and 100 KB take hours."""
+    """Wrong: a pattern backtracks over a long run, and 100 KB take hours."""
     text = unit * (100_000 // len(unit))
     redacted = Redactor()(text)
     assert redacted == text or "[" in redacted
@@ -330,13 +330,13 @@ def test_long_monotonous_text_is_no_trap(unit: str) -> None:
 
 @pytest.mark.long
 def test_many_that_are_no_number_hide_none() -> None:
-    """Wrong: the library gives up after so many that were none, and the last one is kept."""
+    """Wrong: after many candidates that are no phone number, a real one is not redacted."""
     text = "12345 " * 20_000 + "or 030 1234567"
     assert Redactor(region="DE")(text).endswith("or [phone]")
 
 
 def test_json_stays_json_and_rows_end() -> None:
-    """Wrong: each pass over the text finds one more, and a long row takes hours."""
+    """Wrong: redaction breaks JSON, or takes hours for a long row."""
     row = "0032 450 00 12 34x12345.4111111111111111 " * 100
     redacted = Redactor(region="DE")(row)
     assert redacted.startswith("[phone].[card] " * 20)
@@ -347,7 +347,8 @@ def test_json_stays_json_and_rows_end() -> None:
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a service starts without the package, and fails at its first message."""
+    """Wrong: a redactor of phone numbers is made without its package, and the first message
+    fails."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "phonenumbers"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "phonenumbers", None)
@@ -359,13 +360,13 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("region", ["de", "XX", "Germany", "001", ""])
 def test_an_unknown_region_is_refused(region: str) -> None:
-    """Wrong: a misspelt country finds nothing, and nobody notices."""
+    """Wrong: a misspelt region is accepted, and redacts nothing."""
     with pytest.raises(ConfigError, match='as "DE"'):
         Redactor(region=region)
 
 
 def test_settings_are_frozen_and_known() -> None:
-    """Wrong: a misspelt setting is ignored, and addresses are kept."""
+    """Wrong: a misspelt setting is ignored, so addresses are stored."""
     with pytest.raises(InvalidSetting, match=r"`email`\. Did you mean `emails`"):
         Redactor(**{"email": True})
     with pytest.raises(InvalidSetting, match="cannot be changed"):

@@ -50,14 +50,14 @@ def test_on_overflow_what_left_the_window(log: tuple[Head, int, list[int]]) -> N
 
 @given(logs())
 def test_at_every_update_all(log: tuple[Head, int, list[int]]) -> None:
-    """Wrong: the newest message waits for the next."""
+    """Wrong: the newest message is absorbed only with the next one."""
     head, cursor, _ = log
     assert target_seq(head, cursor, "every_update", never) == head.end
 
 
 @given(logs(), st.integers(1, 300))
 def test_by_tokens(log: tuple[Head, int, list[int]], tokens: int) -> None:
-    """Wrong: more tokens wait than were asked for, or what left the window waits for more."""
+    """Wrong: more tokens are pending than the setting allows, or overflowed messages wait."""
     head, cursor, totals = log
     upto = target_seq(head, cursor, tokens, totals.__getitem__)
     waiting = totals[-1] - totals[cursor]
@@ -71,14 +71,14 @@ def test_by_tokens(log: tuple[Head, int, list[int]], tokens: int) -> None:
 def test_a_block_that_is_up_to_date_has_nothing_to_do(
     log: tuple[Head, int, list[int]], absorb: Any
 ) -> None:
-    """Wrong: a session is looked at for ever, or the log is read in vain."""
+    """Wrong: a block that is up to date gets more work, or the log is read for it."""
     head, _, _ = log
     assert target_seq(head, head.end, absorb, never) <= head.end
 
 
 @given(MOMENTS, MOMENTS, MINUTES)
 def test_idle_after_so_long_a_silence(newest: datetime, now: datetime, minutes: float) -> None:
-    """Wrong: a session is absorbed while it goes on, or is looked at too early and too often."""
+    """Wrong: an active session counts as idle, or an idle one is checked too early or too often."""
     wait = idle_wait(newest, now, minutes)
     assert 0 <= wait <= minutes * 60
     if now >= newest:
@@ -89,7 +89,7 @@ def test_idle_after_so_long_a_silence(newest: datetime, now: datetime, minutes: 
 
 @given(st.floats(0, 1e6), MINUTES)
 def test_a_clock_that_is_ahead(ahead: float, minutes: float) -> None:
-    """Wrong: messages dated ahead keep a session from ever counting as idle, or for too long."""
+    """Wrong: messages dated ahead keep a session from becoming idle in time."""
     assert idle_wait(NOON + timedelta(seconds=ahead), NOON, minutes) == minutes * 60
 
 
@@ -132,7 +132,8 @@ def owner(session: str) -> str:
 
 @given(STEPS)
 def test_queues_behave_as_their_model(steps: list[str | None]) -> None:
-    """Wrong: a session waits twice, is lost, is another user's, or passes one of its own user's."""
+    """Wrong: a session is queued twice, lost, assigned to another user, or overtakes one of its own
+    user."""
     queue, waiting = FairQueue(), list[str]()
     for session in steps:
         if session is not None:
@@ -152,7 +153,7 @@ def test_queues_behave_as_their_model(steps: list[str | None]) -> None:
 
 @given(STEPS)
 def test_nobody_waits_for_more_than_the_other_users(steps: list[str | None]) -> None:
-    """Wrong: a user with many sessions, or who adds one after the other, delays those of others."""
+    """Wrong: a user with many sessions delays other users."""
     queue, takes = FairQueue(), 0
     waiting: list[str] = []
     latest: dict[str, int] = {}
@@ -188,7 +189,7 @@ def test_a_crowd_and_a_few(crowd: int, few: int) -> None:
 
 
 def test_who_waits_keeps_the_place() -> None:
-    """Wrong: a session that changes hands, or is woken again, loses its place or waits twice."""
+    """Wrong: a session loses its place in the queue when it changes its user or is woken again."""
     queue = FairQueue()
     queue.add("s", "session:s")
     queue.add("t", "user:ann")
@@ -201,7 +202,7 @@ def test_who_waits_keeps_the_place() -> None:
 
 
 def test_rests_grow_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: an outage slows every call, or is never found to be over."""
+    """Wrong: an outage slows every call, or the pause after it never ends."""
     clock = [0.0]
     monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
     rests = Backoff()
@@ -231,7 +232,8 @@ NAMES = ["x", "y", ("x", "s")]
     )
 )
 def test_a_model(steps: list[tuple[str, object]]) -> None:
-    """Wrong: names rest for each other, a rest ends early or never, or a success is not enough."""
+    """Wrong: one name's failure pauses another, a pause ends early or never, or a success does not
+    end it."""
     clock, failures = 1000.0, Counter[object]()
     until: dict[object, float] = {}
     with pytest.MonkeyPatch.context() as patch:
@@ -259,7 +261,7 @@ def test_a_model(steps: list[tuple[str, object]]) -> None:
 
 
 def test_a_long_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: after a thousand failures the rest can't be computed any more, or is forgotten."""
+    """Wrong: after thousands of failures the pause overflows or is forgotten."""
     monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: 0.0)
     rests = Backoff()
     for _ in range(2000):

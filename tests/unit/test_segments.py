@@ -50,7 +50,7 @@ def same(one: Segment, other: Segment) -> bool:
 @settings(deadline=None)
 @given(texts, st.sampled_from([0, 5, WIDE, 3 * WIDE]), st.booleans())
 def test_bytes_are_what_was_written(said: list[str], width: int, own_ids: bool) -> None:
-    """Wrong: a store gives back something else than was put there, or in another order."""
+    """Wrong: a segment is read back with changes, or in another order."""
     ids = HEX[: len(said)] if own_ids else [f"é\x00\ud800 {n}" for n in range(len(said))]
     given_ = segment(ids, said, width)
     back = segment_of(bytes_of(given_))
@@ -65,7 +65,7 @@ def test_bytes_are_what_was_written(said: list[str], width: int, own_ids: bool) 
 @settings(deadline=None)
 @given(texts, st.data())
 def test_joined_parts_are_the_whole(said: list[str], data: st.DataObject) -> None:
-    """Wrong: to join segments changes what is found, or what it is worth."""
+    """Wrong: joining segments changes results or scores."""
     at = data.draw(st.integers(0, len(said)))
     some = features(said)
     parts = [
@@ -86,7 +86,8 @@ def test_joined_parts_are_the_whole(said: list[str], data: st.DataObject) -> Non
 @settings(deadline=None)
 @given(texts, st.data())
 def test_nothing_is_left_of_what_is_taken_out(said: list[str], data: st.DataObject) -> None:
-    """Wrong: a record's id, vector or words stay in the bytes, or others go with them."""
+    """Wrong: a removed record's id, vector or words stay in the bytes, or others are removed
+    too."""
     gone = data.draw(st.sets(st.integers(0, len(said) - 1)))
     some = features(said)
     left = [place for place in range(len(said)) if place not in gone]
@@ -98,7 +99,7 @@ def test_nothing_is_left_of_what_is_taken_out(said: list[str], data: st.DataObje
 
 
 def test_bytes_that_nobody_wrote_are_refused() -> None:
-    """Wrong: a damaged segment gives what is found wrong scores, or ends a search."""
+    """Wrong: a damaged segment gives wrong results, or ends a search."""
     data = bytes_of(segment(HEX[:3], ["fox", "owl", "den fox"]))
     for end in (0, 3, 40, 90, len(data) - 16):
         assert opened(data[:end]) is None
@@ -137,7 +138,7 @@ def test_vectors_of_any_size(row: list[float]) -> None:
 
 
 def test_many_records_and_any_names() -> None:
-    """Wrong: the place of a record is more than two bytes can tell."""
+    """Wrong: a segment exceeds its limits, or loses records."""
     some = features(["fox"] * 5_000, 0)
     ids = [f"{n}" for n in range(5_000)]
     assert max(part.records for part in in_segments(ids, some)) <= MOST_ROWS

@@ -23,7 +23,7 @@ SECRET = "swordfish"
 
 @given(users=st.lists(SHORT, min_size=1, max_size=3), named=st.none() | SHORT)
 def test_a_credential_is_for_its_users_alone(users: list[str], named: str | None) -> None:
-    """Wrong: a pattern lets somebody in whose id does not begin so, or keeps its own out."""
+    """Wrong: a pattern admits a user whose id does not match, or refuses one whose id does."""
     try:
         whose = checked_users(users)
     except InvalidInput:
@@ -44,7 +44,8 @@ def test_a_credential_is_for_its_users_alone(users: list[str], named: str | None
 
 @given(rights=st.lists(st.sampled_from([*RIGHTS, "root"])), users=st.sampled_from(["*", "ana"]))
 def test_rights(rights: list[str], users: str) -> None:
-    """Wrong: a right is given that was not asked for, or "admin" to some users' credential."""
+    """Wrong: a right is granted that was not asked for, or "admin" is granted to a credential for
+    some users."""
     try:
         found = checked_rights(rights, (users,))
     except InvalidInput:
@@ -62,7 +63,8 @@ def test_rights(rights: list[str], users: str) -> None:
 
 @given(gaps=st.lists(st.floats(0, 30), max_size=200))
 def test_no_more_than_the_limit(gaps: list[float]) -> None:
-    """Wrong: more is let in than the rate and the burst allow, or who waits as told is refused."""
+    """Wrong: more requests pass than rate and burst allow, or a client that waited as told is
+    refused."""
     limits = Limits(per_second=2, burst=5)
     bucket, now, let_in = Bucket(limits.burst, 0.0), 0.0, 0
     for gap in gaps:
@@ -82,7 +84,7 @@ def _all_errors(kind: type[AgentMemoryError] = AgentMemoryError) -> list[type[Ag
     "kind", [one for one in _all_errors() if one.__module__ == errors.__name__]
 )
 def test_each_error_is_told_as_a_problem(kind: type[AgentMemoryError]) -> None:
-    """Wrong: an error of ours is a bare 500, or what failed on our side is repeated to a client."""
+    """Wrong: one of our errors becomes a bare 500, or an internal error's text reaches a client."""
     error = kind.__new__(kind)
     error.args = (SECRET,)
     problem = problem_of(error)
@@ -95,7 +97,7 @@ def test_each_error_is_told_as_a_problem(kind: type[AgentMemoryError]) -> None:
 
 
 def test_whatever_else_fails_is_no_more_than_that() -> None:
-    """Wrong: the sentence of a driver reaches a client."""
+    """Wrong: a driver's error text reaches a client."""
     for error in (RuntimeError(SECRET), KeyError(SECRET), OSError(SECRET)):
         assert SECRET not in json.dumps(problem_of(error).body())
         assert problem_of(error).kind.status == 500
@@ -103,7 +105,7 @@ def test_whatever_else_fails_is_no_more_than_that() -> None:
 
 
 def test_the_log_says_nothing_that_was_said() -> None:
-    """Wrong: a log line holds what a record, a request or a driver's error says."""
+    """Wrong: a log line contains text of a record, a request or a driver's error."""
     try:
         raise ValueError(SECRET)
     except ValueError:
@@ -130,6 +132,6 @@ def test_the_log_says_nothing_that_was_said() -> None:
     ],
 )
 def test_issuers_that_are_not_taken(url: str, issuer: str, audience: str, rights: Any) -> None:
-    """Wrong: JWTs are checked with keys that anybody in between can put there."""
+    """Wrong: an issuer whose keys can be replaced on the network is accepted."""
     with pytest.raises((ConfigError, InvalidInput)):
         issuer_of(url, issuer, audience, "sub", rights)

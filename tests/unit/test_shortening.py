@@ -39,7 +39,7 @@ argument_texts = st.one_of(
 
 @given(long_texts, texts(), st.integers(1, 400))
 def test_an_excerpt_fits_and_is_of_the_text(text: str, question: str, limit: int) -> None:
-    """Wrong: it costs more than its room, or says what the text does not say."""
+    """Wrong: an excerpt exceeds its limit, or contains text that is not in the original."""
     shown = excerpt(text, question, COUNTER.text, limit, MARK)
     if COUNTER.text(text) <= limit:
         assert shown == text
@@ -51,7 +51,7 @@ def test_an_excerpt_fits_and_is_of_the_text(text: str, question: str, limit: int
 
 @given(st.integers(200, 3_000), st.integers(60, 300), st.sampled_from(["", "w77", "w150 w151"]))
 def test_marks_say_what_is_missing_and_where(words: int, limit: int, question: str) -> None:
-    """Wrong: a model reads on at the wrong place, or is told another number of characters."""
+    """Wrong: a mark gives a wrong offset or number of characters."""
     text = ". ".join(f"w{n}" for n in range(words))
     shown = excerpt(text, question, COUNTER.text, limit, MARK)
     if shown == text:
@@ -74,7 +74,7 @@ def test_marks_say_what_is_missing_and_where(words: int, limit: int, question: s
 
 
 def test_the_passage_that_answers_is_shown() -> None:
-    """Wrong: a sentence that shares a common word drives out the one that answers."""
+    """Wrong: a sentence with a common word of the question replaces the one that answers."""
     lines = [f"The ship number {n} sails on." for n in range(3_000)]
     lines[1_500] = "The ship of Captain Ahab sails on."
     shown = excerpt("\n".join(lines), "Which ship is Captain Ahab's?", COUNTER.text, 300, MARK)
@@ -87,7 +87,7 @@ def test_the_passage_that_answers_is_shown() -> None:
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=9), st.integers(0, 500))
 def test_shares_are_fair(costs: list[int], room: int) -> None:
-    """Wrong: more than the room is given away, or a small one is cut where a large one is not."""
+    """Wrong: shares exceed the room, or a small text is cut more than a large one."""
     given_ = shares(costs, room)
     assert sum(given_) <= room
     assert all(share <= cost for share, cost in zip(given_, costs, strict=True))
@@ -107,7 +107,7 @@ def chat_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 
 @given(histories(), st.integers(5, 300))
 def test_units_fit_their_room_and_stay_whole(messages: list[Any], room: int) -> None:
-    """Wrong: more than the room, half of a pair, or a text that nobody said."""
+    """Wrong: a shortened unit exceeds its room, splits a pair, or loses its newest message."""
     for unit in units(visible(entries_of(messages), was_cut=False)):
         shown = SHORTENER.unit(unit, room)
         if shown is None:
@@ -122,7 +122,7 @@ def test_units_fit_their_room_and_stay_whole(messages: list[Any], room: int) -> 
 
 @given(argument_texts, st.integers(60, 300))
 def test_arguments_stay_json(arguments: str, room: int) -> None:
-    """Wrong: a provider refuses the call, or a value is cut without a word."""
+    """Wrong: shortened arguments are invalid JSON, or a value is cut without a mark."""
     message = Message.of(call(["a"], arguments=arguments))
     shown = SHORTENER.message(message, room, 3)
     assert shown is not None
@@ -135,7 +135,7 @@ def test_arguments_stay_json(arguments: str, room: int) -> None:
 
 
 def test_short_arguments_stay_beside_long_ones() -> None:
-    """Wrong: a model no longer sees which file it wrote."""
+    """Wrong: shortening removes short arguments, such as a file's name."""
     given_ = {"path": "a/b.txt", "content": "word " * 2_000, "mode": 6}
     message = Message.of(call(["a"], arguments=json.dumps(given_)))
     shown = SHORTENER.message(message, 200, 3)
@@ -148,7 +148,7 @@ def test_short_arguments_stay_beside_long_ones() -> None:
 
 @pytest.mark.parametrize("field", ["refusal", "reasoning_content", "reasoning"])
 def test_other_texts_of_a_message_are_cut_too(field: str) -> None:
-    """Wrong: a long thought makes a message too large to be shown."""
+    """Wrong: a long reasoning text keeps its message from being shown."""
     message = Message.of({"role": "assistant", "content": "Yes.", field: "think " * 2_000})
     shown = SHORTENER.message(message, 200, 3)
     assert shown is not None
@@ -159,7 +159,7 @@ def test_other_texts_of_a_message_are_cut_too(field: str) -> None:
 
 
 def test_fields_and_items_that_do_not_fit() -> None:
-    """Wrong: a field that cannot be cut keeps the message from being shown."""
+    """Wrong: a field that cannot be shortened keeps its message from being shown."""
     small, large = {"a": 1}, [{"b": "word " * 2_000}]
     message = Message.of(
         {"role": "assistant", "content": "word " * 500, "small": small, "large": large}
@@ -235,7 +235,7 @@ print(sha256("".join(shown).encode()).hexdigest())
 
 
 def test_excerpts_are_the_same_in_every_process() -> None:
-    """Wrong: the order of a set decides, and no prompt cache serves another process's context."""
+    """Wrong: an excerpt differs between processes, so prompt caches miss."""
     printed = {
         subprocess.run(
             [sys.executable, "-c", SHOWN],

@@ -83,7 +83,7 @@ def test_what_is_saved_is_read_as_the_same(skill: Skill) -> None:
 @settings(max_examples=at_length(500))
 @given(FILES)
 def test_any_bytes_are_a_skill_or_are_broken_at_a_line(data: bytes) -> None:
-    """Wrong: a file raises, and hides all others; or the line is not in the file."""
+    """Wrong: a file raises, or its error names a line that does not exist."""
     said = parse(data, "file.md")
     lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").count(b"\n") + 1
     if isinstance(said, BrokenSkill):
@@ -135,7 +135,7 @@ def test_what_is_wrong_is_told_by_line(text: str, line: int, problem: str) -> No
 
 
 def test_hostile_bytes_are_refused_by_line() -> None:
-    """Wrong: a file saved by an old editor raises; aliases that stand for 10^9 texts."""
+    """Wrong: another encoding, a YAML alias bomb or deep nesting raises or hangs."""
     broken = parse("---\r\nname: a\r\ndescription: caf\xe9\r\n---\r\n".encode("latin-1"), "file.md")
     assert isinstance(broken, BrokenSkill)
     assert (broken.line, "UTF-8" in broken.problem) == (3, True)
@@ -215,7 +215,7 @@ def test_steps_tags_and_line_ends_of_plain_files() -> None:
     ],
 )
 def test_names_that_could_lead_elsewhere_are_refused(name: str) -> None:
-    """Wrong: a name is a path, a device, or one that another file system takes for another's."""
+    """Wrong: a name is a path, a device, or equal to another one on some file system."""
     with pytest.raises(InvalidInput, match="is not a skill name"):
         checked(Skill(name, "b"), MOST)
 
@@ -235,13 +235,13 @@ def test_names_that_could_lead_elsewhere_are_refused(name: str) -> None:
     ],
 )
 def test_what_no_file_could_give_back_is_refused(skill: Skill, told_so: str) -> None:
-    """Wrong: it is written, and found broken or changed when it is read."""
+    """Wrong: a skill is saved that comes back changed or broken."""
     with pytest.raises(InvalidInput, match=told_so):
         checked(skill, MOST)
 
 
 def test_a_skill_reads_well_for_people_and_models() -> None:
-    """Wrong: a step of several lines stands in one; a step of several lines looks like several."""
+    """Wrong: a step of several lines is flattened, or looks like several steps."""
     skill = Skill(
         "a", "Es grünt.", ("One\n  two", "x: y"), ("t",), "Body.", {"on": date(2024, 1, 2)}
     )

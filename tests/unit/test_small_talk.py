@@ -18,7 +18,7 @@ from tests.unit.claiming import DAY
 
 @pytest.mark.parametrize("text", SMALL_TALK)
 def test_small_talk_is_known(text: str) -> None:
-    """Wrong: thanks, or a nod, makes memories come up that nobody asked for."""
+    """Wrong: thanks or a nod trigger a recall."""
     assert is_courtesy(text)
 
 
@@ -58,13 +58,13 @@ def test_small_talk_in_more_languages(text: str) -> None:
     ],
 )
 def test_what_asks_or_tells_something_is_none(text: str) -> None:
-    """Wrong: a question that begins politely is not answered from memory."""
+    """Wrong: a question that begins politely is treated as small talk."""
     assert not is_courtesy(text)
 
 
 @given(st.text())
 def test_any_text_can_be_looked_at(text: str) -> None:
-    """Wrong: some text raises, or the same text in capitals is another."""
+    """Wrong: some text raises, or surrounding blanks change the answer."""
     assert is_courtesy(text) in (True, False)
     assert is_courtesy(f"  {text}\n") == is_courtesy(text) or len(text) > 100
 
@@ -89,7 +89,7 @@ def finding(text: str, **fields: object) -> Candidate:
     ],
 )
 def test_a_mood_or_a_courtesy_is_no_fact(text: str) -> None:
-    """Wrong: half of what is remembered says nothing."""
+    """Wrong: a mood or a courtesy is stored as a fact."""
     assert is_chatter(finding(text), SHOWN)
 
 
@@ -113,7 +113,7 @@ def test_what_tells_something_is_kept(text: str) -> None:
 
 
 def test_what_changes_a_known_fact_or_is_a_plan_is_kept() -> None:
-    """Wrong: "is not happy any more" is no news."""
+    """Wrong: "is not happy any more", or a plan, is dropped as a mood."""
     assert not is_chatter(finding("Caroline is happy.", relation="end", known=("x",)), SHOWN)
     assert not is_chatter(finding("Caroline looks forward to seeing friends.", kind="plan"), SHOWN)
 
@@ -140,7 +140,7 @@ def nothing(text: str, *, user: bool = False, question: str = QUESTION) -> bool:
     ],
 )
 def test_an_answer_that_nobody_knew_tells_nothing(answer: str) -> None:
-    """Wrong: an old "I don't know" takes the place of what was said since."""
+    """Wrong: an old "I don't know" is recalled instead of a later answer."""
     assert nothing(answer)
 
 
@@ -158,7 +158,7 @@ def test_an_answer_that_nobody_knew_tells_nothing(answer: str) -> None:
     ],
 )
 def test_nobody_knew_in_other_languages_either(question: str, answer: str) -> None:
-    """Wrong: the old "I don't know" hides what was said since, but for who writes English."""
+    """Wrong: "I don't know" in another language is recalled instead of a later answer."""
     assert nothing(answer, question=question)
 
 
@@ -173,7 +173,7 @@ def test_an_answer_in_another_language_stays(question: str, answer: str) -> None
 
 @pytest.mark.parametrize("question", [QUESTION, "where do i live ?", "So where do I live?"])
 def test_the_same_question_tells_nothing(question: str) -> None:
-    """Wrong: a question that was asked in vain is recalled in place of its answer."""
+    """Wrong: an unanswered question is recalled instead of its answer."""
     assert nothing(question, user=True)
 
 
@@ -188,7 +188,7 @@ def test_the_same_question_tells_nothing(question: str) -> None:
     ],
 )
 def test_what_tells_something_stays(text: str, user: bool) -> None:
-    """Wrong: an answer is dropped for having the question's words, or for a doubt in it."""
+    """Wrong: an answer is dropped because it repeats the question's words, or expresses doubt."""
     assert not nothing(text, user=user)
 
 
@@ -208,7 +208,7 @@ def test_a_yes_in_the_question_s_words_stays() -> None:
     ],
 )
 def test_a_question_that_was_asked_among_other_words(text: str, again: bool) -> None:
-    """Wrong: the message in which it was asked hides the answer."""
+    """Wrong: a message that contains the question is recalled instead of the answer."""
     question = "Which city do I live in?"
     languages = languages_of(question)
     assert repeats(frozenset(words(question, languages)), languages, text) is again
@@ -233,6 +233,6 @@ def test_a_question_that_was_asked_among_other_words(text: str, again: bool) -> 
     ],
 )
 def test_only_the_words_that_ask_count_as_a_question(text: str, asks: int) -> None:
-    """Wrong: news beside a question is taken for one, and hidden by older news; or a question that
-    is written without its mark is taken for a statement."""
+    """Wrong: a statement next to a question counts as one, or a question without a question mark
+    does not."""
     assert asking(text) == asks

@@ -25,7 +25,7 @@ BEGUN = datetime(2024, 1, 1, tzinfo=UTC)
 def test_whatever_is_asked_in_whatever_order_no_limit_is_passed(
     limit: SpendingLimit, asked: list[Spent]
 ) -> None:
-    """Wrong: a limit is passed; or a call is refused for which there was room."""
+    """Wrong: a limit is exceeded, or a call within it is refused."""
     spent = Spent()
     for more in asked:
         after = spent + more
@@ -40,13 +40,13 @@ def test_whatever_is_asked_in_whatever_order_no_limit_is_passed(
 
 @given(MORE, MORE)
 def test_what_is_taken_back_leaves_no_trace(one: Spent, other: Spent) -> None:
-    """Wrong: a call that is given back is counted in part."""
+    """Wrong: a refunded call is still partly counted."""
     assert one + other - other == one
 
 
 @given(MOMENTS)
 def test_a_day_ends_at_midnight_utc(now: datetime) -> None:
-    """Wrong: the day is that of the machine's zone, or what waits wakes a day late."""
+    """Wrong: the day ends by the machine's time zone, or waiting work wakes a day late."""
     left = seconds_left(now)
     assert 0 < left <= 86_400
     then = now.astimezone(UTC) + timedelta(seconds=left)
@@ -56,7 +56,7 @@ def test_a_day_ends_at_midnight_utc(now: datetime) -> None:
 
 @given(GAPS, st.integers(1, 100), st.integers(0, 200))
 def test_what_a_pause_followed_is_absorbed(gaps: list[int], pause: int, since: int) -> None:
-    """Wrong: a message waits though there was a pause after it; or a chat that goes on is cut."""
+    """Wrong: a message before a pause is not absorbed, or a running conversation is cut."""
     at, said = BEGUN, list[tuple[int, datetime]]()
     for seq, gap in enumerate(gaps, 1):
         at += timedelta(seconds=gap)
@@ -68,7 +68,7 @@ def test_what_a_pause_followed_is_absorbed(gaps: list[int], pause: int, since: i
 
 
 def test_a_cost_that_is_not_known_is_not_nothing() -> None:
-    """Wrong: the sum of a known and an unknown cost looks like the whole."""
+    """Wrong: a sum with an unknown cost looks complete."""
     assert (Usage(calls=1, cost=0.5) + Usage(calls=2, cost=0.25)).cost == 0.75
     unknown = Usage(calls=1, cost=0.5) + Usage(calls=2, cost=None, estimated=1)
     assert (unknown.calls, unknown.cost, unknown.estimated) == (3, None, 1)

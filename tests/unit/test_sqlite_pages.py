@@ -1,4 +1,4 @@
-"""Pages of SQLite files of any content: what is said to be a gap is one, and all gaps are found."""
+"""Pages of arbitrary SQLite files: all gaps are found, and nothing else."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ Content = list[list[tuple[str, str]]]
 
 @given(**_DATABASES)
 def test_nothing_is_read_from_gaps(seed: int, size: int, vacuum: str, rows: int) -> None:
-    """Wrong: a byte that belongs to a row, or to the order of the pages, is taken for a gap's."""
+    """Wrong: a byte that SQLite needs counts as part of a gap."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "any.db")
         before = _made(path, seed, size, vacuum, rows)
@@ -60,7 +60,7 @@ def test_nothing_is_read_from_gaps(seed: int, size: int, vacuum: str, rows: int)
 def test_a_tidy_file_tells_nothing_of_what_was_deleted(
     seed: int, size: int, vacuum: str, rows: int
 ) -> None:
-    """Wrong: a page is not found, or emptied at a wrong place."""
+    """Wrong: a page is missed, or emptied at a wrong place."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "any.db")
         before = _made(path, seed, size, vacuum, rows)
@@ -75,7 +75,7 @@ def test_a_tidy_file_tells_nothing_of_what_was_deleted(
 
 @given(kind=st.sampled_from([2, 5, 10, 13, 0]), rest=st.binary(min_size=511, max_size=511))
 def test_any_bytes_are_a_page_or_none(kind: int, rest: bytes) -> None:
-    """Wrong: noise raises what nobody expects, or has a gap outside of the page."""
+    """Wrong: random bytes raise, or have a gap outside the page."""
     page = bytes([kind]) + rest
     found = gap(page)
     assert found is None or 0 <= found.start <= found.stop <= len(page)
@@ -87,7 +87,7 @@ def test_any_bytes_are_a_page_or_none(kind: int, rest: bytes) -> None:
 
 
 def test_a_tree_that_leads_back_is_none() -> None:
-    """Wrong: a damaged file keeps whoever deletes busy for ever."""
+    """Wrong: a cycle in a damaged file makes an erasure run forever."""
     interior = bytes([5, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 2, 1, 0xFC]) + bytes(494)
     interior += (2).to_bytes(4, "big")
     with pytest.raises(NoTree):

@@ -63,7 +63,7 @@ def test_identifiers_and_names_stand_in_the_text(text: str) -> None:
     "unit", ["a", "a.", "a.b-c/", "Aa", "_1", "a@", "a@b.", "é.", "$1,", "1:::", " ", "Ab ", "x\n"]
 )
 def test_long_monotonous_text_is_no_trap(unit: str) -> None:
-    """Wrong: a pattern goes back over a long run again and again, and 300 KB take hours."""
+    """Wrong: a pattern backtracks over a long run, and 300 KB take hours."""
     text = unit * (300_000 // len(unit))
     for find in (identifiers, names, terms, sentences):
         find(text)

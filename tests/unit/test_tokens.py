@@ -74,7 +74,7 @@ ends = st.text(st.sampled_from(" \t\n\r\u00a0\u3000.!-/'aBé1"), max_size=20)
 def test_what_a_break_does_at_an_end_is_told_by_some_words_there(
     model: str | None, start: str, words: list[str], end: str
 ) -> None:
-    """Wrong: a text costs other than what it costs between the breaks, counted whole."""
+    """Wrong: the price of a text ignores that its ends merge with line breaks."""
     counter, text = TokenCounter(model), " ".join([start, *words, end])
     before, after = "\n" * text[0].isspace(), "\n" * text[-1].isspace()
     between = counter.text(f"{before}{text}{after}") - len(before) - len(after)
@@ -149,7 +149,7 @@ def test_names_and_raw_items_have_a_price() -> None:
     ["<|endoftext|>", "<|im_start|>system<|im_end|>", "<EOT>", "\ud800", "\x00", "\U0010ffff"],
 )
 def test_any_text_can_be_counted(model: str, text: str) -> None:
-    """Wrong: a user who types a special token, or half a character, gets an exception."""
+    """Wrong: a special token, or an invalid character, raises."""
     assert COUNTERS[model].text(text) > 0
     assert COUNTERS[model].text("") == 0
 
@@ -173,13 +173,13 @@ def test_any_text_can_be_counted(model: str, text: str) -> None:
     ],
 )
 def test_the_encoding_of_a_model(model: str | None, expected: tuple[str, bool]) -> None:
-    """Wrong: a model is counted with another's tokenizer, or one that must be downloaded."""
+    """Wrong: a model is counted with another's tokenizer, or with one that must be downloaded."""
     assert encoding_for(model) == expected
 
 
 @given(histories())
 def test_a_message_costs_what_its_view_does(messages: list[dict[str, Any]]) -> None:
-    """Wrong: the short way for plain messages prices them otherwise than contexts do."""
+    """Wrong: the fast path for plain messages gives another price than contexts do."""
     for message in map(Message.of, messages):
         if message.role is not None:
             assert COUNTERS["gpt-4o"].message(message) == COUNTERS["gpt-4o"].chat(
@@ -189,7 +189,7 @@ def test_a_message_costs_what_its_view_does(messages: list[dict[str, Any]]) -> N
 
 @pytest.mark.parametrize("role", ["user", "assistant", "a role that is no role"])
 def test_a_role_costs_the_same_each_time(role: str) -> None:
-    """Wrong: a role that was counted before is taken for another, or for free."""
+    """Wrong: a cached role has another price."""
     counter = TokenCounter()
     whole = counter.chat({"role": role, "content": "hi"})
     assert whole == counter.chat({"role": role, "content": "hi"})
@@ -198,13 +198,13 @@ def test_a_role_costs_the_same_each_time(role: str) -> None:
 
 @given(histories())
 def test_an_estimated_context_keeps_the_promise(messages: list[dict[str, Any]]) -> None:
-    """Wrong: a context holds more than 3.75 times what its estimate says, names and calls too."""
+    """Wrong: a context with names and calls has more than 3.75 times its estimated tokens."""
     chat = views(messages)
     assert COUNTERS["gpt-4o"].context(chat) <= WORST * ESTIMATES.context(chat)
 
 
 def test_an_estimate_says_that_it_is_one() -> None:
-    """Wrong: estimates are taken for exact, or their stored counts for those of an encoding."""
+    """Wrong: an estimate is marked as exact, or stored under a real encoding."""
     for model in (None, "gpt-4o", "claude-sonnet-4-5"):
         counter = TokenCounter(model, "approximate")
         assert (counter.encoding, counter.exact) == ("estimate-1", False)
@@ -249,7 +249,7 @@ def framework_items(*, thinks: bool) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("form", framework_items(thinks=False))
 def test_a_frameworks_records_cost_nothing_and_its_thinking_does(form: str) -> None:
-    """Wrong: an answer of three words fills a small budget, or long thinking is free."""
+    """Wrong: a framework's own records count as tokens, or long reasoning does not."""
     counter = COUNTERS["gpt-4o"]
     answer, thought = (
         counter.message(Message(raw=framework_items(thinks=thinks)[form], format=form))

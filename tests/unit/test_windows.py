@@ -1,4 +1,4 @@
-"""Windows kept in memory show what the log holds, whoever changed it."""
+"""Cached windows show what the log holds, whoever changed it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _say(store: MemoryStore, *texts: str, session_id: str = "s") -> Head:
 
 
 def test_only_newer_entries_are_read(store: Reader) -> None:
-    """Wrong: each call reads and decodes the window again, or overlooks what was added."""
+    """Wrong: each call reads the whole window again, or misses new entries."""
     kept = Windows(store)
     assert _texts(kept.of(_say(store, "a", "b"))) == ["a", "b"]
     assert _texts(kept.of(_say(store, "c"))) == ["a", "b", "c"]
@@ -87,7 +87,7 @@ def test_threads_that_append_and_look() -> None:
 
 
 def test_a_cut_of_ones_own_reads_nothing(store: Reader) -> None:
-    """Wrong: after each cut all that stayed is read again."""
+    """Wrong: a cut makes the remaining window be read again."""
     kept = Windows(store)
     head = _say(store, "a", "b", "c", "d")
     kept.of(head)
@@ -118,7 +118,7 @@ def test_a_session_that_was_brought_back_is_read(store: Reader) -> None:
 
 
 def test_memory_is_bounded(store: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a service that runs for months keeps every session it ever served."""
+    """Wrong: the cache keeps every session that a service ever served."""
     monkeypatch.setattr(windows, "_MOST", 10)
     kept = Windows(store)
     for n in range(20):
@@ -136,7 +136,7 @@ def test_memory_is_bounded(store: Reader, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_long_messages_count_as_several(store: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: twenty thousand pasted documents are kept, of any size."""
+    """Wrong: the cache's limit ignores the size of messages."""
     monkeypatch.setattr(windows, "_MOST", 10)
     kept = Windows(store)
     for session in ("one", "two"):
@@ -159,7 +159,7 @@ _STEPS = st.lists(
 
 @given(_STEPS)
 def test_the_window_is_the_logs(steps: list[str]) -> None:
-    """Wrong: after a pop, a cut or a deletion a context shows what is not there any more."""
+    """Wrong: after a pop, a cut or a deletion the cache shows removed messages."""
     store = MemoryStore()
     kept = Windows(store)
     head = _say(store, "first")
@@ -203,7 +203,7 @@ def _check(kept: Windows, store: MemoryStore, head: Head) -> None:
 
 
 def test_what_blocks_absorb_is_not_read_as_a_window_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: each cursor that moves has the whole window read and decoded at the next overflow."""
+    """Wrong: each moved cursor makes the whole window be read again."""
     read: list[str] = []
     original = Windows._read
 
