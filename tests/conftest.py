@@ -1,15 +1,15 @@
-"""Settings of all tests, and which of them run.
+"""Settings of all tests, and the choice of which of them run.
 
-`--layer` names the layers to run, see `tests.layers`: "core" where nothing is named, so that
-`pytest` alone is done in minutes; everything where files or tests are.
+`--layer` names the layers to run, see `tests.layers`. The default is "core", so that `pytest` alone
+takes minutes, or all layers if files or tests are named.
 
-Hypothesis finds the same examples on every run and has no stopwatch. Ctrl-C interrupts, even where
-a shell started the tests in the background and had them ignore it. The main thread has no event
-loop: where a thread has none, litellm makes one for each of its calls, and closes it; else it opens
-one for the main thread and leaves it open, and nobody knows when that is thrown away.
+Hypothesis tries the same examples on every run, without a deadline. Ctrl-C interrupts, even if a
+shell started the tests in the background and made them ignore it. The main thread has no event
+loop: without one, litellm makes and closes a loop for each call. Otherwise it would open one for
+the main thread and never close it.
 
-Files of the tests are in memory where a machine has room for that: SQLite waits for the disk at
-each new database and checkpoint.
+The tests' files are in memory if the machine has room: SQLite waits for the disk at each new
+database and checkpoint.
 """
 
 from __future__ import annotations

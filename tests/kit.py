@@ -25,7 +25,7 @@ from tests.layers import EXAMPLES
 T = TypeVar("T")
 
 SECONDS = 60.0
-"""The longest wait for a condition that holds in moments on a quiet machine."""
+"""The longest wait for a condition that holds within moments on an idle machine."""
 
 
 def in_core() -> bool:

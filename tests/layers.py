@@ -1,13 +1,13 @@
-"""Decide which layer a test belongs to, by its file and by what it and its fixtures name.
+"""Decide which layer a test belongs to, by its file and by the names that it and its fixtures use.
 
-- core: tests that need this process alone.
+- core: tests that need only this process.
 - server: tests that name a class of `tests.servers`, and all of `test_folder_*`, `test_qdrant_*`,
-  `test_duckdb_*`, `integration/test_service_*` and `integration/test_page_*`: a folder, local
+  `test_duckdb_*`, `integration/test_service_*` and `integration/test_page_*`. A folder, local
   Qdrant, DuckDB and the service take as long as a server.
 - process: tests that name `subprocess`, `multiprocessing`, `os.fork`, or an MCP client.
 - long: tests marked `long`, state machines, tests of benchmarks, tests that follow a timeline or
   random logs and calls, tests named "at any step", and all but the first two values of a parameter
-  `seed`; in `tests/docs` also those that start processes: they run the code of all documents and
+  `seed`. In `tests/docs` also those that start processes: they run the code of all documents and
   examples.
 """
 
@@ -28,8 +28,8 @@ import benchmarks
 
 LAYERS = ("core", "server", "process", "long")
 EXAMPLES = {"core": 10, "all": 25}
-"""How many examples Hypothesis tries where only the core runs, and else. They are the same ones on
-each run, so that more would find something once."""
+"""The number of Hypothesis examples when only the core runs, and otherwise. Each run tries the same
+examples, so more of them would help only once."""
 
 _STORIES = (
     "benchmarks",

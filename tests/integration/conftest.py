@@ -18,7 +18,7 @@ from tests.servers.redis import RedisServer, redis_binaries
 from tests.servers.sql import serve
 
 KINDS = ("sqlite", "redis", "mongodb")
-"""One of each way to commit: transactions, scripts, and writes of one document at a time. The
+"""One store for each way to commit: transactions, scripts, and writes of single documents. The
 contract suites run on every store."""
 
 

@@ -38,7 +38,7 @@ ODD = (
     *("50%", "a_b", "a b", "Case", "case", "caf\u00e9", "cafe\u0301", "漢字 👩‍👩‍👧"),
     *("it's;--", "\\n", "/"),
 )
-"""Ids that a database may take for something else, or for each other."""
+"""Ids that a database may misread, or confuse with each other."""
 
 LONG = "word " * 200_000
 

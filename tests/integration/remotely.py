@@ -85,4 +85,4 @@ class AsyncServed(AsyncAgentMemory):
 
 
 FACES: Mapping[type, type] = {AgentMemory: Served, AsyncAgentMemory: AsyncServed}
-"""What stands for what."""
+"""The class that stands for each class in tests over a service."""

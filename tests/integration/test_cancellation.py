@@ -29,7 +29,7 @@ from tests.integration.calling import wait_for_calls
 from tests.kit import in_core
 
 WAYS = ["asyncio", "trio", "task.cancel"]
-"""anyio's cancel scopes on both loops, and asyncio's own cancelling, which no shield holds off."""
+"""anyio's cancel scopes on both loops, and asyncio's own `cancel`, which ignores shields."""
 
 Call = Callable[[AsyncAgentMemory], Awaitable[Any]]
 
@@ -47,7 +47,7 @@ CALLS: dict[str, Call] = {
     "pop": lambda memory: memory.pop("s", 2),
 }
 LEFT = {"update": 9, "get": 6, "flush": 6, "delete": 0, "delete_user": 0, "pop": 4}
-"""Messages that the session has after the call."""
+"""The number of messages in the session after the call."""
 
 
 class Facts(Block):

@@ -22,7 +22,7 @@ from agent_memory.testing import FakeLLM
 from tests.integration.turning import FACT, WEATHER, add, logged, remembering, results
 
 EVENTS = 7
-"""Of "It is six.": the role, three words, the reason to finish, the usage, and the end."""
+"""The events of "It is six.": the role, three words, the finish reason, the usage, and the end."""
 FINISHED = 5
 
 

@@ -34,10 +34,10 @@ ODD: list[Any] = [
     *("", " ", "a\x00b", "\ud800", "\x1eteam", LONG, b"bytes", SOMETHING, datetime(2026, 3, 1)),
     *(["\ud800"], ["a\x00"], [], [1], [LONG], {}, {1: 2}, {"role": LONG}, (1, 2), frozenset({1})),
 ]
-"""What a bug, a form on the web or a model may hand on."""
+"""Values that a bug, a web form or a model may pass."""
 
 LONGEST = 1_000
-"""Characters of an error: a value is quoted in part, and beside it a sentence says what to do."""
+"""The most characters of an error, which quotes a part of the value and says what to do."""
 
 GOOD: dict[str, Any] = {
     "session_id": "s",
@@ -60,10 +60,10 @@ GOOD: dict[str, Any] = {
     "value": 1,
     "k": 3,
 }
-"""What a parameter takes, by its name; of any other, a text."""
+"""Valid values by parameter name; all other parameters take a string."""
 
 NOT_WALKED = {"close", "run", "count", "bearing"}
-"""What ends the walk, or is for blocks."""
+"""Methods that would end the walk, or that only blocks call."""
 
 Outcome = tuple[str, str]
 

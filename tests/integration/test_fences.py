@@ -19,7 +19,7 @@ from tests.integration.calling import running, wait_for_calls
 from tests.integration.echoing import Echo
 
 Kept = dict[tuple[str, int], tuple[str, str]]
-"""By session and seq, the owner and the text of what a block keeps."""
+"""The owner and text of a block's records, by session and seq."""
 
 
 class Notes(Block):

@@ -60,7 +60,7 @@ class Slow(Block):
 
 
 DURING: list[Callable[[], object]] = []
-"""What is to happen while the block absorbs."""
+"""Functions to call while the block absorbs."""
 
 
 class Stopped(BaseException):
@@ -139,7 +139,7 @@ class Counting(Slow):
 
 
 BATCHES: list[int] = []
-"""How many entries each batch had."""
+"""The number of entries in each batch."""
 
 
 def test_a_flush_that_was_interrupted_ends_after_its_batch(

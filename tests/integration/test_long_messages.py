@@ -16,7 +16,7 @@ from agent_memory.stores.base import Store
 pytestmark = pytest.mark.long
 
 LARGE = 200_000
-"""A budget in which every message of these tests is stored."""
+"""A budget in which every message of these tests fits."""
 SMALL = 4_000
 NEEDLE = "The spare key of the boathouse hangs behind the barometer."
 QUESTION = "Where is the spare key of the boathouse?"

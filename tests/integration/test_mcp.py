@@ -37,7 +37,7 @@ OWN = {
     "get_context": {"session_id": "sarahs"},
     "memory_read_message": {"session_id": "sarahs", "seq": 1},
 }
-"""Every tool that all memories have, with arguments that it takes."""
+"""The tools that every memory has, with valid arguments."""
 
 IN_VAIN: list[tuple[str, dict[str, Any], str]] = [
     ("search_memories", {"since": "in March"}, "since"),
@@ -52,7 +52,7 @@ IN_VAIN: list[tuple[str, dict[str, Any], str]] = [
     ("memory_read_message", {"seq": 2, "session_id": "sarahs"}, "It has 1 to 1"),
     ("forget_everything", {}, "search_memories"),
 ]
-"""What can't be done, and a word of what is said of it."""
+"""Calls that must fail, with a word of their error."""
 
 NOWHERE = [
     "memory://sessions/",
@@ -67,7 +67,7 @@ NOWHERE = [
     "file:///etc/passwd",
     "",
 ]
-"""Addresses at which there is nothing."""
+"""Invalid addresses."""
 
 
 class Odd(Block):

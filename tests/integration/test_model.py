@@ -38,7 +38,7 @@ MAX_TOKENS = 110
 # --- the model -----------------------------------------------------------------------------------
 
 State = dict[str, tuple[str | None, tuple[str, ...]]]
-"""Per session its owner and its log: all that an `AgentMemory` is to its callers."""
+"""The owner and log of each session: all that callers of an `AgentMemory` see."""
 
 
 @dataclass(frozen=True)
