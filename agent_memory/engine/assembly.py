@@ -12,6 +12,7 @@ from agent_memory.config.settings import NOTES
 from agent_memory.core.context_copy import without_context
 from agent_memory.core.limits import text_of
 from agent_memory.core.plugins import find_kind
+from agent_memory.core.threads import apart
 from agent_memory.engine.guard import Guard
 from agent_memory.engine.later import made_later
 from agent_memory.engine.leases import Leases
@@ -23,15 +24,16 @@ from agent_memory.engine.processing.heartbeats import Backlog, Heartbeats
 from agent_memory.engine.processing.retention import Retention
 from agent_memory.engine.processing.session_work import SessionWork
 from agent_memory.engine.processing.worker import Housekeeping, Worker
-from agent_memory.engine.services import Services, warm_up
+from agent_memory.engine.services import Services
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, FactBlock, ManualBlock, NoteBlock
 from agent_memory.models.embedders import is_remote
+from agent_memory.models.loading import load_litellm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.core.receipts import Part
@@ -446,17 +448,26 @@ class Components:
         )
         return Worker(self.store, self.work, housekeeping.run, threads, on_done, polls)
 
+    @apart
     def warm_up(self, scope: Scope | None = None) -> None:
-        """Load slow parts in advance. See `OpenMemory.warm_up`."""
+        """Load slow parts in advance. A failure is logged, and raised again by the first use."""
         config = self._config
-        asks_models = config.model or config.language_models or is_remote(config.embedding)
-        warm_up(
-            self._resources.counter,
-            self.all_blocks.values(),
-            asks_models=bool(asks_models),
-            scope=scope,
-            closed=lambda: self.guard.closed,
-        )
+        steps: list[tuple[str, Callable[[], object]]] = []
+        steps.append(("the tokenizer", self._resources.counter.load))
+        if config.model or config.language_models or is_remote(config.embedding):
+            steps.append(("litellm", load_litellm))
+        for block in self.all_blocks.values():
+            steps.append((f"the block {block.name!r}", block.load))
+            if scope is not None:
+                steps.append((f"the block {block.name!r}", partial(block.warm, scope)))
+        for name, step in steps:
+            if self.guard.closed:
+                return
+            try:
+                step()
+            except Exception as error:  # noqa: BLE001 - such as no network: nothing needs it yet
+                if not self.guard.closed:
+                    logger.warning("%s was not loaded in advance: %r", name, error)
 
     def close(self) -> None:
         """Release connections."""

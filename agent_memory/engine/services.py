@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
-from functools import cache, partial
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
 from typing import TYPE_CHECKING
 
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.core.records import Scope
-from agent_memory.core.threads import apart
 from agent_memory.core.timestamps import Zones
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.engine.leases import Locks
 from agent_memory.engine.spending import Spending
-from agent_memory.ltm_blocks.base import Block, Resources
+from agent_memory.ltm_blocks.base import Resources
 from agent_memory.models.embedders import is_remote, open_embedder
 from agent_memory.models.embedders.base import Encoder
-from agent_memory.models.loading import load_litellm
 from agent_memory.models.usage import Charges, Ledger, Prices
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store, VectorStore
@@ -88,20 +85,7 @@ class Services:
         main = opened(config.store)
         # by attribute: a given store may be encrypted, and its proxy is of another class
         self.keys = keys or getattr(main, "signing_keys", None)
-        try:
-            places = {block.name: block.routed_to for block in config.all_blocks}
-            urls = dict.fromkeys(url for url in places.values() if url is not None)
-            others = {url: opened(at(url)) for url in urls}
-        except BaseException:
-            self.close()
-            raise
         beside = main
-        if others:
-            from agent_memory.stores.routed import RoutedStore
-
-            beside = RoutedStore(
-                main, {name: others[url] for name, url in places.items() if url is not None}
-            )
 
         def vectors(url: str | None) -> VectorStore:
             if url is None:
@@ -113,15 +97,23 @@ class Services:
             around = getattr(main, "vectors_of", lambda beside: beside)
             return around(QdrantStore(url, config.namespace))
 
-        store = beside
-        if config.system_store is not None:
-            from agent_memory.stores.split import SplitStore
+        with ExitStack() as stores:  # if one does not open, none stays open
+            stores.callback(self.close)
+            places = {block.name: block.routed_to for block in config.all_blocks}
+            urls = dict.fromkeys(url for url in places.values() if url is not None)
+            others = {url: opened(at(url)) for url in urls}
+            if others:
+                from agent_memory.stores.routed import RoutedStore
 
-            try:
+                beside = RoutedStore(
+                    main, {name: others[url] for name, url in places.items() if url is not None}
+                )
+            store = beside
+            if config.system_store is not None:
+                from agent_memory.stores.split import SplitStore
+
                 store = SplitStore(beside, opened(config.system_store))
-            except BaseException:
-                self.close()
-                raise
+            stores.pop_all()
         prices = Prices(config.prices)
         self.spending = Spending(store, config.spending_limits, prices)
         meter = self.spending if self.spending.is_limited else None
@@ -156,33 +148,3 @@ def _is_local(config: AgentMemoryConfig) -> bool:
     return (
         is_near and (embedding is None or isinstance(embedding, str)) and not is_remote(embedding)
     )
-
-
-logger = logging.getLogger(__name__)
-
-
-@apart
-def warm_up(
-    counter: TokenCounter,
-    blocks: Iterable[Block],
-    *,
-    asks_models: bool,
-    scope: Scope | None,
-    closed: Callable[[], bool],
-) -> None:
-    """Load slow parts in advance. A failure is logged, and raised again by the first use."""
-    steps: list[tuple[str, Callable[[], object]]] = [("the tokenizer", counter.load)]
-    if asks_models:
-        steps.append(("litellm", load_litellm))
-    for block in blocks:
-        steps.append((f"the block {block.name!r}", block.load))
-        if scope is not None:
-            steps.append((f"the block {block.name!r}", partial(block.warm, scope)))
-    for name, step in steps:
-        if closed():
-            return
-        try:
-            step()
-        except Exception as error:  # noqa: BLE001 - such as no network: nothing needs the part yet
-            if not closed():
-                logger.warning("%s was not loaded in advance: %r", name, error)
