@@ -191,7 +191,7 @@ class OpenMemory:
         done: list[Absorbed] = []
         number, heads = 0, all_heads(self._store, user_id)
         while some := list(islice(heads, _AT_ONCE)):
-            self.components.work.prepare(some)
+            self.components.absorber.prepare(some)
             for number, head in enumerate(some, number + 1):  # noqa: B020 - goes on counting
                 if given_up():
                     return done

@@ -59,7 +59,8 @@ class Windows:
         end = max(window.head.end, entries[-1].seq if entries else 0)
         if end < head.end:
             newer = read_of(self._store, head, after=end)
-            follows = _follow(entries, newer)
+            # the running totals continue: see `_CachedWindow.serves`
+            follows = not entries or not newer or newer[0].before == entries[-1].total
             window = self._put(head, [*entries, *newer]) if follows else self._read(head)
             entries = window.entries.copy()
         return entries
@@ -105,10 +106,3 @@ class Windows:
 def _weight(entries: Sequence[Entry | Draft]) -> int:
     """Return the size of entries, in entries of usual length."""
     return sum([1 + entry.tokens // _TOKENS_EACH for entry in entries])
-
-
-def _follow(entries: Sequence[Entry], newer: Sequence[Entry]) -> bool:
-    """Return whether the running totals continue. See `_CachedWindow.serves`."""
-    if not entries or not newer:
-        return True
-    return newer[0].before == entries[-1].total

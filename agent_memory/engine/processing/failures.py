@@ -53,17 +53,13 @@ class DeadLetters:
         self._store = store
         self._most = most
 
-    def count(self, block: str, first: int, last: int, error: str, lease: Lease) -> bool:
-        """Count a failed attempt at a batch. Return whether the batch is now a dead letter."""
-        return self._record(block, first, last, error, lease, 1)
-
-    def note(self, block: str, first: int, last: int, error: str, lease: Lease) -> None:
-        """Record a temporary failure, which is not an attempt: see `is_passing`."""
-        self._record(block, first, last, error, lease, 0)
-
-    def _record(
-        self, block: str, first: int, last: int, error: str, lease: Lease, more: int
+    def count(
+        self, block: str, first: int, last: int, error: str, lease: Lease, attempts: int = 1
     ) -> bool:
+        """Count a failed attempt at a batch. Return whether the batch is now a dead letter.
+
+        A temporary failure is 0 attempts: see `is_passing`.
+        """
         place = record_id(_PLACE, block, lease.session_id, first)
         before = next((one for one in self._store.records(_PLACE, block) if one.id == place), None)
         record = before or Record(
@@ -77,11 +73,11 @@ class DeadLetters:
             created_at=datetime.now(UTC),
             metadata={"attempts": 0},
         )
-        attempts = record.metadata["attempts"] + more
+        total = record.metadata["attempts"] + attempts
         # a dead letter stays one after a change of settings: the cursor has passed it
-        is_last = more > 0 and attempts >= self._most
+        is_last = attempts > 0 and total >= self._most
         given_up: bool = record.metadata.get("given_up", False) or is_last
-        metadata = {"attempts": attempts, "given_up": given_up}
+        metadata = {"attempts": total, "given_up": given_up}
         record = replace(record, last=last, text=error, metadata=metadata)
         self._store.put_records(_PLACE, [record], lease=lease)
         return given_up
@@ -205,9 +201,9 @@ class Failures:
         session = (block, lease.session_id)
         if self._noted.get(session) == message:
             return False
-        if not self._within(lambda: self._dead_letters.note(block, first, last, message, lease)):
-            return True
-        self._noted.put(session, message)
+        count = self._dead_letters.count
+        if self._within(lambda: count(block, first, last, message, lease, 0)):
+            self._noted.put(session, message)
         return True
 
     def given_up(self, block: str) -> None:
@@ -226,7 +222,7 @@ class Failures:
         found = {name: self._dead_letters.failing(name) for name in self._blocks}
         self._stored = {name: error for name, error in found.items() if error is not None}
 
-    def _within(self, call: Callable[[], None]) -> bool:
+    def _within(self, call: Callable[[], object]) -> bool:
         """Run a call to the store. Return whether it succeeded in time.
 
         Raises:

@@ -186,10 +186,6 @@ class SessionWork:
         again = self._again(head, self._idle_wait(head))
         return again != 0 and self._store.schedule(head, again)
 
-    def prepare(self, heads: Sequence[Head]) -> None:
-        """Prepare blocks for the sessions that are absorbed next."""
-        self._absorber.prepare(heads)
-
     @apart
     def process(
         self,
