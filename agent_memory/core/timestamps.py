@@ -26,6 +26,11 @@ _FIRST = datetime(1973, 3, 3, tzinfo=UTC)
 """Smaller numbers are not timestamps, but places in a recording."""
 
 
+def now_utc() -> datetime:
+    """Return the current time."""
+    return datetime.now(UTC)
+
+
 def check_moment(name: str, value: datetime | date | None) -> datetime | None:
     """Validate a time with a time zone. A date becomes its beginning (UTC)."""
     if value is None or (isinstance(value, datetime) and value.tzinfo is not None):

@@ -124,14 +124,20 @@ class Appender:
         """
         session_id, messages, user_id, key, expected_end, own = update
         drafts = self.drafts(messages, session_id, user_id)
+        within = self._wait(drafts[-1].message.created_at) if drafts else 0.0
         if key is None and expected_end is None and not _have_ids(drafts):
-            return Append(session_id, drafts, user_id, None, own, self._within(drafts))
-        once = self._terms([draft.message for draft in drafts], key, expected_end)
-        return Append(session_id, drafts, user_id, once, own, self._within(drafts))
-
-    def _within(self, drafts: Sequence[Draft]) -> float:
-        """Return the seconds until a worker must look at the session."""
-        return self._wait(drafts[-1].message.created_at) if drafts else 0.0
+            return Append(session_id, drafts, user_id, None, own, within)
+        if expected_end is not None:
+            check_end(expected_end)
+        now, checked = datetime.now(UTC), [draft.message for draft in drafts]
+        once = Once(
+            key=None if key is None else key_of(key, checked),
+            ids=tuple(map(key_of_message, checked)),
+            expected_end=expected_end,
+            at=now,
+            since=self._since(now),
+        )
+        return Append(session_id, drafts, user_id, once, own, within)
 
     def _record(self, request: Append, result: Appended) -> tuple[Head, KeptKey | None]:
         if result.places:
@@ -173,25 +179,6 @@ class Appender:
 
     def _since(self, now: datetime) -> datetime | None:
         return None if self._keep_keys == "forever" else now - self._keep_keys
-
-    def _terms(
-        self, messages: Sequence[Message], key: WriteKey | str | None, expected_end: int | None
-    ) -> Once:
-        """Return the idempotency terms of an append.
-
-        Raises:
-            InvalidInput: The key or the end is not valid.
-        """
-        if expected_end is not None:
-            check_end(expected_end)
-        now = datetime.now(UTC)
-        return Once(
-            key=None if key is None else key_of(key, messages),
-            ids=tuple(map(key_of_message, messages)),
-            expected_end=expected_end,
-            at=now,
-            since=self._since(now),
-        )
 
     def drafts(self, messages: Sequence[Any], session_id: str, user_id: str | None) -> list[Draft]:
         """Return the drafts of messages to append.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from random import random
 from time import monotonic, sleep
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from agent_memory.core.cache import Cache
 from agent_memory.core.records import Record
 from agent_memory.core.system_collections import SPENDING
+from agent_memory.core.timestamps import now_utc
 from agent_memory.core.usage import (
     SpendingLimit,
     SpendingLimits,
@@ -42,11 +43,6 @@ _LOOKED_FOR = 5.0
 _MOST_KNOWN = 10_000
 
 Change = Callable[[Spent], Spent]
-
-
-def now_utc() -> datetime:
-    """Return the current time."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,14 +56,6 @@ def _never(raw: Raw) -> bool:
     return False
 
 
-def _none(raw: Raw) -> None:
-    return None
-
-
-def _unchanged(messages: Messages) -> Messages:
-    return messages
-
-
 @dataclass(frozen=True, slots=True)
 class Ids:
     """The call ids that a provider accepts.
@@ -135,14 +127,14 @@ class Format:
     compacts: Callable[[Raw], bool] = _never
     items: Callable[[Raw], Sequence[Any]] = lambda raw: [raw]
     leads: Callable[[Raw], bool] = _never
-    pair: Callable[[Raw], str | None] = _none
-    merged: Callable[[Messages], Messages] = _unchanged
+    pair: Callable[[Raw], str | None] = lambda raw: None
+    merged: Callable[[Messages], Messages] = lambda messages: messages
     is_counted: Callable[[Any], bool] = _never
-    limited: Callable[[Messages], Messages] = _unchanged
+    limited: Callable[[Messages], Messages] = lambda messages: messages
     ids: Ids = Ids()
     arguments: Arguments = Arguments()
     in_runs: bool = False
-    unseen: Callable[[Raw], object | None] = _none
+    unseen: Callable[[Raw], object | None] = lambda raw: None
     is_exact: bool = False
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from agent_memory.core.damage import Damage
 from agent_memory.core.receipts import Part, Receipt, digest_of, merged
 from agent_memory.core.records import Head, Record, Scope
 from agent_memory.core.system_collections import DELETED
+from agent_memory.core.timestamps import now_utc
 from agent_memory.engine.paging import all_heads, read_of
 from agent_memory.engine.values.items import is_owned
 from agent_memory.errors import Damaged, InvalidInput, Undecryptable, UnsupportedOperation
@@ -74,7 +75,7 @@ class Receipts:
 
     def of_deletion(self, kind: Literal["session", "user"], name: str, outcome: Outcome) -> Receipt:
         """Return the receipt for the deletion of a session or a user."""
-        made = Receipt(kind, name, self._namespace, _now(), ())
+        made = Receipt(kind, name, self._namespace, now_utc(), ())
         damaged = self._unread_files() if outcome.unread is None else outcome.unread
         elsewhere = self._elsewhere() if outcome.has_registry else []
         parts = [*outcome.parts, *elsewhere, *_unread(made, damaged)]
@@ -87,7 +88,7 @@ class Receipts:
             log = Part("log", "not supported", "This store ends with the process.")
         parts = [log, *(_absorbed(head, name) for name in blocks)]
         self._store.sync()
-        made = Receipt("checkpoint", head.session_id, self._namespace, _now(), tuple(parts))
+        made = Receipt("checkpoint", head.session_id, self._namespace, now_utc(), tuple(parts))
         last = read_of(self._store, head, after=head.end - 1, limit=1)
         if head.end and not last:
             raise InvalidInput(f"Session {head.session_id!r} was deleted meanwhile.")
@@ -104,7 +105,7 @@ class Receipts:
         if receipt.namespace != self._namespace:
             text = f"It is of namespace {receipt.namespace!r}, this is {self._namespace!r}."
             parts = [Part("namespace", "failed", text)]
-        return replace(receipt, at=_now(), parts=merged(parts), signature=None)
+        return replace(receipt, at=now_utc(), parts=merged(parts), signature=None)
 
     def _elsewhere(self) -> list[Part]:
         """Return a part for each block whose own database is not open here."""
@@ -235,8 +236,4 @@ def tombstones(kind: str, names: Iterable[str], at: datetime) -> list[Record]:
 
 def _tombstone(kind: str, name: str) -> Record:
     hashed = record_id("deleted", kind, name)
-    return Record(hashed, hashed, "", 0, 0, kind, (), _now())
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+    return Record(hashed, hashed, "", 0, 0, kind, (), now_utc())

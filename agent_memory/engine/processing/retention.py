@@ -60,8 +60,6 @@ class Retention:
     def shorten(self, head: Head) -> Head:
         """Remove messages that were stored for long enough. Return the new head."""
         upto = self._upto(head)
-        if upto <= head.expired:
-            return head
         if isinstance(self._retention, timedelta):
             upto = self._old(head, upto, datetime.now(UTC) - self._retention)
         if upto <= head.expired:

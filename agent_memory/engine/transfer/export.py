@@ -15,11 +15,12 @@ from typing import TextIO
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Entry, Head, Lease, Scope
 from agent_memory.core.system_collections import VALUES
+from agent_memory.core.timestamps import now_utc
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import LogChanged, head_now, keys_of, log_pages
 from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.transfer.snapshot import Exported, Writing, owners_of
-from agent_memory.engine.values.items import StoredValue, now_utc, own_root, owner_of
+from agent_memory.engine.values.items import StoredValue, own_root, owner_of
 from agent_memory.errors import InvalidInput, StoreUnavailable, UnsupportedOperation
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.registry import FORGOTTEN, registered

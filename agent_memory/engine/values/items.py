@@ -6,7 +6,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -225,8 +225,3 @@ def _written(label: str) -> str:
 
 def _until(ttl: float, now: datetime) -> str:
     return (now + min(timedelta(seconds=min(ttl, _MOST_SECONDS)), _LONGEST_TTL)).isoformat()
-
-
-def now_utc() -> datetime:
-    """Return the current time."""
-    return datetime.now(UTC)

@@ -12,6 +12,7 @@ from agent_memory.core.limits import at_most, how_many, quoted, score_of, text_o
 from agent_memory.core.query_text import asked_in
 from agent_memory.core.records import Record, Scope
 from agent_memory.core.system_collections import VALUES
+from agent_memory.core.timestamps import now_utc
 from agent_memory.engine.values.items import (
     KeyValue,
     Namespace,
@@ -21,7 +22,6 @@ from agent_memory.engine.values.items import (
     checked_put,
     id_of,
     namespace_of,
-    now_utc,
     owner_of,
     record_of,
     refreshed,
