@@ -26,6 +26,7 @@ from agent_memory.core.excerpts import (
     least_view,
     pieces_of,
 )
+from agent_memory.core.formats.parts import dumped
 from agent_memory.core.formats.registry import Ids
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry
@@ -248,7 +249,7 @@ class Shortener:
             frame = self.counter.text(_json(dict.fromkeys(parsed, "")))
             rooms = shares(costs, max(0, room - frame - room // 8))
             cut = {
-                key: value if cost <= most else self._text(_plain(value), most, value_mark)
+                key: value if cost <= most else self._text(dumped(value), most, value_mark)
                 for (key, value), cost, most in zip(parsed.items(), costs, rooms, strict=True)
             }
             if self.counter.text(whole := _json(cut)) <= room:
@@ -316,10 +317,6 @@ def _is_text(part: Any) -> bool:
     return isinstance(part, str) or (
         isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part["text"], str)
     )
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else _json(value)
 
 
 def _json(value: Any) -> str:

@@ -177,7 +177,7 @@ def merged(messages: list[Json]) -> list[Json]:
 
 def is_counted(value: Any) -> bool:
     """Return whether a message or a system text has cache marks, or ends with white space."""
-    return _has_marks(value) or _trimmed(value) is not value
+    return _marked(value, 0)[0] is not value or _trimmed(value) is not value
 
 
 def limited(context: list[Any]) -> list[Any]:
@@ -189,16 +189,6 @@ def limited(context: list[Any]) -> list[Any]:
     for place in reversed(range(len(limited_context))):
         limited_context[place], left = _marked(limited_context[place], left)
     return [*limited_context[:-1], *map(_trimmed, limited_context[-1:])]
-
-
-def _has_marks(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(map(_has_marks, value))
-    return isinstance(value, dict) and (
-        "cache_control" in value
-        or _has_marks(value.get("content"))
-        or _has_marks(value.get("source"))
-    )
 
 
 def _marked(value: Any, left: int) -> tuple[Any, int]:

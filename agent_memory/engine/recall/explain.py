@@ -73,9 +73,8 @@ class Explainer:
             if block.absorbs
             for letter in self._given_up(block.name)
         ]
-        if not letters:
-            return []
-        return [letter for letter in letters if letter.session_id in self._sessions(scope)]
+        sessions = self._sessions(scope) if letters else ()
+        return [letter for letter in letters if letter.session_id in sessions]
 
     def _sessions(self, scope: Scope) -> Sequence[str]:
         if scope.user_id is None:
