@@ -83,15 +83,15 @@ def lines() -> list[str]:
     return [
         writing.opening("0.1.0"),
         writing.head(),
-        *(writing.entry(one) for one in log()),
-        writing.vectors("vector", 4, "model"),
+        *(writing.line("entry", one, at=one.created_at) for one in log()),
+        writing.line("vectors", block="vector", dimension=4, model="model"),
         writing.vector("vector", record(), b"\x01\x02"),
         writing.fact("facts", record(last=7)),
         writing.fact("pad", record("r2", "session:s", last=0)),
-        writing.dead_letter(letter()),
+        writing.line("dead_letter", letter()),
         writing.forgotten(replace(record(), metadata=gone)),
-        writing.key(key("a", 4)),
-        writing.key(key("b", 7)),
+        writing.line("key", key("a", 4)),
+        writing.line("key", key("b", 7)),
         writing.end(),
     ]
 

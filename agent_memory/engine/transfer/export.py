@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -67,8 +68,8 @@ class Exporter:
         yield writing.opening(__version__)
         yield writing.head()
         for entry in self._entries(head):
-            yield writing.entry(entry)
-        yield from map(writing.key, keys_of(self._store, head))
+            yield writing.line("entry", entry, at=entry.created_at)
+        yield from map(partial(writing.line, "key"), keys_of(self._store, head))
         names = sorted({*self._blocks, *head.cursors, *registered(self._store)})
         for name in names:
             yield from self._vectors(name, head, writing, left_out)
@@ -78,7 +79,7 @@ class Exporter:
         for name in sorted(head.cursors.keys() - left_out):
             for letter in self._failures.dead(name, head.session_id):
                 if head.expired < letter.first and letter.last <= head.cursors[name]:
-                    yield writing.dead_letter(letter)
+                    yield writing.line("dead_letter", letter)
         for note in self._store.records(FORGOTTEN, Scope(head.user_id, head.session_id).owner):
             if note.session_id == head.session_id:
                 yield writing.forgotten(note)
@@ -116,7 +117,8 @@ class Exporter:
         except UnsupportedOperation:  # the block will absorb the imported session again
             left_out.add(name)
             return
-        yield writing.vectors(name, *opened)
+        dimension, model = opened
+        yield writing.line("vectors", block=name, dimension=dimension, model=model)
         if first is None:
             return
         from agent_memory.stores.feature_bytes import blobs_of

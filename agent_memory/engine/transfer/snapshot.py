@@ -14,10 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from agent_memory.core.forms import Count, Form, Name, Plain, Seq, kept_by_all
-from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.ids import MAX_ID
 from agent_memory.core.messages import Message, compact_json
-from agent_memory.core.records import DeadLetter, Entry, Head, Record, Scope
+from agent_memory.core.records import Head, Record, Scope
 from agent_memory.errors import InvalidSnapshot
 
 FORMAT = "agent-memory.session"
@@ -286,41 +285,25 @@ class Writing:
         head = self._head
         summary = None if head.summary is None else asdict(head.summary)
         system_at = None if head.system is None else head.system.created_at
-        return self._line("head", head, summary=summary, system_at=system_at, begun=head.created_at)
-
-    def entry(self, entry: Entry) -> str:
-        """Return the line of a message of the log, as it is stored."""
-        return self._line("entry", entry, at=entry.created_at)
-
-    def key(self, key: KeptKey) -> str:
-        """Return the line of an idempotency key of messages of the log."""
-        return self._line("key", key)
+        return self.line("head", head, summary=summary, system_at=system_at, begun=head.created_at)
 
     def fact(self, block: str, record: Record) -> str:
         """Return the line of a record of the fact store."""
         return self._record("fact", block, record)
 
-    def vectors(self, block: str, dimension: int, model: str) -> str:
-        """Return the line before a block's vectors."""
-        return self._line("vectors", block=block, dimension=dimension, model=model)
-
     def vector(self, block: str, record: Record, traits: bytes) -> str:
         """Return the line of a record of a vector store, with its stored features."""
         return self._record("vector", block, record, traits=b64encode(traits).decode("ascii"))
 
-    def dead_letter(self, letter: DeadLetter) -> str:
-        """Return the line of a dead letter."""
-        return self._line("dead_letter", letter)
-
     def forgotten(self, record: Record) -> str:
         """Return the line of a tombstone."""
-        return self._line("forgotten", record, at=record.created_at, **record.metadata)
+        return self.line("forgotten", record, at=record.created_at, **record.metadata)
 
     def value(self, record: Record) -> str:
         """Return the line of a value of the session, such as its metadata."""
         metadata = record.metadata
         name, vectors, count = metadata.get("vectors") or (None, None, None)
-        return self._line(
+        return self.line(
             "value",
             namespace=metadata["ns"],
             key=record.text,
@@ -334,14 +317,14 @@ class Writing:
 
     def end(self) -> str:
         """Return the last line."""
-        return self._line("end", counts=dict(self.counts), sha256=self._digest.whole())
+        return self.line("end", counts=dict(self.counts), sha256=self._digest.whole())
 
     def _record(self, kind: str, block: str, record: Record, **more: str) -> str:
         own = record.owner == Scope(None, self._head.session_id).owner
         owner = "session" if own else "user"
-        return self._line(kind, record, block=block, of=owner, at=record.created_at, **more)
+        return self.line(kind, record, block=block, of=owner, at=record.created_at, **more)
 
-    def _line(self, kind: str, source: object = None, **own: Any) -> str:
+    def line(self, kind: str, source: object = None, **own: Any) -> str:
         """Return a line of a form's fields. `source` has the values that are not passed."""
         fields: dict[str, Any] = {"kind": kind}
         message = ""
