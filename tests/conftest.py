@@ -133,7 +133,7 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over the deselected tests of a process; all processes have the same."""
+    """Take over the deselected tests of a process. All processes have the same."""
     node.config.stash[_LEFT] |= Counter(getattr(node, "workeroutput", {}).get("left", {}))
 
 

@@ -29,12 +29,12 @@ SECONDS = 60.0
 
 
 def in_core() -> bool:
-    """Return whether only the core runs; see `--layer` in `tests.conftest`."""
+    """Return whether only the core runs. See `--layer` in `tests.conftest`."""
     return settings().max_examples < EXAMPLES["all"]
 
 
 def at_length(count: int) -> int:
-    """Return half of `count`, or the share of it that `--layer core` runs; see `tests.layers`."""
+    """Return half of `count`, or the share of it that `--layer core` runs. See `tests.layers`."""
     return -(-count * settings().max_examples // (2 * EXAMPLES["all"]))
 
 

@@ -63,7 +63,7 @@ class Left(AssertionError):
 
 
 class Browser:
-    """A browser with one page open; `events` holds its messages in order."""
+    """A browser with one page open, and its messages in order in `events`."""
 
     def __init__(self, read: int, write: int) -> None:
         self._read, self._write = read, write
@@ -97,7 +97,7 @@ class Browser:
             self.send(f"{domain}.enable")
 
     def run(self, code: str) -> Any:
-        """Return the value of an expression on the page; a promise is awaited."""
+        """Return the value of an expression on the page. A promise is awaited."""
         given = self.send(
             "Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True
         )

@@ -25,7 +25,7 @@ class Model:
     asked: list[str] = field(default_factory=list)
 
     def tell(self, quote: str, text: str, ties: tuple[str, str] | None = None, **more: Any) -> str:
-        """Have the model find a fact in messages with this quote; return the quote."""
+        """Have the model find a fact in messages with this quote, and return the quote."""
         self.finds.setdefault(quote, []).append({"text": text, **more})
         if ties is not None:
             self.ties[text] = (ties[0], [ties[1]])

@@ -23,7 +23,7 @@ def gpt(
 
 
 def gpt_chat(own: str, *nodes: Json, current: str | None = None, **more: Any) -> Json:
-    """Return a conversation of ChatGPT; the last node is the current one."""
+    """Return a conversation of ChatGPT. The last node is the current one."""
     root = {"id": "root", "parent": None, "message": None, "children": []}
     mapping = {node["id"]: node for node in (root, *nodes)}
     at = current or nodes[-1]["id"]
@@ -47,7 +47,7 @@ def write_json(path: Path, value: Any) -> Path:
 
 
 def write_lines(path: Path, lines: Sequence[Any]) -> Path:
-    """Write a file of JSON lines; strings are written unchanged."""
+    """Write a file of JSON lines. Strings are written unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     told = (line if isinstance(line, str) else json.dumps(line) for line in lines)
     path.write_text("".join(f"{line}\n" for line in told), encoding="utf-8")

@@ -92,7 +92,7 @@ def opened(store: Store | str, **fields: Any) -> Iterator[AgentMemory]:
 
 
 def fill(store: Store) -> None:
-    """Fill a store with every kind of data; its users are ada, ben and nobody."""
+    """Fill a store with every kind of data, of ada, of ben and without a user."""
     with opened(store) as memory:
         for user, session_id in (("ada", "a1"), ("ada", "a2"), ("ben", "b1"), (None, "alone")):
             mine = memory.session(session_id, user)

@@ -1,4 +1,4 @@
-"""A service on a port of this machine, for tests of its page: the memory holds a year of chats of a
+"""A service on a port of this machine, for tests of its page. Its memory holds a year of chats of a
 few users, or an attack in every text."""
 
 import threading
@@ -30,7 +30,7 @@ SUMMARY = (
 def paging(
     folder: Path, model: Model, summary: str = SUMMARY, **fields: Any
 ) -> Iterator[tuple[Service, str]]:
-    """Start a service; yield it with the address of its page."""
+    """Start a service, and yield it with the address of its page."""
 
     def answered(body: dict[str, Any]) -> str:
         told = str(body["messages"])
@@ -51,7 +51,7 @@ def paging(
 
 @contextmanager
 def served(app: Any) -> Iterator[str]:
-    """Start a server on a port of this machine; yield its address."""
+    """Start a server on a port of this machine, and yield its address."""
     listener = listen("127.0.0.1", 0)
     config = uvicorn.Config(app, log_config=None, log_level="error", access_log=False, ws="none")
     server = uvicorn.Server(config)
@@ -129,7 +129,7 @@ def fill(service: Service) -> None:
 
 
 def _move(memory: AgentMemory) -> None:
-    """Store Ana's long chat with tool calls, whose window is cut, and two chats that ask where she
+    """Store Ana's long chat with tool calls, whose window is cut. Two more chats ask where she
     lives, before and after she moved."""
     memory.update(
         "moving-house",

@@ -1,7 +1,7 @@
 """Check the contexts of random histories against the guarantees, at small budgets.
 
-A history has messages of one token to fifty times the budget, pasted documents, pictures, groups of
-up to forty calls with results in any order, late or missing results, and results without a call.
+A history has messages of one token to fifty times the budget, pasted documents and pictures. It has
+up to forty calls in a message, with results in any order, late, missing, or without a call.
 """
 
 import json
@@ -63,7 +63,7 @@ def strategies() -> list[Strategy]:
 
 
 def text(rng: random.Random, budget: int) -> str:
-    """Return a text of one token to fifty times the budget; most are short."""
+    """Return a text of one token to fifty times the budget. Most are short."""
     size = rng.choice([1, 1, 3, 8, 20, 20, budget // 4, budget // 2, budget, budget * 2])
     if rng.random() < 0.02:
         size = budget * 50

@@ -52,7 +52,7 @@ def services() -> _Services:
 
 
 def served(memory: AgentMemory, name: str, limits: Limits = _WIDE) -> tuple[str, KeyRing]:
-    """Serve a memory; return the address and the keys of the service."""
+    """Serve a memory, and return the address and the keys of the service."""
     ring = KeyRing(memory.components.store)
     app = Application(AsyncAgentMemory(memory), Credentials(ring), Metrics(), limits)
     services().apps[name.encode()] = app

@@ -1,5 +1,5 @@
-"""The service as tests call it: in this process, with the same bytes as over a socket; and a memory
-in which two users have every kind of data."""
+"""The service as tests call it: in this process, with the same bytes as over a socket. Two users of
+its memory have every kind of data."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ USERS = ("ana", "ben")
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the service; the names of its headers are in lower case."""
+    """An answer of the service. The names of its headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -205,7 +205,7 @@ def serving(
 
 @contextmanager
 def listening(service: Service) -> Iterator[str]:
-    """Serve at a port of this machine; yield the address."""
+    """Serve at a port of this machine, and yield the address."""
     config = uvicorn.Config(service.app, log_config=None, server_header=False)  # type: ignore[arg-type]
     server = uvicorn.Server(config)
     with listen("127.0.0.1", 0) as listener:

@@ -44,7 +44,7 @@ QUESTIONS = ("Which tree did I plant by the river?", "Where does Ada live?", CAN
 
 
 def model() -> Model:
-    """Return a model that finds facts in some messages; the later of two towns holds."""
+    """Return a model that finds facts in some messages. The later of two towns holds."""
     found = Model()
     found.tell("I live in Porto", "Ada lives in Porto.", subject="user", category="home")
     found.tell(

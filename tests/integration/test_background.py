@@ -30,7 +30,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Book(Block):
-    """Records what it absorbs; `within` is called with the session meanwhile."""
+    """Records the seqs it absorbs, and calls `within` with the session before."""
 
     kind: str = "book"
     taken: dict[str, list[int]] = {}

@@ -96,7 +96,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start scripts; end them, and their forks, with the test."""
+    """Starts scripts, and ends them and their forks with the test."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(script: str, *args: str) -> subprocess.Popen[str]:
@@ -140,7 +140,7 @@ def absorbed(memory: AgentMemory) -> list[tuple[str, int]]:
 def test_whatever_ends_a_process(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: an exit waits for a call that hangs or prints errors, or the next process does not
+    """Wrong: an exit waits for a call that hangs, or prints errors. Or the next process does not
     absorb the rest by itself."""
     names: dict[str, Any] = {}
     monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.05)

@@ -59,8 +59,8 @@ def _alone(*names: str) -> None:
 
 
 def test_there_and_back(memory: AgentMemory) -> None:
-    """Wrong: a restore loses recent messages, a namespace or notes, keeps messages newer than the
-    backup, or a backup is readable by others or needs a second file."""
+    """Wrong: a restore loses messages, a namespace or notes, or keeps messages newer than the
+    backup. Or others can read the backup, or it needs a second file."""
     _say(memory, "just now")
     done = _run("backup", "b.db")
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""The benchmarks of speed, growth and long runs work; their results are not tested."""
+"""The benchmarks of speed, growth and long runs work. Their results are not tested."""
 
 import json
 import subprocess

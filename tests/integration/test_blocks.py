@@ -48,7 +48,7 @@ TALK = [
 
 
 def test_facts_carry_category_source_and_quote(fake: FakeLLM) -> None:
-    """Wrong: a fact has no category, quote or source, so that nobody can trace it to a message."""
+    """Wrong: a fact lacks its category, quote or source, and cannot be traced to a message."""
     fake.reply(facts(("Sarah works in Marketing.", 1, "from Marketing & Sales")))
     with extracting(fake) as memory:
         memory.update("s", TALK, user_id="sarah")

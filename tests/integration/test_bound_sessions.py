@@ -51,7 +51,7 @@ def memory() -> Iterator[AgentMemory]:
 
 
 def arguments_of(call: str, turn: Turn) -> list[Any]:
-    """Return a call's arguments; a new call that needs some fails here until they are listed."""
+    """Return a call's arguments. A new call that needs some fails here until they are listed."""
     return {
         "update": [{"role": "user", "content": "Hello from Eve."}],
         "search": ["cat"],

@@ -1,4 +1,4 @@
-"""An LLM reranker chooses the relevant facts; without its answer the local ranking is used."""
+"""An LLM reranker chooses the relevant facts. Without its answer the local ranking is used."""
 
 import json
 import re

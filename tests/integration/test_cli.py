@@ -1,4 +1,4 @@
-"""The command line, run as a user runs it; models are asked over HTTP at a scripted server."""
+"""The command line, run as a user runs it, with a scripted model server."""
 
 import json
 import os

@@ -42,7 +42,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def checked(text: str, name: str = "d.toml") -> Result:
-    """Return the result of a check; it must not end in a traceback."""
+    """Return the result of a check. It must not end in a traceback."""
     Path(name).write_text(text, encoding="utf-8", errors="surrogatepass")
     result = invoke(["config", "check", name])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
@@ -239,7 +239,7 @@ def values() -> st.SearchStrategy[Any]:
 
 
 def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Tables, mostly of known fields; fields that may be printed hold no secret."""
+    """Tables, mostly of known fields. Fields that may be printed hold no secret."""
 
     def told(table: dict[str, Any]) -> dict[str, Any]:
         return {

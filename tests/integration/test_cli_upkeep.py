@@ -1,4 +1,4 @@
-"""Commands that only look change nothing; commands that fail or are stopped leave no damage."""
+"""Commands that only look change nothing. Commands that fail or are stopped leave no damage."""
 
 import json
 import signal

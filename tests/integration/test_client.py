@@ -89,7 +89,7 @@ class Failing:
 
 
 def failing(*answers: int) -> Failing:
-    """Have the service give these answers next; 0 does the call and loses its answer."""
+    """Have the service give these answers next, where 0 does the call and loses its answer."""
     app = services().apps[b"client"]
     found = services().apps[b"client"] = Failing(app, *answers)
     return found

@@ -1,4 +1,4 @@
-"""`completion`: recall, model and tools in one call; a turn is stored whole or not at all."""
+"""`completion`: recall, model and tools in one call, stored as a whole turn or not at all."""
 
 from __future__ import annotations
 

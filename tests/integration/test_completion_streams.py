@@ -277,7 +277,7 @@ def test_a_stream_is_tried_again_before_its_first_chunk(
 
 
 def reading(stream: CompletionStream, until: int) -> tuple[threading.Thread, list[Any]]:
-    """Start a thread that reads a stream; return once it has read `until` chunks."""
+    """Start a thread that reads a stream, and return once it has read `until` chunks."""
     chunks: list[Any] = []
     there = threading.Event()
 

@@ -198,7 +198,7 @@ def test_a_configuration_is_a_frozen_value() -> None:
     ],
 )
 def test_language_models(fields: dict[str, Any], asked: set[str]) -> None:
-    """Wrong: litellm is loaded although no model is used, or is not preloaded for one that is."""
+    """Wrong: the configuration lists a model that is not used, or misses one that is."""
     assert AgentMemoryConfig(**fields).language_models == asked
 
 

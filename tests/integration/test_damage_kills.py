@@ -82,7 +82,7 @@ def spoil_redis(store: Store) -> None:
 
 
 def repair(opened_store: Open, fatal: int) -> None:
-    """Repair all damage; kill this process at step `fatal` of the store."""
+    """Repair all damage, but kill this process at step `fatal` of the store."""
     steps: list[str] = []
 
     def watch(step: str) -> None:
@@ -131,8 +131,7 @@ def calls(opened_store: Open) -> int:
 
 
 def some(count: int) -> list[int]:
-    """Return "before" steps only, which have odd numbers: the next one covers the "after"
-    between."""
+    """Return up to 12 odd steps: a kill "after" one call is a kill "before" the next."""
     return spread(range(1, count + 1, 2), 12)
 
 

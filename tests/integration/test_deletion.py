@@ -43,7 +43,7 @@ Way = Callable[[AgentMemory, AgentMemoryConfig], None]
 
 
 class Notes(Echo):
-    """Stores each message as a fact; `within` is called before."""
+    """Calls `within`, then stores each message as a fact."""
 
     kind: str = "notes"
     within: Callable[[], None] = lambda: None
@@ -54,7 +54,7 @@ class Notes(Echo):
 
 
 class Elsewhere(Block):
-    """Stores messages outside the store, without leases; `within` is called before."""
+    """Calls `within`, then keeps each message outside the store, without leases."""
 
     kind: str = "elsewhere"
     kept: dict[tuple[str, int], str] = {}
@@ -90,7 +90,7 @@ def filled(store: Store) -> None:
 
 
 def seen(memory: AgentMemory, session_id: str, owner: str) -> bool:
-    """Return whether a session is listed; assert that its texts are found only then."""
+    """Return whether a session is listed, and assert that its texts are found only then."""
     texts = [
         *(entry.message.text() for entry in memory.history(session_id)),
         *(recall.text for recall in memory.search("said", user_id=owner, limit=100)),

@@ -266,7 +266,7 @@ def test_taken_back_after_it_was_forgotten(store: Store, model: Model) -> None:
 
 @pytest.mark.parametrize("call", ["delete", "delete_user"])
 def test_deletion_leaves_nothing(call: str, store: Store, model: Model) -> None:
-    """Wrong: a deletion leaves facts, or records of what was forgotten."""
+    """Wrong: a deletion leaves facts, or records of forgotten ones."""
     with remembering(model, store) as memory:
         told(memory)
         absorbed(memory, "b", said("I live in Paris"), user_id="bob")

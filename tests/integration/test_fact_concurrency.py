@@ -243,7 +243,7 @@ class Killed(BaseException):
 
 @dataclass
 class Fate:
-    """Kills a worker at one of its steps; all later steps fail too."""
+    """Kills a worker at one of its steps. All later steps fail too."""
 
     at: int | None = None
     steps: list[str] = field(default_factory=list)

@@ -26,7 +26,7 @@ DAY = datetime(2024, 3, 1, 12, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Attempt:
-    """An injected text; a request that has `mark` shows it."""
+    """An injected text. A request that has `mark` shows it."""
 
     kind: str
     text: str

@@ -17,7 +17,7 @@ from tests.kit import user
 
 
 class Ledger(Block):
-    """Counts the messages it absorbs; fails while `broken` is not empty."""
+    """Counts the messages it absorbs. Fails while `broken` is not empty."""
 
     kind: str = "ledger"
     taken: dict[tuple[str, int], int] = {}

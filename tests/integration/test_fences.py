@@ -230,7 +230,7 @@ BETWEEN = [
 
 
 def stalled(prepare: Callable[[], Place], between: Callable[[Place], None]) -> Iterator[Place]:
-    """Yield new places; in each, the first memory stalls one step later."""
+    """Yield new places. In each, the first memory stalls one step later."""
     for left in range(10_000):
         place = prepare()
         place.steps.left, place.steps.then = left, partial(between, place)
@@ -241,7 +241,7 @@ def stalled(prepare: Callable[[], Place], between: Callable[[Place], None]) -> I
 
 
 def prepared(work: Callable[[Place], None]) -> Place:
-    """Return a place with a session, absorbed in part; for retries, with a dead letter."""
+    """Return a place with a session that is absorbed in part, or has a dead letter for retries."""
     place = Place()
     if work in (absorbs, takes_a_turn):
         place.say("one", "two", "three")

@@ -25,7 +25,7 @@ kinds: st.SearchStrategy[Access] = st.sampled_from(["read", "write"])
 
 
 class Sharing(RuleBasedStateMachine):
-    """Random calls of applications and agents; subclasses choose the store."""
+    """Random calls of applications and agents. Subclasses choose the store."""
 
     def __init__(self) -> None:
         super().__init__()

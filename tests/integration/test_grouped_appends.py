@@ -26,7 +26,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentMemo
 
 
 def at_once(memory: AgentMemory, calls: Sequence[Callable[[], Any]]) -> list[Future[Any]]:
-    """Start calls that wait in the append queue in this order; return their results."""
+    """Start calls that wait in the append queue in this order, and return their results."""
     queue = memory._appender._queue
     assert queue is not None
     futures: list[Future[Any]] = [Future() for _ in calls]

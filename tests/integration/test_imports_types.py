@@ -49,7 +49,7 @@ def files_of(ending: str, good: Any) -> Callable[[Path, Any], Path]:
 
 
 def rows_of(table: str, columns: str, packed: str, good: Any) -> Callable[[Path, Any], Path]:
-    """Write a database; the column `packed` holds JSON."""
+    """Write a database. The column `packed` holds JSON."""
 
     def write(folder: Path, sample: Any) -> Path:
         rows = [

@@ -24,7 +24,7 @@ WORDS = ("ledger", "timber", "railway", "granite", "orchard", "furnace", "canal"
 
 
 def document(sentences: int = 250) -> str:
-    """Return sentences that are not relevant to the question; the needle stands at 90 % of them."""
+    """Return sentences that are not relevant to the question. The needle stands at 90 % of them."""
     lines = [
         f"In {1500 + n % 400} the {WORDS[n % 9]} and the {WORDS[n * 7 % 8]} of {n} were seen."
         for n in range(sentences)

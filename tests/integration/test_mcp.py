@@ -114,7 +114,7 @@ def speak(
     user: str = "sarah",
     mode: Mode = "auto",
 ) -> T:
-    """Run `talk` with a client of the memory's server, as a user; return its result."""
+    """Run `talk` with a client of the memory's server, as a user, and return its result."""
 
     async def run() -> T:
         async with Client(build(memory, lambda asked: user), mode=mode) as client:
@@ -274,8 +274,7 @@ async def of_session(client: Client, session_id: str) -> set[str]:
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_sessions_of_others(memory: AgentMemory, mode: Mode) -> None:
-    """Wrong: a session of another user, or without a user, can be read or told from a missing
-    one."""
+    """Wrong: a client can read a session of another user or of none, or sees that it exists."""
     wanted = "There is no session '?'. memory://sessions lists the sessions."
     for session_id in ("bens", "nobodys", "nowhere"):
         ask = partial(of_session, session_id=session_id)

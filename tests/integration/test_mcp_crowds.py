@@ -36,7 +36,7 @@ MOST_LOGGED = 4_000
 
 @contextmanager
 def serving(folder: Path, files: int | None = None, *, quick: bool = False) -> Iterator[str]:
-    """Start a server with this limit of open files, with timeouts of 1 s if `quick`; yield its
+    """Start a server with this limit of open files, with timeouts of 1 s if `quick`. Yield its
     address, and check its log at the end."""
 
     def limit() -> None:

@@ -134,7 +134,7 @@ def test_awkward_conversations(
     messages: list[Any], strategy: Strategy, most: int, mode: str
 ) -> None:
     """Wrong: a context exceeds the capacity although a legal cut would not, separates a call from
-    its result, or changes a turn."""
+    its result, or lacks the newest message."""
     with opened(max_messages=most, overflow=strategy) as memory:
         if mode == "all":
             memory.update("s", messages)

@@ -542,7 +542,7 @@ def _ids(store: Store) -> list[str]:
 
 
 def _same(source: Store, target: Store) -> None:
-    """Assert that both stores are equal; sessions marked for deletion need only be marked."""
+    """Assert that both stores are equal. Sessions marked for deletion need only be marked."""
     here, there = everything(source), everything(target)
     for head in source.sessions():
         if head.deleting:

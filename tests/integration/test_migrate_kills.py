@@ -53,7 +53,7 @@ def _store(path: Path) -> Store:
 
 
 def _run(source: Path, target: Path, fatal: int | None, steps: list[str]) -> None:
-    """Migrate; kill this process at step `fatal` of either store."""
+    """Migrate, but kill this process at step `fatal` of either store."""
 
     def watch(step: str) -> None:
         steps.append(step)

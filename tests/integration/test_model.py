@@ -298,7 +298,7 @@ STEPS = st.integers(0, 40) | st.integers(0, 15)
 
 
 class Story(RuleBasedStateMachine):
-    """Random calls, crashes, stalls and outages; subclasses choose the store."""
+    """Random calls, crashes, stalls and outages. Subclasses choose the store."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -362,7 +362,7 @@ class Story(RuleBasedStateMachine):
 
     @rule(op=OPS, who=st.integers(0, 1), steps=STEPS)
     def crash(self, op: Op, who: int, steps: int) -> None:
-        """Crash a process during a call; another takes its place."""
+        """Crash a process during a call, and let another take its place."""
         if op.name in ("get", "work"):  # these work in their own threads
             return
         op, process = self.worded(op), self.processes[who]
@@ -417,7 +417,8 @@ class Story(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 1))
     def all_is_caught_up(self, who: int) -> None:
-        """Without outages, all pending messages are absorbed once, and nothing else is stored."""
+        """Assert that without outages all pending messages are absorbed once, and nothing more is
+        stored."""
         self.world.broken.clear()
         memory = self.processes[who].memory
         for name in ("flush_all", "work", "retry"):

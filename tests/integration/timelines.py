@@ -142,7 +142,7 @@ class _Teller:
     # --- the statements -----------------------------------------------------------------------
 
     def _base(self, one: Stretch, values: list[str]) -> bool:
-        """Tell of a stretch; return whether all of it was told."""
+        """Tell of a stretch, and return whether all of it was told."""
         chance = self._chance
         until = one.end is not None and chance.random() < 0.15
         wrong = None if self._plain or chance.random() < 0.7 else values.pop()
@@ -191,7 +191,7 @@ class _Teller:
         return True
 
     def _when(self, one: Stretch) -> tuple[datetime, date | None]:
-        """Return when it is said, and its start as said; None means that day."""
+        """Return when it is said, and its start as said. None means that day."""
         way = self._chance.random()
         if way < 0.35:
             return self._moment(one.first), None
