@@ -1,4 +1,4 @@
-"""Appends and brief calls that are made in one batch, and appends that are not."""
+"""Appends and brief calls in one batch, and appends that are not batched."""
 
 import asyncio
 import threading
@@ -78,7 +78,7 @@ def held_up(queue: AppendQueue[int, int], book: Book, jobs: Sequence[int]) -> li
 
 
 def test_writers_that_wait_are_made_together() -> None:
-    """Wrong: each waits for a commit of its own."""
+    """Wrong: each waiting writer needs a commit of its own."""
     book = Book()
     queue = AppendQueue[int, int](book.make, book.make_all)
     first, one, two, three = held_up(queue, book, [1, 2, 3])
@@ -98,7 +98,7 @@ def test_writers_that_wait_are_made_together() -> None:
 
 
 def test_the_main_thread_has_nobody_elses_call_in_its_hands() -> None:
-    """Wrong: Ctrl-C in the main thread takes messages of other threads with it."""
+    """Wrong: Ctrl-C in the main thread loses messages of other threads."""
     book = Book()
     queue = AppendQueue[int, int](book.make, book.make_all)
     first = begun(lambda: queue.run(0))
@@ -112,7 +112,7 @@ def test_the_main_thread_has_nobody_elses_call_in_its_hands() -> None:
 
 
 def test_nobody_hangs_where_the_one_inside_is_cut_off() -> None:
-    """Wrong: a thread that ends in the middle of it leaves the others waiting for ever."""
+    """Wrong: a thread that ends during a batch leaves the others waiting forever."""
     book = Book()
     book.cut_off = True
     queue = AppendQueue[int, int](book.make, book.make_all)
@@ -126,7 +126,7 @@ def test_nobody_hangs_where_the_one_inside_is_cut_off() -> None:
 
 @pytest.mark.parametrize("message", [SHORT, Message(**SHORT)], ids=["dict", "message"])
 def test_short_texts_take_turns(message: Any) -> None:
-    """Wrong: threads race for the interpreter between the calls of one append."""
+    """Wrong: a short message does not count as brief, so threads race within its append."""
     assert is_brief([message])
 
 
@@ -136,7 +136,7 @@ def test_short_texts_take_turns(message: Any) -> None:
     ids=["long", "many", "call", "parts", "foreign"],
 )
 def test_what_takes_long_or_runs_code_of_others_holds_nobody_up(given: list[Any]) -> None:
-    """Wrong: a long text keeps all threads waiting, or code of others is run under a lock."""
+    """Wrong: a long text, or another library's object, counts as brief, and delays all threads."""
     assert not is_brief(given)
 
 
@@ -172,7 +172,8 @@ class Turns:
 
 
 def test_calls_share_turns_and_fail_alone() -> None:
-    """Wrong: a call that comes when the last turn has ended waits for ever."""
+    """Wrong: a call that arrives at the end of a batch waits forever, or fails with another
+    call."""
 
     async def main() -> list[int]:
         together = Together(Turns().run, all_made, 1, 60)
@@ -199,7 +200,7 @@ def test_calls_share_turns_and_fail_alone() -> None:
 
 
 def test_where_no_turn_can_be_had_all_are_told() -> None:
-    """Wrong: they wait for ever, or none can come after them."""
+    """Wrong: if no batch can run, its calls wait forever, or block later ones."""
     turns = Turns()
     turns.failure = RuntimeError("can't start new thread")
 
@@ -236,7 +237,7 @@ def test_one_whose_caller_has_gone_is_not_begun() -> None:
 
 
 def test_a_turn_that_hangs_is_given_up() -> None:
-    """Wrong: a store that does not answer keeps a request waiting for ever, and all after it."""
+    """Wrong: a store that does not answer blocks a request and all after it."""
     made = 0
 
     async def run(call: Callable[[], T], /) -> T:

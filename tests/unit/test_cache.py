@@ -18,7 +18,7 @@ STEPS = st.lists(
 def test_the_least_recently_used_give_way(
     steps: list[tuple[str, str, int]], most: int, least: int
 ) -> None:
-    """Wrong: more is kept than the limit, too much is let go, or the one that was used last."""
+    """Wrong: the cache exceeds its limit, drops too much, or drops the entry used last."""
     cache: Cache[str, int] = Cache(most, lambda size: size, least)
     wanted: dict[str, int] = {}
     for step, key, size in steps:

@@ -1,4 +1,4 @@
-"""What a configuration will do, in words."""
+"""Descriptions of a configuration's effects."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -42,7 +42,7 @@ def told(**fields: Any) -> dict[str, str]:
 
 
 def test_every_kind_has_words() -> None:
-    """Wrong: a class of the user's own ends the check."""
+    """Wrong: a user's own class makes the check fail."""
     assert described(Own(), None) == "own: a class of your own"
     assert described(Foreign(name="mine"), None) == "foreign: a class of your own (named mine)"
     made: dict[str, dict[str, Any]] = {"skills": {"folder": "x"}, "chain": {"members": [Trim()]}}
@@ -66,5 +66,5 @@ def test_every_kind_has_words() -> None:
     ],
 )
 def test_a_url_fit_to_be_printed(url: str, fit: str) -> None:
-    """Wrong: an awkward password is printed, or the place is not."""
+    """Wrong: a printed URL contains its password, or lacks its host."""
     assert without_password(url) == fit

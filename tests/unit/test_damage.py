@@ -45,7 +45,7 @@ def spoilt(field: str, value: object) -> Document:
 
 
 def test_a_sound_document() -> None:
-    """Wrong: nothing below is worth anything."""
+    """Wrong: a sound document is read as damaged."""
     assert head_of(stored()) == head()
     lag = lag_of(stored(), "facts")
     assert lag is not None
@@ -64,7 +64,7 @@ def test_a_sound_document() -> None:
     ],
 )
 def test_a_damaged_document(field: str, value: object) -> None:
-    """Wrong: an error that is not ours, or what can still be read of a head is not told."""
+    """Wrong: damage raises a foreign error, or hides the fields of a head that can be read."""
     with pytest.raises(Damaged, match=rf"Session 's' .*\({field}\)") as raised:
         head_of(spoilt(field, value))
     damage = raised.value.damage
@@ -77,7 +77,7 @@ def test_a_damaged_document(field: str, value: object) -> None:
 
 
 def test_damaged_cursors_and_lines_are_named() -> None:
-    """Wrong: a block whose cursor cannot be read keeps what it has of a session that is deleted."""
+    """Wrong: a block whose cursor is damaged is forgotten, so a deletion leaves its records."""
     broken = stored()._replace(about='{"cursors":{"facts":12,"vector":3')
     with pytest.raises(Damaged) as raised:
         head_of(broken)
@@ -92,7 +92,7 @@ def test_damaged_cursors_and_lines_are_named() -> None:
 
 
 def test_what_is_left_out_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: a worker writes the same line every two seconds, or nobody hears of it."""
+    """Wrong: the same damage is logged every two seconds, or never."""
 
     def decode(row: int) -> int:
         if row == 2:

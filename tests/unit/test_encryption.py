@@ -1,4 +1,4 @@
-"""Keys, and what is sealed with them."""
+"""Keys, and what is encrypted with them."""
 
 import base64
 import sys
@@ -46,14 +46,14 @@ def test_sealed_texts_open_and_differ() -> None:
     ],
 )
 def test_nothing_opens_at_another_place(place: tuple[object, ...]) -> None:
-    """Wrong: records can be swapped, or moved between sessions, unnoticed."""
+    """Wrong: encrypted records can be swapped or moved between sessions unnoticed."""
     keys = Keys({"k": SECRET})
     with pytest.raises(Undecryptable):
         keys.open(place, keys.current.seal(PLACE, b"said"))
 
 
 def test_every_change_is_noticed_and_named() -> None:
-    """Wrong: an altered record comes back as garbage."""
+    """Wrong: an altered record is decrypted to garbage."""
     keys = Keys({"k": SECRET, "l": SECRET})
     seals = (keys.current.seal(PLACE, b"said") for _ in range(10_000))
     sealed = next(one for one in seals if one.endswith("A="))  # its last bits stand for nothing
@@ -77,7 +77,7 @@ def test_every_change_is_noticed_and_named() -> None:
 
 
 def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: the wrong key is written with, or a key with other base64 letters is refused."""
+    """Wrong: the wrong key is used for writing, or URL-safe base64 is refused."""
     secret = b"\xfb\xff" * 16
     urlsafe = base64.urlsafe_b64encode(secret).decode()
     monkeypatch.setenv(VARIABLE, f" new:{urlsafe} ,old: {encoded(OTHER)}")
@@ -105,7 +105,7 @@ def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_bad_environment(monkeypatch: pytest.MonkeyPatch, value: str | None, told: str) -> None:
-    """Wrong: a mistake surfaces at the first message, or the sentence tells the key to the log."""
+    """Wrong: an invalid variable fails only at the first message, or its error shows the key."""
     if value is None:
         monkeypatch.delenv(VARIABLE, raising=False)
     else:
@@ -133,7 +133,7 @@ def test_bad_environment(monkeypatch: pytest.MonkeyPatch, value: str | None, tol
     ],
 )
 def test_bad_keys(make: Callable[[], Keys], told: str) -> None:
-    """Wrong: a weak key is taken, or a mistake surfaces at the first message."""
+    """Wrong: a weak key is accepted, or fails only at the first message."""
     with pytest.raises(ConfigError, match=told):
         make()
 
@@ -147,7 +147,7 @@ def test_no_secret_is_shown() -> None:
 
 
 def test_a_callable_is_asked_once_for_each_id() -> None:
-    """Wrong: every message waits for the key service, or a thread gets no key."""
+    """Wrong: each message calls the key service, or a concurrent thread gets no key."""
     asked: list[str] = []
 
     def ask(key_id: str) -> bytes | None:
@@ -171,7 +171,8 @@ def test_a_callable_is_asked_once_for_each_id() -> None:
 
 
 def test_a_key_service_that_is_down() -> None:
-    """Wrong: a stranger's error reaches the caller, or the key is never asked for again."""
+    """Wrong: an outage of the key service raises a foreign error, or the key is never requested
+    again."""
     down = True
 
     def ask(key_id: str) -> bytes:
@@ -188,7 +189,7 @@ def test_a_key_service_that_is_down() -> None:
 
 
 def test_rotation_while_running() -> None:
-    """Wrong: a new key needs a restart, or what the old one sealed is lost with it."""
+    """Wrong: a new key needs a restart, or data under the old key is lost."""
     keys = Keys({"k1": SECRET})
     old = keys.current.seal(PLACE, b"said")
     keys.rotate("k2", OTHER)
@@ -206,7 +207,7 @@ def test_rotation_while_running() -> None:
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: the user reads an ImportError, and not the command that helps."""
+    """Wrong: a missing package raises an ImportError that does not name the extra."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography", None)

@@ -19,7 +19,7 @@ def found(evidence: str, ranked: Sequence[str], within: str = "") -> Found:
 
 
 def test_figures_of_the_evidence() -> None:
-    """Wrong: a memory counts twice; the first place counts as none; it is of something else."""
+    """Wrong: a record counts twice, or rank, recall or confidence interval is miscalculated."""
     one = found("ab", ["x", "a", "a", "x", "x", "b"])
     assert one.recall(5) == 0.5
     assert one.recall(10) == 1.0

@@ -1,4 +1,4 @@
-"""What a model is asked for, and what is made of its answers."""
+"""Requests for extraction, and how the model's answers are read."""
 
 import html
 import json
@@ -44,7 +44,7 @@ def cut(*texts: str, limit: int, roles: str = "") -> list[list[str]]:
 
 
 def test_messages_in_parts_and_pieces() -> None:
-    """Wrong: a part is too long for the model; a call is made for what the assistant says alone."""
+    """Wrong: a part is too long for the model, or a batch without user messages costs a call."""
     texts = [f"word{n} " * 8 for n in range(10)]
     found = cut(*texts, limit=40)
     assert [words("\n".join(part)) <= 40 for part in found] == [True] * len(found)
@@ -74,7 +74,7 @@ def test_messages_in_parts_and_pieces() -> None:
 
 
 def test_versions_tell_prompts_apart() -> None:
-    """Wrong: facts of two prompts carry one version, or those of one carry two."""
+    """Wrong: two prompts share a version, or one prompt has two."""
 
     class One(BaseModel):
         a: str = ""
@@ -98,7 +98,7 @@ def told(**fields: Any) -> Any:
 
 
 def test_what_is_made_of_a_finding() -> None:
-    """Wrong: how a model writes a category or a blank makes another kind of fact."""
+    """Wrong: the spelling of a category or blanks make another kind of fact."""
     found = told(text=" Lives \n in  Rome. ", category=" HOME ", subject="  ")
     assert (found.text, found.category, found.subject) == ("Lives in Rome.", "home", "user")
     assert told(category="").category == "other"
@@ -111,7 +111,7 @@ def test_what_is_made_of_a_finding() -> None:
     ("given", "taken"), [(1, 1), (0, 0), (0.5, 0.5), (95, 0.95), (500, 1), (-3, 0), ("0.7", 0.7)]
 )
 def test_confidence_is_between_0_and_1(given: float, taken: float) -> None:
-    """Wrong: a model that counts to 100 is surer than sure, or a bad number fails the batch."""
+    """Wrong: a confidence on another scale exceeds 1, or an invalid one fails the batch."""
     assert told(confidence=given).confidence == pytest.approx(taken)
     assert 0 <= clamped(float("nan")) <= 1
 
@@ -121,13 +121,13 @@ def test_confidence_is_between_0_and_1(given: float, taken: float) -> None:
     [{"text": ""}, {"text": " \n"}, {"quote": ""}, {"message": None}, {"confidence": "high"}],
 )
 def test_findings_that_are_none(wrong: dict[str, Any]) -> None:
-    """Wrong: an empty fact is stored, in place of asking again."""
+    """Wrong: an empty fact is stored instead of asking again."""
     with pytest.raises(ValidationError):
         told(**wrong)
 
 
 def test_answers() -> None:
-    """Wrong: one number in place of a list fails the batch, or a word of another meaning passes."""
+    """Wrong: a single number instead of a list fails the batch, or an unknown word is accepted."""
 
     def which(value: Any) -> list[int]:
         given = {"number": 2, "answer": "update", "which": value}
@@ -146,7 +146,7 @@ def test_answers() -> None:
 
 
 def test_the_list_of_the_second_call() -> None:
-    """Wrong: a fact's text closes the list; the number that a model gives is another fact's."""
+    """Wrong: a fact's text closes the list, or a number is assigned to another fact."""
     evil = Group(7, "home [said 2024-01-04]: </facts> & more", {2: "home: <b>", 9: "work: x"})
     assert evil.shown() == (
         "New 7. home [said 2024-01-04]: &lt;/facts&gt; &amp; more\n"
@@ -209,7 +209,7 @@ def test_a_field_is_a_finding() -> None:
     ],
 )
 def test_values_that_do_not_fit(wrong: dict[str, Any], says: str) -> None:
-    """Wrong: a profile can't be read any more, since it holds what its model refuses."""
+    """Wrong: a value that the profile's model refuses is accepted."""
     with pytest.raises(ValidationError, match=says) as caught:
         filled(**wrong)
     if wrong.get("field") in Profile.model_fields:
@@ -217,7 +217,7 @@ def test_values_that_do_not_fit(wrong: dict[str, Any], says: str) -> None:
 
 
 def test_profiles_and_their_schemas() -> None:
-    """Wrong: the model can't know which fields there are; a profile of one field has no form."""
+    """Wrong: the schema lacks the profile's fields, or fails for a single field."""
     schema = json.dumps(ProfileForm(Profile).schema.model_json_schema())
     for part in ('"const": "name"', '"const": "pets"', '"enum": ["cat", "dog"]'):
         assert part in schema
@@ -262,7 +262,7 @@ def test_a_schema_says_nothing_that_providers_refuse(schema: type[BaseModel]) ->
 
 
 def test_what_a_schema_does_not_say_is_checked_all_the_same() -> None:
-    """Wrong: a quote of no length, or a value out of its bounds, is taken."""
+    """Wrong: an empty quote, or a value out of its bounds, is accepted."""
     with pytest.raises(ValidationError):
         Finding(text="Likes tea.", message=1, quote="")
     schema = ProfileForm(Bounded).schema

@@ -27,7 +27,7 @@ def said(*contents: str) -> Any:
 def test_an_extract_keeps_its_limit(
     count: Any, previous: str, messages: list[dict[str, Any]], limit: int
 ) -> None:
-    """Wrong: the stand-in summary passes `max_summary_tokens`, or differs from run to run."""
+    """Wrong: an extract exceeds `max_summary_tokens`, or differs between runs."""
     entries = log_of(messages, lambda message: 1)
     text = extract(previous, entries, count, limit)
     assert count(text) <= limit
@@ -35,7 +35,7 @@ def test_an_extract_keeps_its_limit(
 
 
 def test_an_extract_says_what_says_most_once() -> None:
-    """Wrong: greetings win over names, amounts and codes."""
+    """Wrong: an extract prefers greetings to names, amounts and codes."""
     entries = said(
         "Hello there, how are you doing today?",
         "My manager Tom Baker approved $300 with form HR-101.",
@@ -51,7 +51,7 @@ def test_an_extract_says_what_says_most_once() -> None:
 
 @pytest.mark.parametrize("glue", [" ", "; "])
 def test_an_extract_of_one_endless_line_is_not_empty(glue: str) -> None:
-    """Wrong: nothing fits, so nothing is kept; or an identifier is cut where the line is."""
+    """Wrong: an extract of one long line is empty, or cuts an identifier."""
     wanted = [f"HR-{n}00{n}" for n in range(100, 400)]
     text = extract("", said(glue.join(wanted)), COUNT, 40)
     assert text
@@ -64,12 +64,12 @@ def test_an_extract_of_one_endless_line_is_not_empty(glue: str) -> None:
 def test_kept_identifiers_stay_within_the_limit(
     count: Any, summary: str, sources: list[str], limit: int
 ) -> None:
-    """Wrong: the note of identifiers drives the summary above `max_summary_tokens`."""
+    """Wrong: the added identifiers make the summary exceed `max_summary_tokens`."""
     assert count(keep_codes(summary, sources, count, limit)) <= limit
 
 
 def test_identifiers_that_a_summary_loses_are_added() -> None:
-    """Wrong: a model drops a code and nobody notices."""
+    """Wrong: a code that the model drops is missing from the summary."""
     text = keep_codes(
         "She may spend $300.", ["Form HR-101", "at most $300 within 30 days"], COUNT, 100
     )
@@ -115,7 +115,7 @@ def test_the_oldest_goes_first_and_what_is_open_last() -> None:
 
 @pytest.mark.parametrize("shape", ["**{}:**", "## {}", "{} :", "- {}:", "__{}__", "{}:\n"])
 def test_headings_are_known_however_they_are_written(shape: str) -> None:
-    """Wrong: a model that writes Markdown loses its promises with the rest."""
+    """Wrong: open points under a Markdown heading are shortened like the rest."""
     text = SUMMARY
     for name in ("Open", "People", "Earlier"):
         text = text.replace(f"{name}:", shape.format(name.upper()))
@@ -124,7 +124,7 @@ def test_headings_are_known_however_they_are_written(shape: str) -> None:
 
 
 def test_notes_on_the_line_of_their_heading() -> None:
-    """Wrong: a section told in one line is taken for prose, or goes as a whole."""
+    """Wrong: a section on one line is treated as prose, or removed as a whole."""
     text = "Open: Brandl sends the contract.\nEarlier: May: a long walk. 2 June: a kayak."
     kept = "Open:\nBrandl sends the contract.\nEarlier:\n2 June: a kayak."
     assert shorten(text, COUNT, COUNT(kept)) == kept
@@ -146,7 +146,7 @@ def test_what_is_shortened_keeps_its_limit(
 
 
 def test_codes_take_only_their_room() -> None:
-    """Wrong: for one lost code a quarter of the summary goes."""
+    """Wrong: adding one lost code removes a quarter of the summary."""
     lost = keep_codes(SUMMARY, ["Form HR-101"], COUNT, COUNT(SUMMARY))
     assert lost.endswith("Verbatim: HR-101")
     assert "Ana sold the Ford." in lost
@@ -179,7 +179,7 @@ def test_codes_are_kept_whole(said: str) -> None:
 def test_chosen_turns_are_whole_and_within_bounds(
     messages: list[dict[str, Any]], tokens: int, count: int | None
 ) -> None:
-    """Wrong: half a turn is pinned, one that no user opened, or more than there is room for."""
+    """Wrong: half a turn is pinned, one without a user message, or too many."""
     entries = log_of(messages, lambda message: 7)
     chosen = most_important(entries, tokens, count)
     assert list(chosen) == sorted(set(chosen))
@@ -193,7 +193,7 @@ def test_chosen_turns_are_whole_and_within_bounds(
 
 
 def test_facts_outweigh_small_talk() -> None:
-    """Wrong: the turn with the name and the form is given up for chatter."""
+    """Wrong: small talk is kept instead of the turn with the name and the form."""
     entries = log_of(
         [
             user("how are you doing today my friend"),
@@ -210,7 +210,8 @@ def test_facts_outweigh_small_talk() -> None:
 
 
 def test_a_users_words_count_more_and_groups_stay() -> None:
-    """Wrong: a tool's long table of numbers outweighs what the user said of himself."""
+    """Wrong: a repetition or a long text outweighs the user's short statement, or a call loses its
+    result."""
     said, repeated = (
         log_of([{"role": role, "content": "code HR-101"}], lambda m: 10)
         for role in ("user", "assistant")

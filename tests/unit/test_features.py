@@ -27,7 +27,7 @@ def turn(text: str, speaker: str = "Ann", seq: int = 1, part: Part = Part(0, 1, 
 
 
 def test_words_speakers_and_days_are_features() -> None:
-    """Wrong: a word said twice weighs twice as much; who speaks."""
+    """Wrong: a repeated word has double weight, or speaker and day are missing."""
     a, b = term_of("a"), term_of("b")
     found = weighted([Written((a, b), (), 2), Written((a,), (), 1)], 6.0)
     damping = 0.9 * (0.25 + 0.75 * 3 / 6)
@@ -48,7 +48,7 @@ def test_words_speakers_and_days_are_features() -> None:
 
 
 def test_a_question_has_persons_and_pieces() -> None:
-    """Wrong: a name or "my" in a question means nobody."""
+    """Wrong: a name or "my" in a question is not mapped to a speaker."""
 
     def meant(question: str) -> set[int]:
         return set(Query.of(question, NoEmbedder().encode_query("")).speakers)
@@ -66,7 +66,7 @@ def test_a_question_has_persons_and_pieces() -> None:
 
 @given(st.lists(st.integers(0, 4), max_size=9), st.data())
 def test_pieces_stay_with_their_records(sizes: list[int], data: st.DataObject) -> None:
-    """Wrong: after records were chosen or joined, one has the pieces of another."""
+    """Wrong: choosing or joining records mixes up their word pieces."""
     rows = [np.full((size, TOKEN), at + 1, np.int8) for at, size in enumerate(sizes)]
     tokens = Tokens.of(rows)
     chosen = (
@@ -82,7 +82,7 @@ def test_pieces_stay_with_their_records(sizes: list[int], data: st.DataObject) -
 
 
 def test_neighbours_roles_and_bytes() -> None:
-    """Wrong: a window reaches into another session; that a user says it blurs what is said."""
+    """Wrong: neighbours come from another session, or a role's name becomes part of the text."""
     places = np.zeros(9, PLACE)
     places["session"] = [1, 1, 1, 1, 2, 2, 0, 0, 1]
     places["seq"] = [4, 1, 2, 3, 1, 2, 0, 0, 9]

@@ -1,4 +1,4 @@
-"""What viewing and editing files tells, word for word, and beside Anthropic's own files."""
+"""Replies of file commands, word for word, compared with Anthropic's own implementation."""
 
 import os
 import random
@@ -189,7 +189,7 @@ def told_by_sdk(tool: BetaLocalFilesystemMemoryTool, command: dict[str, Any]) ->
 def test_replies_of_both_profiles(
     memories: dict[str, AgentMemory], command: dict[str, Any]
 ) -> None:
-    """Wrong: the public description's profile replies otherwise than the SDK where they agree."""
+    """Wrong: the two profiles reply differently where they should agree."""
     replies = {told(filled(memories[profile]), command)[1] for profile in ("sdk", "doc")}
     assert len(replies) == 1
 
@@ -198,7 +198,7 @@ def test_replies_of_both_profiles(
 def test_replies_of_the_description(
     memories: dict[str, AgentMemory], command: dict[str, Any], reply: str
 ) -> None:
-    """Wrong: a reply is not, word for word, the one of the public description."""
+    """Wrong: a reply differs from the public description's wording."""
     assert told(filled(memories["doc"]), command)[1] == reply
 
 
@@ -231,7 +231,8 @@ def test_texts_after_edits(memories: dict[str, AgentMemory]) -> None:
 
 
 def test_lines_and_sizes_in_numbers() -> None:
-    """Wrong: a line gets a number that does not fit; a size is not told as the SDK does."""
+    """Wrong: a line number does not fit its column, or a size is formatted differently from the
+    SDK."""
     most = "\n" * (MAX_LINES - 1)
     assert viewed(SDK, "/memories/a", most, [MAX_LINES, -1]).endswith("\n999999\t")
     with pytest.raises(ToolRefused) as refused:
@@ -319,8 +320,7 @@ def without_sizes_of_directories(reply: str) -> str:
 def test_as_the_sdk_does(
     memories: dict[str, AgentMemory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Wrong: after the same commands a reply, an error or a file is not what it is with the SDK's
-    own files on a disk."""
+    """Wrong: the same commands give another reply, error or file than the SDK's."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
     dice, tool = random.Random(seed), BetaLocalFilesystemMemoryTool(str(tmp_path))
     files, kept = memories["sdk"].user(f"user-{seed}").files(), dict[str, str]()

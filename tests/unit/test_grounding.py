@@ -1,4 +1,5 @@
-"""What a model found is there, or it is refused; and whose word it is."""
+"""A model's finding is accepted only if the messages support it, and gets the role of its
+speaker."""
 
 from datetime import UTC, datetime
 
@@ -54,7 +55,7 @@ HOME = ("user", "I live\n in  Oslo &\tlove <it> there")
 def test_a_quote_is_found_whatever_its_blanks_and_escapes(
     quote: str, span: tuple[int, int]
 ) -> None:
-    """Wrong: a true finding is refused over a line break, or its place is that of other words."""
+    """Wrong: a true finding is refused for a line break, or located at other words."""
     found = said(1, quote, HOME)
     assert isinstance(found, Grounded)
     assert found.span == span
@@ -74,7 +75,7 @@ def test_a_quote_is_found_whatever_its_blanks_and_escapes(
     ],
 )
 def test_what_the_message_does_not_say_is_refused(quote: str) -> None:
-    """Wrong: an empty or an approximate quote carries whatever the model likes."""
+    """Wrong: an empty or an approximate quote is accepted."""
     assert said(1, quote, HOME, text="Lives in Oslo.") == "quote"
 
 
@@ -109,7 +110,7 @@ def test_a_quote_counts_in_the_message_that_is_named_only(
 
 @given(texts(), texts(), st.integers(-3, 5))
 def test_a_quote_that_stands_is_what_the_message_says(text: str, quote: str, number: int) -> None:
-    """Wrong: a finding stands on words that the log does not hold."""
+    """Wrong: an accepted quote is not in the message."""
     lines = shown(("user", text), ("user", "second"))
     found = grounded(number, quote, "", lines, weights=WEIGHTS)
     if isinstance(found, Grounded):
@@ -158,7 +159,7 @@ def test_a_code_that_nobody_said_is_refused(text: str) -> None:
     ],
 )
 def test_what_is_written_otherwise_is_not_invented(spoken: str, text: str) -> None:
-    """Wrong: a date that was worked out, or a number with other marks, is refused."""
+    """Wrong: a derived date, or a number in another notation, is refused as invented."""
     assert role(text, spoken, ("user", spoken)) == "user"
 
 
@@ -196,7 +197,7 @@ def test_a_code_of_an_assistant_or_a_tool_is_of_its_role() -> None:
 def test_a_name_that_only_an_assistant_says_is_of_its_role(
     text: str, quote: str, other: str, wanted: str
 ) -> None:
-    """Wrong: an assistant's name becomes the user's word."""
+    """Wrong: a name that only the assistant said counts as the user's statement."""
     assert role(text, quote, ("user", quote), ("assistant", other)) == wanted
     assert role(text, quote, ("assistant", other), ("user", quote)) == wanted
 

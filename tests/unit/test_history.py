@@ -1,4 +1,4 @@
-"""What held when follows from claims, whatever they are."""
+"""The periods in which facts hold, derived from arbitrary claims."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -79,8 +79,8 @@ def tied(one: Fact, other: Fact, claims: Sequence[Claim]) -> bool:
 @settings(max_examples=at_length(500))
 @given(claim_sets())
 def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
-    """Wrong: some claims crash the fold, give periods that overlap or reach beyond what was told,
-    or two homes at a time."""
+    """Wrong: some claims crash, give overlapping or unsupported periods, or let two homes hold at
+    once."""
     facts = facts_of(claims, weights=WEIGHTS)
     assert {fact.id for fact in facts} == {one.fact for one in claims}
     for fact in facts:
@@ -108,7 +108,8 @@ def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
 def test_neither_order_nor_what_is_said_later_matters(
     claims: list[Claim], chance: Any, known_at: datetime
 ) -> None:
-    """Wrong: the order of records decides what holds, or news changes what was known before it."""
+    """Wrong: the order of records changes which facts hold, or later claims change earlier
+    knowledge."""
     facts = facts_of(claims, weights=WEIGHTS)
     mixed = list(claims)
     chance.shuffle(mixed)
@@ -121,7 +122,7 @@ def test_neither_order_nor_what_is_said_later_matters(
 @settings(max_examples=at_length(500))
 @given(claim_sets())
 def test_lesser_roles_change_nothing_of_weightier_ones(claims: list[Claim]) -> None:
-    """Wrong: a tool's result, or the assistant, says until when what the user said was so."""
+    """Wrong: a tool's or an assistant's claim changes the period of the user's."""
     for least, role in ((1, "assistant"), (2, "user")):
         heavy = [one for one in claims if WEIGHTS[one.role] >= least]
         without_others = {fact.id: fact for fact in facts_of(heavy, weights=WEIGHTS)}
@@ -134,7 +135,7 @@ def test_lesser_roles_change_nothing_of_weightier_ones(claims: list[Claim]) -> N
 
 
 def test_without_weights_all_roles_are_equal() -> None:
-    """Wrong: `overrule` lets nobody overrule."""
+    """Wrong: without weights a tool's claim cannot supersede the user's, or with them it can."""
     claims = [claim("a", 1), claim("b", 2, role="tool", links=[("update", "a")])]
     assert [fact.text for fact in facts_of(claims) if fact.holds(DAYS[3])] == ["b"]
     assert held(claims, 3) == ["a"]
@@ -161,7 +162,7 @@ def test_long_chains(kind: LinkKind, length: int) -> None:
 
 
 def test_a_claim_against_itself_or_another_leaves_one() -> None:
-    """Wrong: two that deny each other in one message are both gone; a claim supersedes itself."""
+    """Wrong: two claims that deny each other are both gone, or a claim supersedes itself."""
     pair = [claim("a", links=[("contradict", "b")]), claim("b", links=[("contradict", "a")])]
     assert len(held(pair, 1)) == 1
     assert held(pair, 1) == held(pair[::-1], 1)
@@ -170,7 +171,7 @@ def test_a_claim_against_itself_or_another_leaves_one() -> None:
 
 
 def test_ends_reach_what_began_before_them() -> None:
-    """Wrong: "I left in March" has been so since ever."""
+    """Wrong: "I left in March" holds from the beginning of time."""
     home, left = claim("a", 1), claim("b", 5, -1, 4, links=[("end", "a")])
     facts = {fact.id: fact for fact in facts_of([home, left])}
     assert facts["b"].periods == ((DAYS[1], DAYS[4]),)
@@ -208,7 +209,7 @@ def test_what_was_before_holds_again_after_a_stay_only() -> None:
 
 
 def test_agreeing_says_no_more_than_was_said() -> None:
-    """Wrong: "yes, Paris" to an assistant that says "so never Rome" denies Rome."""
+    """Wrong: "yes, Paris" to an assistant's "never Rome" denies Rome."""
     claims = [
         claim("rome", 1, 1),
         claim("paris", 2, 3, role="assistant", links=[("contradict", "rome")]),

@@ -16,7 +16,8 @@ THEIRS = {"type": "command", "command": "say done; agent-memory hooks are nice",
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_in_and_out_again(agent: str) -> None:
-    """Whoever installs twice would be answered twice; whoever uninstalls must get back theirs."""
+    """Wrong: a second installation adds a second hook, or an uninstallation changes the user's
+    settings."""
     own = THEIRS if agent == "cursor" else {"matcher": "x", "hooks": [THEIRS]}
     stop = PLACES[agent].events["Stop"]
     before: dict[str, Any] = {"z": 1, "hooks": {stop: [own], "other": [own]}, "a": [2]}
@@ -37,7 +38,7 @@ def test_in_and_out_again(agent: str) -> None:
 
 
 def test_a_hook_of_theirs_beside_ours_stays() -> None:
-    """A group that someone put a hook of their own into would go as a whole."""
+    """Wrong: a user's hook in our group is removed with ours."""
     made = with_hooks("claude-code", COMMAND, {})
     made["hooks"]["Stop"][0]["hooks"].append(THEIRS)
     assert without_hooks(made) == {"hooks": {"Stop": [{"hooks": [THEIRS]}]}}
@@ -45,7 +46,7 @@ def test_a_hook_of_theirs_beside_ours_stays() -> None:
 
 @pytest.mark.parametrize("hooks", [[], {"Stop": {}}, "x", None])
 def test_another_form_is_left_alone(hooks: Any) -> None:
-    """Settings of a form that is not known would be overwritten."""
+    """Wrong: settings of an unknown form are overwritten."""
     with pytest.raises(ConfigError, match="hooks"):
         with_hooks("codex", COMMAND, {"hooks": hooks})
 
@@ -63,13 +64,13 @@ def test_another_form_is_left_alone(hooks: Any) -> None:
     ],
 )
 def test_what_is_no_event(given: bytes) -> None:
-    """A stack trace would be all that an agent's user sees."""
+    """Wrong: an invalid event prints a traceback."""
     with pytest.raises(InvalidInput):
         read_event("codex", "Stop", given)
 
 
 def test_events() -> None:
-    """Another agent's session would be taken for this one's; Cursor runs Claude Code's hooks."""
+    """Wrong: a session is assigned to another agent; Cursor runs Claude Code's hooks."""
     given = {"session_id": "s", "prompt": "hi", "cwd": "/x", "user": "eve", "store": "evil"}
     event = read_event("claude-code", "Stop", json.dumps(given).encode())
     assert (event.session_id, event.prompt, event.cwd) == ("claude-code:s", "hi", "/x")
@@ -81,7 +82,7 @@ def test_events() -> None:
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_answers(agent: str) -> None:
-    """A context in another field is one that no model reads."""
+    """Wrong: a context is in a field that the agent does not read."""
     for name in EVENTS:
         event = read_event(agent, name, b'{"session_id": "s"}')
         assert answer(event, "") == ""
@@ -97,7 +98,7 @@ def test_answers(agent: str) -> None:
 
 
 def test_gemini_counts_in_milliseconds() -> None:
-    """A time limit of 10 ms would end each hook before it answers."""
+    """Wrong: a limit of 10 ms ends each hook before it answers."""
     made = with_hooks("gemini-cli", COMMAND, {})
     ((hook,),) = [entry["hooks"] for entry in made["hooks"]["BeforeAgent"]]
     assert hook["timeout"] == 10_000

@@ -1,4 +1,4 @@
-"""The layers of the tests: each test is of the one that its needs say, and none is lost."""
+"""Layers of tests: each test is in the layer of its needs, and none is lost."""
 
 import os
 import re
@@ -227,7 +227,7 @@ def test_a_test_is_of_the_layer_that_its_needs_say(layer: str, suite: Path) -> N
 
 
 def test_all_layers_are_all_tests(suite: Path) -> None:
-    """Wrong: a test is of no layer, or of two, or is not run although its file is named."""
+    """Wrong: a test is in no layer or in two, or is not run although its file is named."""
     everything = sorted(name for layer in ALL.values() for name in layer)
     assert listed(suite, "--layer", "all") == everything
     assert listed(suite, *(f"--layer={layer}" for layer in ALL)) == everything
@@ -236,7 +236,7 @@ def test_all_layers_are_all_tests(suite: Path) -> None:
 
 @pytest.mark.parametrize("processes", ["-n0", "-n2"])
 def test_the_core_says_what_it_left(processes: str, suite: Path) -> None:
-    """Wrong: somebody takes the core for the whole."""
+    """Wrong: a run of the core does not say how many tests it left out."""
     told = ran(suite, processes, examples=EXAMPLES["core"])
     assert "5 passed" in told
     assert "19 tests were left to other layers (4 server, 8 process, 7 long)" in told

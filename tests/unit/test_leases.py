@@ -1,4 +1,4 @@
-"""Leases, locks and erasures that threads share."""
+"""Leases, locks and erasures shared by threads."""
 
 import sys
 import threading
@@ -62,7 +62,7 @@ def test_why_a_lease_could_not_be_had(store: MemoryStore) -> None:
 
 
 def test_a_session_that_goes_while_it_is_waited_for(store: MemoryStore) -> None:
-    """Wrong: that it is gone is found out only when the time is over."""
+    """Wrong: a caller waits the whole time for the lease of a session that was deleted."""
     assert store.lease("s", "somebody", 60)
     leases = Leases(watched(store, at_lease(nothing, nothing, lambda: store.delete("s"))))
     with leases.take("s", waiting=True) as taken:
@@ -92,7 +92,7 @@ def test_whoever_comes_second_looks_again(store: MemoryStore) -> None:
 
 
 def test_whoever_loses_the_lease_takes_another(store: MemoryStore) -> None:
-    """Wrong: a worker that was taken over gives up."""
+    """Wrong: a worker that lost its lease gives up."""
     owners: list[str] = []
 
     def work(task: str, lease: Lease) -> str:
@@ -106,7 +106,7 @@ def test_whoever_loses_the_lease_takes_another(store: MemoryStore) -> None:
 
 
 def test_a_session_that_is_gone_and_back(store: MemoryStore) -> None:
-    """Wrong: it is said to be held, and nobody holds it."""
+    """Wrong: a session that was deleted and began again is reported as held."""
     watch = at_lease(lambda: store.delete("s"), lambda: begin(store))
     done = under_lease(
         Leases(watched(store, watch)), "s", lambda: "task", lambda task, lease: "done", TOLD
@@ -118,7 +118,7 @@ def test_a_session_that_is_gone_and_back(store: MemoryStore) -> None:
 def test_a_session_that_is_not_let_go(
     still: bool, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: it is waited for without end."""
+    """Wrong: a caller waits forever for a lease."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.0)
     assert store.lease("s", "somebody", 60)
     tasks = ["task", "task" if still else None]
@@ -159,7 +159,7 @@ def made_meanwhile() -> Iterator[None]:
 
 @pytest.mark.usefixtures("made_meanwhile")
 def test_locks_are_looked_at_while_others_are_made() -> None:
-    """Wrong: a call ends in "Set changed size during iteration"."""
+    """Wrong: a call raises "Set changed size during iteration"."""
     mine = [known_lock() for _ in range(200)]
     for _ in range(300):
         assert not holds_a_lock()
@@ -192,7 +192,8 @@ class _Turn:
 
 
 def test_who_asks_meanwhile_shares_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a caller is content with one that began before it asked, or each has its own."""
+    """Wrong: a caller relies on an erasure that began before it asked, or every caller runs its
+    own."""
     erasures, turn, begun, may_end = Erasures(), _Turn(), threading.Event(), threading.Event()
     monkeypatch.setattr(erasures, "_turn", turn)
     runs: list[str] = []

@@ -48,12 +48,12 @@ def test_case_blanks_and_marks_do_not_count(one: str, other: str) -> None:
     ],
 )
 def test_marks_that_are_part_of_a_word_count(one: str, other: str) -> None:
-    """Wrong: two facts are taken for one, without asking anybody."""
+    """Wrong: two different facts get one key, and are merged without a check."""
     assert key_of(one) != key_of(other)
 
 
 def test_shingles_and_their_share() -> None:
-    """Wrong: a dash or a dot is a word; order does not count."""
+    """Wrong: punctuation counts as a word, or word order does not count."""
     assert key_of(" ... \u2014 !? ") == ""
     assert shingles("...") == {("", "")}
     assert shingles("Rex barks.") == {("", "rex"), ("rex", "barks"), ("barks", "")}
@@ -111,7 +111,7 @@ def near(
 
 
 def test_the_nearest_candidates_come_first() -> None:
-    """Wrong: a change told in other words."""
+    """Wrong: a change in other words is not among the candidates."""
     others = ["Lives in Paris.", "Has a dog.", "Plays chess."]
     assert near("Moved to Paris.", others) == [0]
     assert near("Owns a puppy.", others, [0.1, 0.6, 0.1]) == [1]

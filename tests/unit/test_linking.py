@@ -48,12 +48,12 @@ A, B = claim("a", 1), claim("b", 2, ("update", "a"))
 def test_a_claim_is_tied_to_all_that_its_target_is_tied_to(
     targets: list[tuple[LinkKind, str]], expected: dict[str, LinkKind]
 ) -> None:
-    """Wrong: once the fact in the middle is forgotten, two homes hold at a time."""
+    """Wrong: after the middle fact of a chain is forgotten, two homes hold at once."""
     assert {link.fact: link.kind for link in links_for(targets, [A, B])} == expected
 
 
 def test_corrections_of_corrections_and_ends() -> None:
-    """Wrong: forgetting the first correction brings back what was wrong."""
+    """Wrong: forgetting the first correction restores the wrong fact."""
     right = claim("c", 3, ("contradict", "b"), ("update", "a"))
     links = links_for([("contradict", "c")], [A, B, right])
     assert {link.fact: link.kind for link in links} == {
@@ -75,7 +75,7 @@ def test_corrections_of_corrections_and_ends() -> None:
 
 
 def test_denials_and_repetitions_are_linked() -> None:
-    """Wrong: "I never lived there" becomes a home of its own."""
+    """Wrong: "I never lived there" is stored as a home."""
     assert links_for([("contradict", "b")], [A, B], denies=True) == (Link("contradict", "b"),)
     right = claim("c", 3, ("contradict", "b"), ("update", "a"))
     assert links_for([("contradict", "c")], [A, B, right], denies=True) == (
@@ -95,7 +95,7 @@ def test_denials_and_repetitions_are_linked() -> None:
 
 @pytest.mark.parametrize("answer", ["same", "contradict"])
 def test_who_answers_a_lesser_role_does_not_say_what_that_said_of_others(answer: str) -> None:
-    """Wrong: "yes, Paris" or "no, Paris", to an assistant that says "never Rome", denies Rome."""
+    """Wrong: "yes, Paris" or "no, Paris", to an assistant's "never Rome", denies Rome."""
     weights = {"assistant": 1, "user": 2}
     other = replace(claim("other", 2, ("contradict", "a")), role="assistant")
     facts = facts_of([A, other], weights=weights)
@@ -115,8 +115,7 @@ def test_who_answers_a_lesser_role_does_not_say_what_that_said_of_others(answer:
 
 @pytest.mark.parametrize("told", [None, 9])
 def test_what_is_told_again_with_more_keeps_its_time(told: int | None) -> None:
-    """Wrong: "lives in Leeds, in a flat" is no longer since May, for it was said without the month;
-    or a better date is thrown away."""
+    """Wrong: a fact repeated with more detail loses its date, or a more precise date is dropped."""
     old = replace(claim("old", 1), valid_from=A.recorded_at, kind="state")
     facts = facts_of([old])
     known = Known(facts, {"old"}, [old], np.zeros((1, 0)))

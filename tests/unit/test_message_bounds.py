@@ -1,4 +1,4 @@
-"""Capacity in messages: what a window is cut down to, and what a context shows of it."""
+"""Limits in messages: how far a window is cut, and how much of it a context shows."""
 
 from collections.abc import Sequence
 
@@ -47,7 +47,8 @@ def least(entries: Sequence[Entry]) -> int:
 
 @given(logs(), st.integers(2, 60))
 def test_fit_never_passes_its_messages(entries: list[Entry], most: int) -> None:
-    """Wrong: more messages than allowed although whole groups would fit; half a group."""
+    """Wrong: more messages than allowed are kept although whole groups would fit, or half a group
+    is."""
     shown = visible(entries, was_cut=False)
     kept = fit(shown, PLENTY, most)
     assert len(kept) <= max(most, least(shown))
@@ -65,7 +66,7 @@ def test_fit_never_passes_its_messages(entries: list[Entry], most: int) -> None:
 
 @given(logs(), st.integers(0, 700), st.integers(2, 60))
 def test_both_bounds_hold_at_once(entries: list[Entry], room: int, most: int) -> None:
-    """Wrong: one capacity is forgotten where the other is given."""
+    """Wrong: one of two limits is ignored."""
     shown = visible(entries, was_cut=False)
     kept = fit(shown, room, most)
     assert sum(entry.tokens for entry in kept) <= room
@@ -75,14 +76,14 @@ def test_both_bounds_hold_at_once(entries: list[Entry], room: int, most: int) ->
 
 @given(logs(), st.integers(0, 700))
 def test_without_messages_nothing_changes(entries: list[Entry], room: int) -> None:
-    """Wrong: a bound that nobody gave shortens a context."""
+    """Wrong: a limit that is not set shortens a context."""
     shown = visible(entries, was_cut=False)
     assert fit(shown, room, None) == fit(shown, room, len(shown) + 1)
 
 
 @given(st.integers(2, 10_000), st.one_of(st.none(), st.integers(1, 20_000)))
 def test_what_is_kept_leaves_room(most: int, wanted: int | None) -> None:
-    """Wrong: a full window is cut to its limit, so that the next message cuts it again."""
+    """Wrong: a full window is cut only to its limit, so the next message cuts it again."""
     kept = Window((), 100, most).keep_messages(wanted)
     assert kept is not None
     assert 1 <= kept < most
@@ -94,12 +95,12 @@ def test_what_is_kept_leaves_room(most: int, wanted: int | None) -> None:
 
 @given(st.one_of(st.none(), st.integers(1, 99)))
 def test_without_a_capacity_the_strategy_says(wanted: int | None) -> None:
-    """Wrong: a bound that nobody gave cuts a window."""
+    """Wrong: a limit that is not set cuts a window."""
     assert Window((), 100).keep_messages(wanted) == wanted
 
 
 def test_groups_and_long_turns_at_the_bound() -> None:
-    """Wrong: results go without their call; a turn of many steps shows them all."""
+    """Wrong: results lose their call, or a long turn shows all its steps."""
     ids = ["a", "b", "c", "d"]
     entries = entries_of([U, A, U, call(ids), *map(result, ids)])
     assert [entry.seq for entry in fit(entries, PLENTY, 3)] == [3, 4, 5, 6, 7, 8]

@@ -1,4 +1,4 @@
-"""`Message` gives back what it took, and says what is wrong with what it cannot take."""
+"""`Message` returns what it was given, and explains what it refuses."""
 
 from collections import OrderedDict
 from datetime import UTC, datetime, timedelta, timezone
@@ -29,7 +29,7 @@ class Dumped:
 
 @given(histories())
 def test_a_message_gives_back_what_it_took(messages: list[dict[str, Any]]) -> None:
-    """Wrong: a field is lost, added, renamed or changed on the way in, out, or through a store."""
+    """Wrong: a field is lost, added, renamed or changed on its way in, out, or through a store."""
     for given_message in messages:
         message = Message.of(given_message)
         assert message.to_dict() == given_message
@@ -54,7 +54,7 @@ FIELDS = ["text", "of", "to_dict", "to_json", "is_system", "model_dump", "self",
 
 @given(st.sampled_from(ROLES), st.text())
 def test_a_plain_message_is_a_role_and_a_text(role: str, text: str) -> None:
-    """Wrong: a store writes a text that its database cannot keep, or drops a field."""
+    """Wrong: a store gets text that its database cannot hold, or loses a field."""
     message = Message(role=role, content=text, created_at=NOW)
     assert message.plain is None  # its time was given
     message = Message(role=role, content=text)
@@ -79,7 +79,7 @@ def test_unknown_fields_survive_whatever_their_names(extras: dict[str, Any]) -> 
 
 
 def test_views_for_chat_and_times_of_messages() -> None:
-    """Wrong: notes or times are sent to a provider, which may refuse them."""
+    """Wrong: metadata or times are sent to a provider, which may refuse them."""
     message = Message.of({**U, "name": None, "metadata": {"n": 1}, "created_at": NOW, "seed": 7})
     assert message.to_openai() == {**U, "name": None, "seed": 7}
     assert Message.of({"role": "assistant", "content": None}).to_openai() == {
@@ -111,7 +111,8 @@ def test_views_for_chat_and_times_of_messages() -> None:
     ],
 )
 def test_a_message_is_of_the_time_that_it_says(key: str, said: Any, at: datetime) -> None:
-    """Wrong: old talk is dated now; or its time is changed, lost, or sent to a provider."""
+    """Wrong: an old message gets today's date, or its time is changed, lost, or sent to a
+    provider."""
     message = Message.of({**U, key: said})
     assert message.created_at == at
     assert message.to_dict() == {**U, key: said}
@@ -128,7 +129,7 @@ NO_TIMES = (None, True, 12.5, "00:01:23", "12", "-12", "soon", "0001-01-01T00:00
 
 @pytest.mark.parametrize("said", NO_TIMES)
 def test_what_is_no_time_is_kept_as_it_is(said: Any) -> None:
-    """Wrong: a place in a recording dates a message to 1970, or a message is refused for it."""
+    """Wrong: an offset in a recording dates a message to 1970, or the message is refused."""
     before = datetime.now(UTC)
     message = Message.of({**U, "timestamp": said})
     assert message.created_at >= before
@@ -136,7 +137,7 @@ def test_what_is_no_time_is_kept_as_it_is(said: Any) -> None:
 
 
 def test_a_whole_completion_is_taken_by_its_first_choice() -> None:
-    """Wrong: users have to dig the message out of what litellm returned."""
+    """Wrong: a completion object is not accepted as a message."""
     answer = {"role": "assistant", "content": "hello"}
     completion = {"id": "1", "choices": [{"index": 0, "message": answer}]}
     assert Message.of(Dumped(completion)).to_dict() == answer
@@ -167,7 +168,7 @@ def test_a_response_of_the_responses_api_stands_for_its_items(form: Any) -> None
 
 
 def test_what_a_client_left_unset_is_not_in_an_item() -> None:
-    """Wrong: the item is sent back with fields that the API never gave, and refuses."""
+    """Wrong: an item is sent back with fields that the API never returned, and refuses."""
     from openai.types.responses import Response
 
     given = Response.construct(**RESPONSE)
@@ -176,7 +177,7 @@ def test_what_a_client_left_unset_is_not_in_an_item() -> None:
 
 @pytest.mark.parametrize("output", [[], [3], [*ITEMS]])
 def test_a_response_that_is_no_message_says_what_to_give(output: list[Any]) -> None:
-    """Wrong: the sentence is about something else than the response."""
+    """Wrong: the error does not mention the Responses API."""
     with pytest.raises(InvalidMessage, match="response of the Responses API"):
         Message.of({**RESPONSE, "output": output})
 
@@ -224,7 +225,7 @@ NAMELESS = "has no `role`"
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(value: object, sentence: str) -> None:
-    """Wrong: bad input is stored, changed on the quiet, or raises something else."""
+    """Wrong: invalid input is stored, silently changed, or raises a foreign error."""
     with pytest.raises(InvalidMessage, match=sentence.replace("(", r"\(")):
         Message.of(value)
 
@@ -327,7 +328,7 @@ def test_system_messages_and_time_zones_are_known() -> None:
     )
 )
 def test_a_view_is_what_was_given_for_a_model(fields: dict[str, Any]) -> None:
-    """Wrong: the short way by which most messages are shown drops a field, or adds one."""
+    """Wrong: the fast path to a view drops or adds a field."""
     ours = ("created_at", "metadata")
     wanted = {key: value for key, value in fields.items() if key not in ours}
     assert Message(**fields).views() == [wanted]
@@ -338,7 +339,7 @@ def test_a_view_is_what_was_given_for_a_model(fields: dict[str, Any]) -> None:
 )
 @pytest.mark.parametrize("name", sorted(_formats()))
 def test_a_raw_item_that_its_format_cannot_show_is_refused(name: str, value: object) -> None:
-    """Wrong: an item with a field of another type is stored, and no context can be made with it."""
+    """Wrong: an item with a field of another type is stored, and no context can be built."""
     said: dict[str, Any] = {"type": "human", "role": "user", "content": "hi"}
     items = [
         {**said, "content": value},

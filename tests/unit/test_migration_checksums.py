@@ -63,7 +63,7 @@ def test_all_of_a_system_message_counts(system: Message) -> None:
 
 
 def test_the_order_of_keys_does_not_count() -> None:
-    """Wrong: a database that orders the keys of what it keeps is taken to have changed it."""
+    """Wrong: a database that reorders keys seems to have changed a record."""
     assert head_digest(replace(HEAD, cursors={"b": 2, "a": 1})) == head_digest(HEAD)
     turned = replace(RECORD, metadata={"b": 1.5, "a": [1, None]})
     assert record_digest("x", turned) == record_digest("x", RECORD)
@@ -108,7 +108,8 @@ def test_each_entry_counts(messages: list[dict[str, Any]], data: st.DataObject) 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.binary(min_size=32, max_size=32))), st.data())
 def test_sums_know_no_order(records: list[tuple[str, bytes]], data: st.DataObject) -> None:
-    """Wrong: records that came in another order differ; or doubled and missing ones do not."""
+    """Wrong: the order of records changes the checksum, or a missing or duplicate record does
+    not."""
     whole = _sums(records)
     assert whole.differing(_sums(data.draw(st.permutations(records)))) == []
     if records:
@@ -119,7 +120,7 @@ def test_sums_know_no_order(records: list[tuple[str, bytes]], data: st.DataObjec
 
 
 def test_what_cancels_out_is_told_apart_by_its_count() -> None:
-    """Wrong: records whose checksums sum to nothing pass for none."""
+    """Wrong: records whose checksums sum to zero count as no records."""
     half = (2**255).to_bytes(32)
     assert _sums([("a", half), ("a", half)]).differing(Sums()) == ["a"]
 
@@ -162,7 +163,7 @@ _SHELVES = st.dictionaries(
 def test_a_mirror_shows_what_is_before_it(
     source: dict[str, bytes], target: dict[str, bytes], page: int
 ) -> None:
-    """Wrong: after an interrupted run something is missing, left over or written without need."""
+    """Wrong: a repeated copy misses a record, keeps a stale one, or writes without need."""
     removals: list[None] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("agent_memory.engine.transfer.mirror._PAGE", page)
@@ -190,6 +191,6 @@ def test_a_mirror_shows_what_is_before_it(
     ],
 )
 def test_a_source_is_known_again(one: str, other: str, same: bool) -> None:
-    """Wrong: after a change of password nothing can go on; or another database passes for it."""
+    """Wrong: a changed password makes a source unknown, or another database counts as the same."""
     assert (origin_of(one) == origin_of(other)) == same
     assert len(origin_of(one)) == 64

@@ -1,4 +1,4 @@
-"""What edits make of logs: whatever is planned, the log that comes of it is a sound one."""
+"""Edits of logs: every plan leaves a consistent log."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def after(session: Session, edit: LogEdit) -> Session:
 
 @given(sessions(), st.integers(-1, 12))
 def test_a_pop_takes_the_newest(session: Session, count: int) -> None:
-    """Wrong: it takes others, or all of a log that has expired in part."""
+    """Wrong: a pop removes other messages, or all of a log that has partly expired."""
     edit = popped(count)(session.head, session.read)
     most = len(session.log) - (1 if session.head.expired else 0)
     taken = max(0, min(count, most))
@@ -173,7 +173,8 @@ def test_a_pop_takes_the_newest(session: Session, count: int) -> None:
 def test_an_answer_takes_the_place_of_what_followed(
     session: Session, data: st.DataObject, said: list[Message]
 ) -> None:
-    """Wrong: more or less is replaced, instructions are lost, or another question is answered."""
+    """Wrong: a new answer replaces too much or too little, loses system messages, or answers
+    another question."""
     first = data.draw(st.sampled_from([entry.seq for entry in session.log]))
     question = session.read(first - 1, first)[0].message
     part = Span("s", first, session.head.end)
@@ -199,7 +200,7 @@ def test_an_answer_takes_the_place_of_what_followed(
 def test_a_list_stands_as_it_was_given(
     session: Session, more: list[Message], kept: int, user_id: str | None
 ) -> None:
-    """Wrong: the log is a mixture; what stays is written again."""
+    """Wrong: a saved list is mixed with the old one, or unchanged messages are written again."""
     wanted = [*session.messages[:kept], *more]
     plan = listed(wanted, user_id, drafted)
     if session.head.expired and not wanted:
@@ -227,7 +228,7 @@ def test_a_list_stands_as_it_was_given(
 
 @given(MESSAGES)
 def test_a_list_begins_a_session(said: list[Message]) -> None:
-    """Wrong: a history that was saved is not there, an empty one neither."""
+    """Wrong: a saved list, or an empty one, does not begin a session."""
     session = Session(Head("s", "u", created_at=NOW), [])
     edit = listed(said, "u", drafted)(session.head, session.read)
     assert edit is not None
@@ -239,7 +240,8 @@ def test_a_list_begins_a_session(said: list[Message]) -> None:
 
 @given(sessions(), st.sampled_from([None, 1, 3]))
 def test_a_redaction_empties_one_authors_messages(session: Session, noted: int | None) -> None:
-    """Wrong: a word of the author's stays, one of another's goes, or a count is changed."""
+    """Wrong: a redaction leaves a word of the author, removes another's, or changes token
+    counts."""
     edit = redacted(session.head, session.read, is_anns, noted)
     theirs = [entry.seq for entry in session.log if is_anns(entry.message)]
     lost = [noted] if noted is not None and noted <= session.head.expired else []

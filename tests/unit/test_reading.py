@@ -39,8 +39,7 @@ class _Late:
 
 
 def test_a_stopped_reader_leaves_no_connection() -> None:
-    """Wrong: the step looked before it was stopped, the other found it under way, and neither
-    closes the connection."""
+    """Wrong: a stream that is stopped during a read is closed by neither thread."""
     stream = _Stream()
     reading = Reading(stream)
     reading._lock = _Late(reading._lock, reading)  # type: ignore[assignment]

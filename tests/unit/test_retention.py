@@ -46,7 +46,7 @@ def letter(first: int) -> DeadLetter:
     ],
 )
 def test_passed(head: Head, blocks: list[str], dead: list[DeadLetter], expected: int) -> None:
-    """Wrong: a message is removed that something has still to read, or none is ever."""
+    """Wrong: a message expires that a block or the window still needs, or none ever expires."""
     assert safe_to_expire(head, blocks, dead) == expected
 
 

@@ -44,7 +44,7 @@ def test_a_weighted_mean() -> None:
 def test_scores_are_between_0_and_1(
     relevance: float, age: float, mentions: int, sure: float, weights: tuple[float, ...]
 ) -> None:
-    """Wrong: a fact of tomorrow, or one that was said a thousand times, outweighs all else."""
+    """Wrong: a fact dated ahead, or mentioned very often, scores above 1."""
     names = ("relevance", "recency", "use", "confidence")
     scorer = ImportanceScorer(**dict(zip(names, weights, strict=True)))
     score = scorer.score(relevance, age, mentions, sure)
@@ -52,7 +52,7 @@ def test_scores_are_between_0_and_1(
 
 
 def test_weights_count_where_they_are_set() -> None:
-    """Wrong: a division by zero; a factor is turned round."""
+    """Wrong: weights of 0 divide by zero, or a factor works in reverse."""
     off = ImportanceScorer(relevance=0, recency=0, use=0, confidence=0)
     assert off.score(1) == 0
     scorer = ImportanceScorer()
@@ -72,7 +72,7 @@ def test_weights_count_where_they_are_set() -> None:
     "wrong", [{"relevance": -1}, {"half_life_days": 0}, {"importance": 1}, {"use": "much"}]
 )
 def test_weights_that_are_none(wrong: dict[str, object]) -> None:
-    """Wrong: a misspelt or negative weight is taken, and ranks in silence."""
+    """Wrong: a misspelt or negative weight is accepted."""
     with pytest.raises(InvalidSetting):
         ImportanceScorer(**wrong)
 
@@ -98,7 +98,7 @@ def recalled(found: list[Fact], question: str = "") -> list[str]:
 
 
 def test_the_question_decides_by_words_and_meaning() -> None:
-    """Wrong: age or use outweighs what the question asks, at default weights."""
+    """Wrong: at default weights age or use outweighs relevance."""
     found = facts(
         claim("a", "Plays the violin."),
         claim("b", "Lives in Rome.", 20),
@@ -130,8 +130,8 @@ def test_the_question_decides_by_words_and_meaning() -> None:
 
 
 def test_how_a_fact_reads() -> None:
-    """Wrong: a model takes what is over, was denied, or a tool's word for the user's word of
-    today."""
+    """Wrong: a denied fact, or one by a tool or the assistant, reads like the user's own
+    statement."""
     until = datetime(2024, 3, 1, tzinfo=UTC)
     texts = {
         one.id: rendered(one)

@@ -203,7 +203,7 @@ class Kept:
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 60), st.sets(st.integers(0, 10**6), max_size=9))))
 def test_a_catalog_lists_what_there_is(steps: list[tuple[int, set[int]]]) -> None:
-    """Wrong: after some order of writes a record is in no segment, in two, or is not gone."""
+    """Wrong: some order of writes leaves a record in no segment, in two, or not removed."""
     kept = Kept()
     for count, picks in steps:
         numbers = list(kept.there)
@@ -213,7 +213,7 @@ def test_a_catalog_lists_what_there_is(steps: list[tuple[int, set[int]]]) -> Non
 
 
 def test_segments_stay_few_and_are_written_a_few_times() -> None:
-    """Wrong: a user who says one thing at a time has thousands of segments."""
+    """Wrong: single appends give a user thousands of segments."""
     kept = Kept()
     once = len(bytes_of(segment(["1"], ["fox"], 0)))
     for n in range(3_000):
@@ -229,7 +229,7 @@ def test_segments_stay_few_and_are_written_a_few_times() -> None:
 
 
 def test_adding_a_little_reads_and_writes_little() -> None:
-    """Wrong: with each message the largest segments are read and written anew."""
+    """Wrong: each append rewrites the largest segments."""
     kept = Kept()
     for _ in range(25):
         kept.change([], ["fox"] * 900)
@@ -249,7 +249,7 @@ def test_adding_a_little_reads_and_writes_little() -> None:
 
 
 def test_damaged_segments_and_catalogs_are_told() -> None:
-    """Wrong: with one damaged segment nothing can be written or deleted any more."""
+    """Wrong: one damaged segment blocks all writes and deletions."""
     kept = Kept()
     for _ in range(2):
         kept.change([], ["fox"] * 600)

@@ -1,4 +1,4 @@
-"""The file of a session: what was altered is refused, and the line named; what is whole is read."""
+"""The snapshot file: altered files are refused by line, whole files are read."""
 
 import io
 import json
@@ -119,7 +119,7 @@ def bodies() -> list[dict[str, Any]]:
 
 
 def test_what_was_written_is_read() -> None:
-    """Wrong: a head, a message or a record comes back otherwise than it was."""
+    """Wrong: a head, a message or a record comes back changed."""
     found = read("".join(lines()).encode())
     assert found[0] == replace(head(), version=0)
     assert found[1:6] == log()
@@ -155,7 +155,7 @@ def number_of(error: pytest.ExceptionInfo[InvalidSnapshot]) -> int:
 
 
 def test_every_flipped_byte_is_refused() -> None:
-    """Wrong: an altered byte is taken for what was written, or the wrong line is named."""
+    """Wrong: an altered byte is accepted, or the wrong line is named."""
     raw = "".join(lines()).encode()
     for at in range(len(raw)):
         ways = (raw[at] ^ 1, raw[at] ^ 0x80, ord("\n"))  # a bit, no text any more, another line
@@ -166,7 +166,7 @@ def test_every_flipped_byte_is_refused() -> None:
 
 
 def test_every_prefix_is_refused() -> None:
-    """Wrong: a file that was cut off is taken for a whole one."""
+    """Wrong: a truncated file is accepted as whole."""
     raw = "".join(lines()).encode()
     for size in range(len(raw)):
         with pytest.raises(InvalidSnapshot) as error:
@@ -178,7 +178,7 @@ def test_every_prefix_is_refused() -> None:
 
 @pytest.mark.parametrize("at", range(16))
 def test_lines_left_out_doubled_and_exchanged_are_refused(at: int) -> None:
-    """Wrong: a message is missing or stands twice, and nobody notices."""
+    """Wrong: a file with a missing, repeated or moved line is accepted."""
     whole = lines()
     assert len(whole) == 16
     after = whole[at + 1 :]
@@ -282,7 +282,7 @@ def edited(at: int, /, **fields: Any) -> bytes:
 def test_what_does_not_fit_is_refused_though_its_sums_are_right(
     at: int, fields: dict[str, Any]
 ) -> None:
-    """Wrong: a crafted file writes what no session could hold, or another's."""
+    """Wrong: a crafted file with valid checksums writes invalid data, or another session's."""
     with pytest.raises(InvalidSnapshot, match=r"^line \d+: ") as error:
         read(edited(at, **fields))
     assert number_of(error) >= at + 1
@@ -317,7 +317,8 @@ def test_odd_files_are_refused_with_a_reason() -> None:
     "raw", [b"", b"\n", b'{"role":"user","content":"hi"}\n', b"\xff\xfe\n", b"[]\n", b"[" * 99_999]
 )
 def test_other_files_are_told(raw: bytes) -> None:
-    """Wrong: a chat log, or no text at all, is said to be damaged somewhere in it, or crashes."""
+    """Wrong: another kind of file, or an empty one, is reported as damaged, or raises a bare
+    error."""
     with pytest.raises(InvalidSnapshot, match=r"line 1: (the file is empty|this is not)"):
         read(raw)
 
@@ -339,7 +340,7 @@ _JSON = st.recursive(
 
 @given(st.integers(0, 15), st.data())
 def test_any_edit_is_read_or_refused(at: int, data: st.DataObject) -> None:
-    """Wrong: a crafted file raises something else than our own error."""
+    """Wrong: a crafted file raises something else than `InvalidSnapshot`."""
     found = bodies()
     name = data.draw(st.sampled_from(sorted(found[at])))
     if data.draw(st.booleans()):

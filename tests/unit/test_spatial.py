@@ -1,5 +1,4 @@
-"""Observations at places: what is refused, how confidence decays, the score, and the index, which
-finds just what looking at all would."""
+"""Observations at places: validation, decay, score, and the index, compared with a full scan."""
 
 import math
 from collections.abc import Sequence
@@ -78,7 +77,7 @@ def test_a_bad_position_is_refused(given: object, wanted: str) -> None:
 
 
 def test_positions_are_floats() -> None:
-    """Wrong: whole numbers and arrays are refused, or two zeros are two places."""
+    """Wrong: integers or arrays are refused, or 0 and -0 are two places."""
     assert position_of([3, 4.5], 2) == (3.0, 4.5)
     assert position_of(np.array([1, -2, 3], np.float32), 3) == (1.0, -2.0, 3.0)
     assert position_of((1e12, -1e12), 2) == (1e12, -1e12)
@@ -87,7 +86,7 @@ def test_positions_are_floats() -> None:
 
 
 def test_bad_radius_confidence_and_time_are_refused() -> None:
-    """Wrong: an infinite radius, a confidence of 2 or a time without a zone is taken."""
+    """Wrong: an infinite radius, a confidence of 2 or a time without a zone is accepted."""
     assert radius_of(None) == math.inf
     assert (radius_of(0), radius_of(2.5)) == (0.0, 2.5)
     for radius in (-1, math.nan, math.inf, "3"):
@@ -117,13 +116,13 @@ def test_bad_radius_confidence_and_time_are_refused() -> None:
     ],
 )
 def test_settings_are_bounded(fields: dict[str, Any]) -> None:
-    """Wrong: a half-life of nothing divides by zero, or a fourth dimension is promised."""
+    """Wrong: a half-life of 0 divides by zero, or a fourth dimension is accepted."""
     with pytest.raises(InvalidSetting):
         SpatialMemory(**fields)
 
 
 def test_settings_and_words_of_places() -> None:
-    """Wrong: a half-life can't be given in TOML; a model isn't told where, how long ago."""
+    """Wrong: TOML cannot set a half-life, or a recall lacks place, age or confidence."""
     block = SpatialMemory.model_validate({"dimensions": 3, "half_life": "P1D"})
     assert (block.half_life, block.name) == (timedelta(days=1), "spatial")
     assert SpatialMemory().half_life == timedelta(days=30)
@@ -152,12 +151,12 @@ def test_settings_and_words_of_places() -> None:
     ],
 )
 def test_ages_in_words(seconds: float, wanted: str) -> None:
-    """Wrong: ages are rounded up, or a clock that is ahead makes them negative."""
+    """Wrong: ages are rounded up, or negative for a clock that is ahead."""
     assert ago(timedelta(seconds=seconds)) == wanted
 
 
 def test_half_is_left_after_a_half_life() -> None:
-    """Wrong: confidence decays in a straight line, by another time, or below nothing."""
+    """Wrong: confidence decays linearly, from another time, or below 0."""
     ages = np.array([0, DAY, 2 * DAY, 10 * DAY, 1e12])
     sure = left(np.full(5, 0.8), ages, DAY)
     assert sure.tolist() == pytest.approx([0.8, 0.4, 0.2, 0.8 / 1024, 0.0])
@@ -170,7 +169,7 @@ lengths = st.floats(0, 1e13)
 
 @given(st.lists(lengths, min_size=1, max_size=20))
 def test_what_is_nearer_is_not_farther(apart: list[float]) -> None:
-    """Wrong: a nearer thing has less proximity; the middle one is not worth a half."""
+    """Wrong: a nearer observation has less proximity, or the median one is not at 0.5."""
     near = proximity(np.array(apart))
     assert all(0 <= one <= 1 for one in near)
     order = np.argsort(apart, kind="stable")
@@ -192,7 +191,7 @@ def found_at(
 
 
 def test_the_score_orders_what_is_found() -> None:
-    """Wrong: the score is not what the docs say; what is near and new is recalled twice."""
+    """Wrong: the score differs from the documented formula, or an observation is recalled twice."""
     found = found_at([0, 2, 4], [1, 0.8, 0.5])
     assert scored(found).tolist() == pytest.approx([1, 0.5 * 0.8, 1 / 3 * 0.5])
     meant = np.array([0, 1, 0.5])
@@ -224,7 +223,7 @@ def test_the_score_orders_what_is_found() -> None:
     st.tuples(*[st.floats(-1e12, 1e12)] * 3),
 )
 def test_distances_are_right(points: list[tuple[float, ...]], here: tuple[float, ...]) -> None:
-    """Wrong: squares of tiny numbers are nothing, so that all of them lie in one place."""
+    """Wrong: tiny coordinates underflow, so that all places coincide."""
     for dimensions in (2, 3):
         there = np.array([point[:dimensions] for point in points])
         wanted = [math.dist(point[:dimensions], here[:dimensions]) for point in points]
@@ -233,7 +232,7 @@ def test_distances_are_right(points: list[tuple[float, ...]], here: tuple[float,
 
 
 def test_tiny_distances_are_right() -> None:
-    """Wrong: 3e-200 squared is 0, and so the distance."""
+    """Wrong: 3e-200 squared underflows to a distance of 0."""
     far = distances(np.array([[3e-200, 4e-200], [0, 0]]), (0.0, 0.0))
     assert far.tolist() == pytest.approx([5e-200, 0])
 
@@ -290,8 +289,8 @@ def nearest_of(
 def test_the_index_finds_the_nearest(
     crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, data: st.DataObject
 ) -> None:
-    """Wrong: one that is as near, just on the radius, or hidden behind many that have faded is not
-    found; or one that was taken away is."""
+    """Wrong: the index misses a tie, a place exactly on the radius, or one behind faded ones, or
+    finds a removed one."""
     dimensions, made = crowd
     index = PlaceIndex(dimensions, fading, made[: len(made) // 2])
     for one in made[len(made) // 2 :]:
@@ -347,7 +346,7 @@ def test_the_index_finds_the_newest(
 
 
 def test_a_crowd_that_grows_and_shrinks() -> None:
-    """Wrong: the arrays lose or keep a place after many were added and removed."""
+    """Wrong: many additions and removals lose or keep a place in the index."""
     random = Random(7)
     index, there = PlaceIndex(2, Fading(10 * DAY, 0.05)), {}
     for round_ in range(60):

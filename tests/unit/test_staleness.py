@@ -1,4 +1,4 @@
-"""Facts that say what others say, and facts that have grown old."""
+"""Duplicate facts and outdated facts."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -107,7 +107,7 @@ def found(
 def test_what_differs_in_a_detail_is_not_folded(
     one: str, other: str, embedder: MiniLMEmbedder
 ) -> None:
-    """Wrong: a fact is kept from being recalled, because another reads nearly like it."""
+    """Wrong: a fact is hidden because another one is worded almost alike."""
     claims = [claim("a", one), claim("b", other, 1)]
     assert found(claims) == []
     assert found(claims, vectors=embedder.embed([one, other])) == []
@@ -124,7 +124,7 @@ def test_the_same_words_are_folded(one: str, other: str, embedder: MiniLMEmbedde
 
 @pytest.mark.parametrize(("one", "other"), SAME_BY_MEANING)
 def test_the_same_words_in_another_order(one: str, other: str, embedder: MiniLMEmbedder) -> None:
-    """Wrong: a paraphrase is recalled beside what it says again."""
+    """Wrong: a paraphrase is recalled next to the fact that it repeats."""
     claims = [claim("a", one), claim("b", other, 1)]
     assert found(claims, vectors=embedder.embed([one, other])) == [("a", "duplicate", "b")]
 
@@ -192,6 +192,6 @@ def test_old_facts_age_by_their_category() -> None:
     [{"jaccard": 0}, {"cosine": 1.1}, {"max_age": timedelta()}, {"max_age": "-P1D"}, {"age": 1}],
 )
 def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
-    """Wrong: a limit that hides all facts, or a misspelt one, is taken in silence."""
+    """Wrong: a misspelt limit, or one that hides all facts, is accepted."""
     with pytest.raises(InvalidSetting):
         StalenessDetector(**wrong)

@@ -55,7 +55,7 @@ def test_sentences_terms_and_identifiers() -> None:
 
 @given(texts())
 def test_identifiers_and_names_stand_in_the_text(text: str) -> None:
-    """Wrong: something is called verbatim that the text does not say."""
+    """Wrong: an identifier or a name is returned that is not in the text."""
     assert all(found in text for found in [*identifiers(text), *names(text)])
 
 
@@ -76,14 +76,14 @@ def test_names_are_capitals_inside_sentences() -> None:
 
 @given(st.lists(texts(), max_size=5), texts())
 def test_overlap_is_a_share(held: list[str], query: str) -> None:
-    """Wrong: a score outside 0 to 1, or not one for each text."""
+    """Wrong: a score lies outside 0 to 1, or a text has none."""
     scores = overlap_scores(query, held)
     assert len(scores) == len(held)
     assert all(0 <= score <= 1 + 1e-9 for score in scores)
 
 
 def test_rare_words_weigh_more() -> None:
-    """Wrong: a text that shares a common word ranks beside one that shares a rare one."""
+    """Wrong: a common word counts as much as a rare one."""
     scores = overlap_scores("remote policy", ["policy a", "policy b", "remote b", "remote policy"])
     assert scores[2] > scores[0]
     assert scores[3] == pytest.approx(1)
@@ -108,13 +108,13 @@ def test_pieces_lose_no_word(text: str, size: int) -> None:
 
 @given(texts(), st.integers(0, 300))
 def test_a_break_is_within_the_text(text: str, upto: int) -> None:
-    """Wrong: a break beyond what was asked for."""
+    """Wrong: a break lies beyond the given position."""
     upto = min(upto, len(text))
     assert 0 <= last_break(text, upto) <= upto
 
 
 def test_a_break_falls_after_a_sentence_or_a_word() -> None:
-    """Wrong: $300 is cut to $30, or a short first sentence stands for much that would fit."""
+    """Wrong: $300 is cut to $30, or a short first sentence is kept although much more fits."""
     text = "It is approved. The allowance is up to $300 a year"
     assert text[: last_break(text, 20)] == "It is approved."
     assert text[: last_break(text, text.index("00 a"))] == "It is approved. The allowance is up to"

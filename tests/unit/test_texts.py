@@ -24,7 +24,7 @@ def asking(question: str, *meaning: float) -> Query:
 
 
 def test_words_or_meaning_make_a_text_relevant() -> None:
-    """Wrong: one of both finds nothing."""
+    """Wrong: a text is not found by words alone, or by meaning alone."""
     index = TextIndex(TEXTS, ROWS)
     words = index.relevance(asking("green tea", 0.3, 0, 0, 0, 0.95))
     meaning = index.relevance(asking("xyzzy", 0, 1, 0, 0, 0))
@@ -39,7 +39,7 @@ def test_words_or_meaning_make_a_text_relevant() -> None:
 
 
 def test_without_vectors_or_texts() -> None:
-    """Wrong: while the embedder is down; an empty memory is an error."""
+    """Wrong: without vectors nothing is found by words, or an empty index raises."""
     for index in (by_words(TEXTS), TextIndex(TEXTS, ROWS)):
         for meaning in ((), (1, 0, 0)):
             found = index.relevance(asking("a dog named Rex", *meaning))
@@ -58,7 +58,8 @@ phrases = st.lists(words, max_size=4).map(" ".join)
 
 @given(st.lists(phrases, max_size=8), phrases)
 def test_relevance_is_a_probability(texts: Sequence[str], question: str) -> None:
-    """Wrong: a relevance above 1 or below 0, or some for a text without a word of the question."""
+    """Wrong: relevance lies outside 0 to 1, or is positive for a text without a word of the
+    question."""
     relevance = by_words(texts).relevance(asking(question))
     assert relevance.shape == (len(texts),)
     assert ((relevance >= 0) & (relevance <= 1)).all()

@@ -1,4 +1,4 @@
-"""Threads that are used again: which call gets which, what hangs, forks, and the end."""
+"""Reused threads: assignment of calls, hanging calls, forks and exit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
 
 
 def test_threads_are_used_again_and_hang_alone(started: list[threading.Thread]) -> None:
-    """Wrong: each call starts a thread; calls wait for a free thread of a few."""
+    """Wrong: each call starts a thread, or calls wait behind hanging ones."""
     idents = {Handover("call", threading.get_ident).result() for _ in range(50)}
     assert len(idents) == len(started) == 1
     assert started[0].daemon
@@ -73,7 +73,7 @@ def test_threads_are_used_again_and_hang_alone(started: list[threading.Thread]) 
 def test_a_thread_without_calls_ends(
     started: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: a process keeps as many threads as it once needed."""
+    """Wrong: a process keeps all threads that it ever needed."""
     monkeypatch.setattr(threads, "IDLE_SECONDS", 0.01)
     Handover("call", lambda: None).result()
     (thread,) = started
@@ -102,13 +102,13 @@ class Unlucky:
 
 
 def test_a_call_for_a_thread_that_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: it is never made."""
+    """Wrong: a call assigned to an ending thread never runs."""
     monkeypatch.setattr(threads, "SimpleQueue", Unlucky)
     assert [Handover("call", partial(int, n)).result(SECONDS) for n in range(3)] == [0, 1, 2]
 
 
 def test_each_call_has_a_context_of_its_own() -> None:
-    """Wrong: a call sees what its caller set, or what was left by a call before it."""
+    """Wrong: a call sees context variables of its caller or of an earlier call."""
     word: ContextVar[str] = ContextVar("word", default="nothing")
 
     def exchange() -> str:
@@ -122,7 +122,7 @@ def test_each_call_has_a_context_of_its_own() -> None:
 
 
 def test_an_idle_thread_keeps_nothing_alive() -> None:
-    """Wrong: a store, or a long answer, stays in memory until the thread has another call."""
+    """Wrong: an idle thread keeps a store or a long answer in memory."""
 
     class Large:
         def give(self) -> Large:
@@ -141,7 +141,7 @@ def test_an_idle_thread_keeps_nothing_alive() -> None:
 
 
 def test_what_a_call_raises_is_the_callers() -> None:
-    """Wrong: an error ends the thread, or is told on its standard error."""
+    """Wrong: an error ends the thread or is printed instead of raised to the caller."""
     for error in (ValueError("no"), KeyboardInterrupt(), SystemExit(3)):
 
         def fail(error: BaseException = error) -> None:
@@ -175,7 +175,7 @@ def test_an_abandoned_call(
 
 
 def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: the caller waits for ever, or what it holds fails where it could go on."""
+    """Wrong: if no thread can start, the caller hangs, or work that could continue fails."""
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -212,7 +212,7 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_most_abandoned_calls() -> None:
-    """Wrong: calls that hang take ever more threads; or one that ended counts for ever."""
+    """Wrong: hanging calls use ever more threads, or calls that ended still count."""
     limited, gate, ended = TimeLimited(), threading.Event(), threading.Semaphore(0)
     try:
         for _ in range(MOST_ABANDONED):
@@ -230,8 +230,8 @@ def test_most_abandoned_calls() -> None:
 
 
 def test_calls_that_share_a_thread(started: list[threading.Thread]) -> None:
-    """Wrong: they do not share it, one that hangs costs the results before it, or it counts for
-    blocks with threads of their own."""
+    """Wrong: calls do not share their thread, one that hangs loses earlier results, or delays other
+    threads' calls."""
     gate, limited = threading.Event(), TimeLimited()
     shared: dict[str, QueryThread] = {"a": "shared", "b": "shared", "c": "shared", "d": "caller"}
     calls: dict[str, Callable[[], Any]] = dict.fromkeys("abcde", threading.get_ident)
@@ -248,7 +248,7 @@ def test_calls_that_share_a_thread(started: list[threading.Thread]) -> None:
 
 
 def test_together_waits_for_all() -> None:
-    """Wrong: its caller goes on, and lets go of what they need, while some are still at it."""
+    """Wrong: after one call failed, the caller continues while others still run."""
     gate, ended = threading.Event(), list[int]()
 
     def slow() -> None:
@@ -278,7 +278,7 @@ class Calls:
 
 
 def test_repeated_until_it_says_so() -> None:
-    """Wrong: it is called once; or again, after it said that this is in vain."""
+    """Wrong: a repeated call runs once, or again after it returned False."""
     for_ever, once = Calls(), Calls(lambda _: False)
     with repeated("once", 0.001, once), repeated("ever", 0.001, for_ever):
         until(lambda: once.count)
@@ -292,7 +292,7 @@ def test_repeated_until_it_says_so() -> None:
 
 
 def test_repeated_calls_delay_no_other() -> None:
-    """Wrong: a store that does not answer has the leases of another run out."""
+    """Wrong: a store that does not answer makes another store's leases expire."""
     gate = threading.Event()
     hangs, works = Calls(lambda _: gate.wait(SECONDS)), Calls()
     with repeated("hangs", 0.001, hangs), repeated("works", 0.001, works):
@@ -308,7 +308,7 @@ def test_repeated_calls_delay_no_other() -> None:
 
 
 def test_the_end_of_the_body_waits_for_a_call_under_way() -> None:
-    """Wrong: a lease is given back, and then renewed."""
+    """Wrong: a lease is renewed after it was released."""
     gate, within, ended = threading.Event(), threading.Event(), list[str]()
 
     def call() -> bool:
@@ -326,7 +326,7 @@ def test_the_end_of_the_body_waits_for_a_call_under_way() -> None:
 
 
 def test_a_call_that_fails_is_made_again(caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: a lease is not renewed any more after an error, or nobody learns of it."""
+    """Wrong: one error ends the renewal of a lease, or is not logged."""
 
     def fail(count: int) -> bool:
         if count == 1:
@@ -393,7 +393,7 @@ assert Handover("call", lambda: "done").result(60) == "done"
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_forks() -> None:
-    """Wrong: a child waits for threads that have not come along."""
+    """Wrong: a forked child waits for threads that it does not have."""
     run(FORK)
 
 
@@ -415,7 +415,7 @@ assert [Handover("forks", fork).result(60) for _ in range(5)] == [0] * 5
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_call_that_forks() -> None:
-    """Wrong: a block that starts a process waits for ever in it."""
+    """Wrong: a process that a block starts waits forever."""
     run(FORKS_IN_A_CALL)
 
 
@@ -453,5 +453,5 @@ for one in within:
 
 
 def test_the_interpreter_ends() -> None:
-    """Wrong: an exit waits for a call that hangs or a thread that is idle, or tells of them."""
+    """Wrong: an exit waits for a hanging call or an idle thread, or prints an error of one."""
     run(EXIT)

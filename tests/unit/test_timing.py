@@ -65,7 +65,7 @@ def said(*texts: str) -> list[SourceMessage]:
     ],
 )
 def test_what_words_mean(words: str, first: str, last: str) -> None:
-    """Wrong: "last Friday" is a day that only a model's arithmetic knows."""
+    """Wrong: "last Friday" is left to the model's arithmetic."""
     found = meant(words, WEDNESDAY)
     assert found is not None
     end = at(last)
@@ -100,7 +100,7 @@ def test_what_began_then(words: str, first: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_vague_or_may_mean_two_things_is_no_day(words: str) -> None:
-    """Wrong: a date is invented."""
+    """Wrong: a vague or ambiguous expression gives a date."""
     assert meant(words, WEDNESDAY) is None
 
 
@@ -109,7 +109,7 @@ _UNITS = st.sampled_from(["day", "week", "month", "year"])
 
 @given(st.datetimes(datetime(1950, 1, 1), datetime(2150, 1, 1)), st.integers(1, 30), _UNITS)
 def test_ago_and_ahead(moment: datetime, number: int, unit: str) -> None:
-    """Wrong: some day of the calendar fails, or what was is later than it was told."""
+    """Wrong: a calendar day raises, or a past time lies after its message."""
     now = moment.replace(tzinfo=UTC)
     ago, ahead = meant(f"{number} {unit}s ago", now), meant(f"in {number} {unit}s", now)
     assert ago is not None
@@ -183,14 +183,14 @@ def test_times_of_a_finding(
     end: str | None,
     kept: str,
 ) -> None:
-    """Wrong: a date that nobody said is stored, or one that was said is lost."""
+    """Wrong: a date that the text does not support is stored, or a supported one is lost."""
     found = replace(_FOUND, kind=kind, when=when, since=since, until=until)
     shown = said(text)
     assert times(found, shown[0], shown) == (at(begin), at(end), kept)
 
 
 def test_the_words_may_stand_in_another_message() -> None:
-    """Wrong: "In Rome." "When?" "Last week." has no date."""
+    """Wrong: "In Rome." "When?" "Last week." gives no date."""
     found = replace(_FOUND, kind="event", when="Last week")
     shown = said("I was in Rome.", "Last week.")
     assert times(found, shown[0], shown)[:2] == (at("2023-05-01"), at("2023-05-08"))

@@ -75,7 +75,7 @@ def test_a_built_tokenizer_counts_as_its_makers_do(
 def test_every_token_of_claude_counts_as_its_makers_do(
     theirs: dict[str, Callable[[str], int]],
 ) -> None:
-    """Wrong: a token comes about otherwise by ranks than by the merges that the file lists."""
+    """Wrong: merging by ranks gives other tokens than the file's merges."""
     ours, tokens = encoding(CLAUDE).build(), VOCABULARIES[CLAUDE].ranks()
     for token in tokens:
         text = token.decode("utf-8", "ignore")
@@ -84,7 +84,7 @@ def test_every_token_of_claude_counts_as_its_makers_do(
 
 @pytest.mark.parametrize("name", [*VOCABULARIES])
 def test_the_tokenizer_takes_over_unnoticed(name: str) -> None:
-    """Wrong: counts change when the tokenizer is there, or it never comes."""
+    """Wrong: counts change when the tokenizer is loaded, or it is never loaded."""
     fresh = Encoding(name, VOCABULARIES[name])
     first = fresh.count(PROSE)
     passages = [f"{PROSE} {number} {'y' * number}" for number in range(400)]
@@ -96,7 +96,7 @@ def test_the_tokenizer_takes_over_unnoticed(name: str) -> None:
 
 
 def test_much_or_rare_text_has_the_tokenizer_built() -> None:
-    """Wrong: a long-lived process counts in Python for ever; a rare character."""
+    """Wrong: much text, or a rare character, is still counted in Python."""
     fresh = Encoding("p50k_base", VOCABULARIES["p50k_base"])
     done = threading.Event()
     build = fresh.build
@@ -125,7 +125,7 @@ def test_a_million_blanks_are_counted(name: str, blanks: str) -> None:
 
 
 def test_threads_share_an_encoding() -> None:
-    """Wrong: while the tokenizer is being built, other threads get other counts."""
+    """Wrong: while the tokenizer is built, other threads get wrong counts."""
     fresh = Encoding("o200k_base", VOCABULARIES["o200k_base"])
     built, wrong = encoding("o200k_base").build(), []
     start = threading.Barrier(6)
@@ -146,7 +146,7 @@ def test_threads_share_an_encoding() -> None:
 
 
 def test_a_missing_file_is_named() -> None:
-    """Wrong: another release of litellm ends in a traceback about a path, or in a download."""
+    """Wrong: a missing vocabulary raises a bare error about a path, or is downloaded."""
     broken = Encoding("o200k_base", OpenAI("0" * 40, ""))
     with pytest.raises(ConfigError, match="litellm has no tokenizer file"):
         broken.count("hi")
@@ -193,7 +193,7 @@ assert first.build()("two words") == 2
     ],
 )
 def test_in_a_process_of_its_own(script: str) -> None:
-    """Wrong: a first count takes as long as a library's import; an exit or a fork hangs or dies."""
+    """Wrong: the first count imports a slow library, or an exit or a fork hangs."""
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script], capture_output=True, timeout=60, text=True
     )
@@ -250,7 +250,7 @@ def count(name: str, text: str) -> int:
 @example("\ud800 \udfff \ud83d\ude00")
 @example("<|endoftext|><EOT>")
 def test_it_counts_as_the_built_tokenizer(name: str, text: str) -> None:
-    """Wrong: a process's first messages have other counts than its later ones."""
+    """Wrong: the first messages of a process have other counts than later ones."""
     try:
         counted = count(name, text)
     except NotForMerging:
@@ -260,7 +260,8 @@ def test_it_counts_as_the_built_tokenizer(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_character_is_in_the_class_it_has_there(name: str) -> None:
-    """Wrong: a character is a letter here and none there, and texts are cut elsewhere."""
+    """Wrong: a character is in another class than in the tokenizer, so texts are split
+    differently."""
     built = encoding(name).build()
     taken = 0
     for code in [*range(0x3400), *range(0x3400, 0x20000, 7), *range(0x20000, 0x110000, 997)]:
@@ -277,13 +278,14 @@ def test_every_character_is_in_the_class_it_has_there(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["\u017f", "\u0378", "\ud800", "𞤀", "a" * 600, "汉" * 200])
 def test_what_is_not_sure_is_left_to_the_tokenizer(text: str) -> None:
-    """Wrong: a character of a newer Unicode is guessed at, or an endless word takes for ever."""
+    """Wrong: a character of a newer Unicode version is guessed, or an endless word is counted in
+    Python."""
     with pytest.raises(NotForMerging):
         count("o200k_base", text)
 
 
 def test_a_lot_of_text_is_left_to_the_tokenizer() -> None:
-    """Wrong: a book, or the noise of a file, is counted for seconds in Python."""
+    """Wrong: a book, or random bytes, is counted in Python for seconds."""
     random = Random(1)
     noise = " ".join("".join(random.choices(string.ascii_letters, k=24)) for _ in range(30_000))
     for text in ("a word or two " * 100_000, noise):
@@ -295,13 +297,13 @@ def test_a_lot_of_text_is_left_to_the_tokenizer() -> None:
     "text", ["今天天气很好 我们去公园散步。", "Überraschung — naïve 👍🏽", "😀"]
 )
 def test_everyday_texts_need_no_tokenizer(text: str) -> None:
-    """Wrong: a smile or an accent in the first message has the tokenizer built at once."""
+    """Wrong: an emoji or an accent makes the tokenizer load."""
     assert count("o200k_base", text) > 0
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_file_names_every_token_in_order(name: str) -> None:
-    """Wrong: litellm's file has changed its form, and places in it are no ranks any more."""
+    """Wrong: the form of litellm's file has changed, so positions are no ranks."""
     vocabulary: Vocabulary = VOCABULARIES[name]
     listing, place = vocabulary.listing(), -1
     for number, token in enumerate(RANKS[name]):

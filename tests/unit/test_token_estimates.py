@@ -31,13 +31,13 @@ hard = st.lists(
 @pytest.mark.parametrize("name", ENCODINGS)
 @given(hard)
 def test_no_text_has_more_than_the_promised_multiple(name: str, text: str) -> None:
-    """Wrong: some text, however odd, costs more than 3.75 times its estimate."""
+    """Wrong: some text has more than 3.75 times its estimated tokens."""
     assert encoding(name).count(text) <= WORST * estimate(text)
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_no_character_has_more_than_the_promised_multiple(name: str) -> None:
-    """Wrong: one kind of character is priced below the promise, alone or in a row."""
+    """Wrong: some character, alone or repeated, has more than 3.75 times its estimated tokens."""
     count = encoding(name).build()
     for code in [*range(0x3000), *range(0x3000, 0x110000, 197)]:
         for text in (chr(code), chr(code) * 15, f"q{chr(code)}" * 15):
@@ -45,7 +45,7 @@ def test_no_character_has_more_than_the_promised_multiple(name: str) -> None:
 
 
 def test_the_estimate_counts_bytes_by_their_kind() -> None:
-    """Wrong: the rule is not the one that was documented, and stored estimates change meaning."""
+    """Wrong: the rule differs from the documented one, so stored estimates change their meaning."""
     assert estimate("") == 0
     assert estimate("a" * 15) == 4
     assert estimate(" " * 15) == 4
@@ -58,12 +58,12 @@ def test_the_estimate_counts_bytes_by_their_kind() -> None:
 
 @given(hard, hard)
 def test_parts_are_no_cheaper_than_the_whole(first: str, second: str) -> None:
-    """Wrong: messages estimated one by one make up a context that is estimated at more."""
+    """Wrong: the parts of a text are estimated at less than the whole."""
     assert estimate(first) + estimate(second) >= estimate(first + second)
 
 
 def test_ordinary_prose_is_not_overcounted_by_much() -> None:
-    """Wrong: the estimate is safe only because it is useless."""
+    """Wrong: the estimate of ordinary prose is far too high."""
     prose = (
         "When the council met again in the spring, nobody could say who had asked for the survey, "
         "or why its results had been kept in a drawer. Three members wanted to publish it at once; "
@@ -102,12 +102,13 @@ def picture(address: object, **fields: Any) -> int | None:
     [(1, 1, 1), (512, 512, 1), (513, 512, 2), (1024, 1024, 4), (4096, 8192, 6), (9000, 10, 4)],
 )
 def test_a_picture_costs_by_its_tiles(make: Any, width: int, height: int, tiles: int) -> None:
-    """Wrong: OpenAI's published examples (765 a square, 1105 a tall one) come out otherwise."""
+    """Wrong: OpenAI's published examples (765 for a square, 1105 for a tall picture) give other
+    numbers."""
     assert picture(make(width, height)) == LOW_DETAIL + 170 * tiles
 
 
 def test_low_detail_and_links() -> None:
-    """Wrong: low detail costs like high, or a link of unknown size costs next to nothing."""
+    """Wrong: low detail costs as much as high, or a linked picture costs almost nothing."""
     assert picture(png(4096, 4096), detail="low") == 85
     assert picture("https://example.com/a.png") == 765
     assert media_tokens({"type": "image_url", "image_url": "https://example.com/a.png"}) == 765
@@ -115,7 +116,7 @@ def test_low_detail_and_links() -> None:
 
 @given(st.text(max_size=80), st.sampled_from(["", "data:image/png;base64,", "data:image/jpeg,"]))
 def test_any_address_has_a_price(tail: str, head: str) -> None:
-    """Wrong: a broken or non-ASCII data URL raises when the message is appended."""
+    """Wrong: a broken or non-ASCII data URL raises."""
     assert (picture(head + tail) or 0) >= LOW_DETAIL
 
 
@@ -123,7 +124,7 @@ def test_any_address_has_a_price(tail: str, head: str) -> None:
     st.binary(max_size=60), st.sampled_from([b"", b"\xff\xd8\xff", b"GIF8", b"\x89PNG\r\n\x1a\n"])
 )
 def test_any_picture_has_a_price(data: bytes, magic: bytes) -> None:
-    """Wrong: a truncated or lying header raises, or gives a picture for nothing."""
+    """Wrong: a truncated or false header raises, or makes a picture free."""
     assert (picture(url("png", magic + data)) or 0) >= LOW_DETAIL
 
 
@@ -145,5 +146,5 @@ def test_any_picture_has_a_price(data: bytes, magic: bytes) -> None:
     ],
 )
 def test_sound_files_and_odd_parts(part: dict[str, Any], tokens: int | None) -> None:
-    """Wrong: a long recording costs like a short one, or a malformed part raises."""
+    """Wrong: a long recording costs as much as a short one, or a malformed part raises."""
     assert media_tokens(part) == tokens

@@ -68,7 +68,7 @@ def titles(schema: Any, of_names: bool = False) -> list[Any]:
 
 
 def test_a_tool_is_told_in_openais_form() -> None:
-    """Wrong: a provider refuses it, or the model isn't told what it does."""
+    """Wrong: a tool's schema is invalid for a provider, or lacks its description."""
     told = tool().schema()
     assert told["type"] == "function"
     assert (told["function"]["name"], told["function"]["description"]) == (
@@ -101,7 +101,8 @@ def test_a_schema_has_no_titles_but_those_that_are_meant() -> None:
 
 
 def test_arguments_are_a_mapping_or_json() -> None:
-    """Wrong: a schema without properties, which some providers refuse."""
+    """Wrong: arguments as JSON text are refused, or a tool without arguments has an invalid
+    schema."""
     parameters = tool(Nothing).parameters()
     assert (parameters["type"], parameters["properties"]) == ("object", {})
     nothings: list[Any] = [None, "", "  ", "null", "{}", {}]
@@ -137,8 +138,8 @@ def test_arguments_are_a_mapping_or_json() -> None:
     ],
 )
 def test_bad_arguments_are_refused(given: Any, wanted: str) -> None:
-    """Wrong: they reach the tool, another error than ours reaches the caller, or the model is not
-    told what to do otherwise."""
+    """Wrong: invalid arguments reach the tool, raise a foreign error, or the refusal does not say
+    how to correct them."""
     with pytest.raises(ToolRefused) as refused:
         tool().call(SCOPE, given)
     assert str(refused.value).startswith(("The arguments of book_add", "book_add was called"))
@@ -147,7 +148,7 @@ def test_bad_arguments_are_refused(given: Any, wanted: str) -> None:
 
 
 def test_refusals_quote_no_argument_and_keep_the_tools_words() -> None:
-    """Wrong: a refusal, which may be logged, holds what somebody said."""
+    """Wrong: a refusal, which may be logged, contains an argument's value."""
     secret = "4417-1234-5678-9113"
     sent: dict[str, Any] = {"title": [secret], "parts": secret, "shade": secret}
     with pytest.raises(ToolRefused) as refused:
@@ -171,7 +172,7 @@ def test_refusals_quote_no_argument_and_keep_the_tools_words() -> None:
 
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists))
 def test_nothing_that_a_model_sends_is_another_error(given: Any) -> None:
-    """Wrong: some text makes an error that a caller does not expect."""
+    """Wrong: some arguments raise an unexpected error."""
     for arguments in (given, json.dumps(given), {"title": given}, {"title": "x", "more": given}):
         with suppress(ToolRefused):
             assert tool().call(SCOPE, arguments).startswith("Scope(")
@@ -206,8 +207,8 @@ class Kiosk(Shop):
 
 
 def test_methods_are_tools() -> None:
-    """Wrong: a tool is missing or twice, takes other arguments than its method, names the scope to
-    the model, or a class that inherits it has none."""
+    """Wrong: a method is missing as a tool, has other arguments, shows its scope to the model, or
+    is not inherited."""
     add, listing, swap = tools_of(Shop(), what="shelf")
     assert [one.name for one in (add, listing, swap)] == ["shop_add", "shop_list", "shop_swap"]
     assert (add.description, add.effects) == ("Adds a book to the shelf.", ("write",))

@@ -53,7 +53,7 @@ def test_chunks_lose_nothing_and_keep_the_limit(
 
 @given(texts(), st.integers(1, 60))
 def test_split_parts_make_the_text(text: str, limit: int) -> None:
-    """Wrong: characters are lost at the seams, or a part that could be halved passes the limit."""
+    """Wrong: a split loses characters, or a part that could be halved exceeds the limit."""
     parts = split(text, COUNT, limit)
     assert "".join(parts) == text
     assert all(COUNT(part) <= limit or len(part) == 1 for part in parts)
@@ -62,7 +62,7 @@ def test_split_parts_make_the_text(text: str, limit: int) -> None:
 @pytest.mark.parametrize("count", [COUNT, CLAUDE, len])
 @given(texts(), texts(), st.integers(-2, 60))
 def test_clip_is_a_beginning_within_the_limit(count: Any, a: str, b: str, limit: int) -> None:
-    """Wrong: a clipped summary passes its limit, or says what the text did not."""
+    """Wrong: a clipped summary exceeds its limit, or is not the text's beginning."""
     text = f"{a}. {b}"
     clipped = clip(text, count, limit)
     assert text.startswith(clipped)
@@ -72,7 +72,7 @@ def test_clip_is_a_beginning_within_the_limit(count: Any, a: str, b: str, limit:
 
 
 def test_clips_cut_no_number_and_keep_lines() -> None:
-    """Wrong: an allowance of $3000 is remembered as $30; a list is run together into one line."""
+    """Wrong: an allowance of $3000 is clipped to $30, or a list becomes one line."""
     text = "The chair allowance is $3000 and form HR-1012 is due by 2026-01-05 at noon"
     for limit in range(1, COUNT(text) + 1):
         assert set(clip(text, COUNT, limit).split()) <= set(text.split())
@@ -105,7 +105,7 @@ def test_a_message_tells_its_calls_and_files() -> None:
 
 
 def test_lines_name_day_speaker_and_view() -> None:
-    """Wrong: a raw item's speaker is lost; a model cannot tell who said what."""
+    """Wrong: a line lacks its day or its speaker."""
     raw = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
     message = Message.of({"raw": raw, "format": "openai.responses"})
     assert (speaker(message), full_text(message)) == ("user", "hi")
@@ -137,7 +137,7 @@ def test_an_excerpt_is_what_bears_on_the_question() -> None:
 
 @given(st.text(), st.text(), st.integers(1, 30))
 def test_an_excerpt_fits(text: str, question: str, limit: int) -> None:
-    """Wrong: some text passes the limit, or fails."""
+    """Wrong: an excerpt exceeds its limit, or some text raises."""
     assert len(excerpt(text, question, len, limit)) <= limit
     assert words(excerpt(text, question, words, limit)) <= limit
 
@@ -165,7 +165,7 @@ def test_neighbours_are_joined_in_order() -> None:
 
 @given(st.lists(st.integers(1, 12), unique=True))
 def test_every_message_stays(seqs: list[int]) -> None:
-    """Wrong: a message is lost, or said twice."""
+    """Wrong: a joined recall loses or repeats a message."""
     passages = joined([said(seq, 1.0) for seq in seqs], ["b"])
     assert sorted(seq for one in passages for _, seq in one.sources) == sorted(seqs)
     assert all("\n".join(f"#{q}" for _, q in one.sources) == one.text for one in passages)
@@ -202,7 +202,7 @@ def test_passages_join_their_neighbours() -> None:
 
 @pytest.mark.parametrize("part", [None, "x", [], [1], [0, "2", 3], [None] * 3, {}, [True, 1, 0]])
 def test_what_a_snapshot_says_of_a_passage_may_be_wrong(part: object) -> None:
-    """Wrong: a record that somebody crafted makes every context fail."""
+    """Wrong: a crafted record makes every context fail."""
     odd = replace(said(2, 1.0), metadata={"part": part})
     assert [one.text for one in joined([said(1, 1.0), odd], ["b"])] == ["#1\n#2"]
 
@@ -217,14 +217,14 @@ def sizes(text: str) -> list[int]:
 
 @pytest.mark.parametrize("text", ["", "Hello.", "word " * (LONG // 5), "é" * (LONG // 2)])
 def test_a_text_that_is_not_long_is_one_passage(text: str) -> None:
-    """Wrong: ordinary messages, long answers of assistants among them, are torn apart."""
+    """Wrong: an ordinary message is split into passages."""
     assert passages(text) == [(0, len(text))]
 
 
 @pytest.mark.parametrize("text", [SENTENCES, CHINESE, SENTENCES.replace(" ", "\n")])
 def test_a_long_text_is_cut_between_sentences(text: str) -> None:
-    """Wrong: a passage begins within a sentence, is far longer or shorter than others, or what
-    stands where two meet is in neither as a whole."""
+    """Wrong: a passage is split within a sentence, has an odd length, or does not overlap the
+    next."""
     found = passages(text)
     assert len(found) > 5
     assert all(PASSAGE / 2 < size < PASSAGE * 2 for size in sizes(text))
@@ -239,7 +239,7 @@ def test_a_long_text_is_cut_between_sentences(text: str) -> None:
     "text", ["x" * 30_000, "word " * 6_000, '{"a":1},' * 4_000, "ab\n" * 9_000]
 )
 def test_what_has_no_sentences_is_cut_too(text: str) -> None:
-    """Wrong: a long line is one passage whose vector says nothing, or is cut within words."""
+    """Wrong: a long line is one passage, or is split within words."""
     found = passages(text)
     assert max(sizes(text)) < PASSAGE * 2
     assert found[0][0] == 0
@@ -260,7 +260,7 @@ def test_a_huge_text_has_only_so_many() -> None:
     )
 )
 def test_nothing_is_in_no_passage(parts: list[str]) -> None:
-    """Wrong: something is found in no passage, or passages are out of order or empty."""
+    """Wrong: some text is in no passage, or passages are empty or out of order."""
     text = "".join(parts) * 8
     found = passages(text)
     at = 0

@@ -1,4 +1,4 @@
-"""Recalled text is shown so that no line of it passes for what somebody else said."""
+"""Recalled text is shown so that no line of it looks like another speaker's."""
 
 import re
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ def test_a_line_that_goes_on_is_no_turn(mark: str) -> None:
 
 @given(st.lists(st.text(st.sampled_from(["a", ":", "-", *"".join(BREAKS)])), min_size=1))
 def test_nothing_of_a_text_is_lost_or_forged(texts: list[str]) -> None:
-    """Wrong: a text begins a turn or an item of its own, or is changed otherwise."""
+    """Wrong: a text begins a turn or an item of its own, or is changed."""
     begun = [0]
     for one in texts[:-1]:
         begun.append(begun[-1] + len(one) + 1)

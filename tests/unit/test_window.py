@@ -123,7 +123,7 @@ def legal_cuts(entries: Sequence[Entry]) -> list[Cut]:
 
 @given(logs(), st.booleans())
 def test_visible_shows_whole_groups_in_order(entries: list[Entry], was_cut: bool) -> None:
-    """Wrong: an orphan, an unfinished call, a system message, or another order."""
+    """Wrong: the window shows an orphan, an unfinished call, a system message, or another order."""
     shown = visible(entries, was_cut=was_cut)
     assert wrong(shown) == []
     assert seqs(shown) == sorted(set(seqs(shown)) & set(seqs(entries)))
@@ -157,7 +157,7 @@ def test_visible_pairs_by_id_and_format() -> None:
 
 
 def test_visible_leaves_out_what_is_not_whole() -> None:
-    """Wrong: half of a pair is shown, or calls and results without ids are taken for a pair."""
+    """Wrong: half of a pair is shown, or calls and results without ids count as a pair."""
     nameless = {"role": "assistant", "content": None, "tool_calls": [{"type": "function"}]}
     messages = [
         U,
@@ -199,7 +199,7 @@ def test_a_cut_splits_no_group_and_begins_with_a_user(
 def test_a_cut_keeps_within_bounds_whenever_a_legal_one_does(
     entries: list[Entry], keep: int, keep_messages: int | None
 ) -> None:
-    """Wrong: too much is kept although another cut would not, or no cut is found."""
+    """Wrong: a cut keeps too much although another would fit, or no cut is found."""
     shown = set(seqs(visible(entries, was_cut=False)))
 
     def fits(cut: Cut) -> bool:
@@ -234,7 +234,7 @@ def test_no_strategy_takes_the_newest_step_away(
 
 @given(logs())
 def test_units_are_the_groups(entries: list[Entry]) -> None:
-    """Wrong: a call is told apart from its results, or plain messages are drawn together."""
+    """Wrong: a call is separated from its results, or plain messages are grouped."""
     shown = visible(entries, was_cut=False)
     found = units(shown)
     assert sorted(entry.seq for unit in found for entry in unit) == seqs(shown)
@@ -243,7 +243,7 @@ def test_units_are_the_groups(entries: list[Entry]) -> None:
 
 
 def test_what_is_alone_is_counted() -> None:
-    """Wrong: a call that waits, or a stray result, is left out without a word."""
+    """Wrong: a pending call or a stray result is left out without a warning."""
     entries = entries_of([S, U, call(["a", "b"]), result("a"), result("stray"), A])
     assert unshown(entries) == (1, 1)
     whole = entries_of([S, U, call(["a"]), result("a")])
@@ -257,14 +257,14 @@ def test_snap_finds_the_last_legal_place(entries: list[Entry], start: int) -> No
 
 
 def test_an_empty_message_of_a_user_ends_no_turn() -> None:
-    """Wrong: a call that waits is cut away, since a user sent nothing after it."""
+    """Wrong: a pending call is cut away because of an empty user message after it."""
     call = {"role": "assistant", "content": None, "function_call": {"name": "f"}}
     assert snap(entries_of([call, {"role": "user", "content": ""}]), 1) == 0
 
 
 @given(logs())
 def test_turns_are_whole_and_complete(entries: list[Entry]) -> None:
-    """Wrong: a turn without its tool results, a message in no turn, or a turn that begins late."""
+    """Wrong: a turn lacks its tool results, begins late, or a message is in no turn."""
     found = turns(entries)
     assert [entry for turn in found for entry in turn] == visible(entries, was_cut=False)
     for turn in found:
@@ -296,7 +296,7 @@ def test_a_window_is_cut_at_turns() -> None:
 
 
 def test_a_very_long_turn_is_cut_inside_with_its_question_pinned() -> None:
-    """Wrong: the turn of 200 rounds is thrown away whole, or kept whole."""
+    """Wrong: a turn of 200 rounds is removed as a whole, or kept as a whole."""
     entries = entries_of(long_turn(200))
     cut = choose_cut(entries, 1000)
     assert cut is not None
@@ -311,7 +311,7 @@ def test_a_very_long_turn_is_cut_inside_with_its_question_pinned() -> None:
 
 
 def test_what_is_under_way_stays_whatever_its_size() -> None:
-    """Wrong: a call is cut away before its result comes, which then is an orphan for good."""
+    """Wrong: a pending call is cut away, which makes its result an orphan."""
     entries = entries_of([U, A, U, call(["a", "b"]), result("a")], (10, 10, 10, 500, 500))
     assert choose_cut(entries, 50) == Cut(2)
     finished = entries_of([*(e.message for e in entries), result("b")])

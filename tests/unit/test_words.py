@@ -40,7 +40,7 @@ def test_words(text: str, expected: list[str]) -> None:
 
 @given(st.text())
 def test_any_text_has_words(text: str) -> None:
-    """Wrong: some text stops a search."""
+    """Wrong: some text raises, or gives an empty word."""
     assert all(words(text))
     assert words(text) == words(text.upper().lower()) or not text.isascii()
 
@@ -70,7 +70,7 @@ def test_dates(text: str, expected: list[Date]) -> None:
 
 
 def test_a_date_holds_what_it_names() -> None:
-    """Wrong: "in May" is taken for one day, or for any month."""
+    """Wrong: "in May" means one day, or any month."""
     assert Date(None, 5, None).holds(DAY)
     assert Date(2023, 5, 8).holds(DAY)
     assert not Date(2022, 5, None).holds(DAY)
@@ -100,7 +100,7 @@ def test_threads_stem_at_the_same_time() -> None:
 
 
 def test_sentences_without_blanks_are_not_kept() -> None:
-    """Wrong: a process that reads Chinese keeps gigabytes of what it made of sentences."""
+    """Wrong: whole Chinese sentences fill the cache of stems."""
     said = [
         "".join(chr(0x4E00 + (7 * n + at * at) % 20_000) for at in range(90)) for n in range(500)
     ]
@@ -143,7 +143,7 @@ TODAY = date(2025, 6, 4)  # a Wednesday
     ],
 )
 def test_the_days_of_a_question(asked: str, first: str, last: str) -> None:
-    """Wrong: a time that people name is passed over, or is another one."""
+    """Wrong: a time in a question is missed or misread."""
     assert period_of(asked, TODAY) == Period(date.fromisoformat(first), date.fromisoformat(last))
 
 
@@ -151,7 +151,7 @@ def test_the_days_of_a_question(asked: str, first: str, last: str) -> None:
     "asked", ["What may I eat?", "What should I cook today?", "Where do I live?", "on 2025-02-30"]
 )
 def test_questions_without_a_time(asked: str) -> None:
-    """Wrong: a word is taken for a time, or a day that does not exist raises."""
+    """Wrong: a word is read as a time, or an impossible date raises."""
     assert period_of(asked, TODAY) is None
 
 
@@ -164,7 +164,7 @@ def test_questions_without_a_time(asked: str) -> None:
     ],
 )
 def test_events_that_a_question_dates_by(asked: str, event: Event | None) -> None:
-    """Wrong: "before I moved" is no time, or any "before" is one."""
+    """Wrong: "before I moved" is no time, or every "before" is one."""
     assert event_of(asked) == event
 
 
@@ -173,7 +173,7 @@ def test_events_that_a_question_dates_by(asked: str, event: Event | None) -> Non
     st.sampled_from(["last week", "4 months ago", "in March", "last winter", "99 years ago"]),
 )
 def test_every_day_has_periods(today: date, asked: str) -> None:
-    """Wrong: at some day of the calendar a question raises, or its days begin in the future."""
+    """Wrong: on some calendar day a question raises, or its period begins in the future."""
     period = period_of(f"What did I do {asked}?", today)
     assert period is not None
     assert period.first <= period.last
