@@ -128,8 +128,7 @@ class Cut(Exception):
 
 
 def cut_at(step: int) -> tuple[Callable[[str], None], list[str]]:
-    """Return a watch for `watched` that raises `Cut` from a step on, and the list of steps so
-    far."""
+    """Return a watch for `watched` that raises `Cut` from a step on, and the steps so far."""
     steps: list[str] = []
 
     def watch(name: str) -> None:

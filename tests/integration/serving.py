@@ -81,8 +81,7 @@ class Service:
         *,
         leaves: bool = False,
     ) -> Answer:
-        """Return the response to a request. With `leaves` the client disconnects within the
-        body."""
+        """Return the response to a request. With `leaves` the client disconnects within it."""
         return asyncio.run(self.answered(method, path, headers, body, leaves=leaves))
 
     async def answered(

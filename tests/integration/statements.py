@@ -63,8 +63,7 @@ class Expected:
         return sorted(one.text for one in self.in_force(moment))
 
     def in_force(self, moment: datetime) -> Iterator[Statement]:
-        """Yield the facts that held at a moment: for each thing the latest from the role of most
-        weight."""
+        """Yield the facts that held: of each thing the latest, from the role of most weight."""
         best: dict[str, tuple[tuple[int, datetime, int], Statement, datetime]] = {}
         for one, begin, cut in self.standing:
             if begin <= moment < one.end:

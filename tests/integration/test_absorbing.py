@@ -59,8 +59,7 @@ def _memory(store: Store, *blocks: Block) -> AgentMemory:
 
 
 def test_blocks_absorb_at_the_same_time() -> None:
-    """Wrong: a slow block delays the others, each block reads the log itself, or a block's changes
-    to its batch reach another block or the log."""
+    """Wrong: a slow block delays others, each reads the log, or a block changes another's batch."""
     meeting, store = threading.Barrier(3), Reader()
     blocks = [Listener(name=name, heard=[], meeting=meeting) for name in ("a", "b", "c")]
     with _memory(store, *blocks) as memory:

@@ -150,8 +150,7 @@ def test_all_can_be_cleared(memory: AgentMemory) -> None:
 
 
 def test_an_outage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: during an outage the tool raises no `ToolError`, names the database to Claude, or logs
-    nothing."""
+    """Wrong: an outage is no `ToolError`, its error names the database, or no log reports it."""
     memory = AgentMemory(store=f"sqlite:///{tmp_path}/secret-name.db", blocks=[FileMemory()])
     tool = MemoryTool(memory, user_id="ana")
     memory.close()

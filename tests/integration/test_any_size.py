@@ -181,8 +181,7 @@ def test_a_window_whose_newest_turn_is_long_is_compacted_at_most_once(fake: Fake
 
 
 def test_each_compaction_lowers_the_count(fake: FakeLLM) -> None:
-    """Wrong: after a compaction the context has as many tokens as before, because its summary is
-    long."""
+    """Wrong: after a compaction with a long summary the context is as large as before."""
     settings = of_model(fake)
     fake.default = lambda body: words(900, "summary")
     with opened(max_tokens=600, overflow=Summarize(max_summary_tokens=200), **settings) as memory:

@@ -187,8 +187,7 @@ def test_users_take_turns(book: Book) -> None:
 
 
 def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: a session that fails is retried without a pause, and sessions behind it wait for
-    ever."""
+    """Wrong: a session that fails is retried without a pause, and others wait for ever."""
     store, tries = MemoryStore(), Counter[str]()
 
     def watch(step: str) -> None:
@@ -235,8 +234,7 @@ def test_run_once_ends_though_messages_come(book: Book) -> None:
 
 
 def test_what_comes_while_a_session_is_tended(book: Book) -> None:
-    """Wrong: messages that arrive while a session is absorbed stay unprocessed until the next
-    update."""
+    """Wrong: messages that arrive during an absorb stay pending until the next update."""
     store = MemoryStore()
     other = AgentMemory(store=store)
 
@@ -283,8 +281,7 @@ def test_nothing_ends_a_thread(book: Book, error: BaseException) -> None:
 
 
 def test_a_store_that_is_down_for_a_while(book: Book) -> None:
-    """Wrong: background threads end with the first read that fails, or never absorb pending
-    sessions."""
+    """Wrong: threads end with the first read that fails, or pending sessions stay pending."""
     store, down = MemoryStore(), threading.Event()
 
     def watch(step: str) -> None:

@@ -79,8 +79,7 @@ def test_there_and_back(memory: AgentMemory) -> None:
 
 
 def test_into_a_store_that_is_not_there() -> None:
-    """Wrong: a backup cannot be restored into a new store, or the command asks for a
-    confirmation."""
+    """Wrong: a backup cannot be restored into a new store, or only after a confirmation."""
     assert _run("backup", "b.db").exit_code == 0
     done = invoke(["restore", "b.db", "--store", "sqlite:///c.db"])
     assert done.exit_code == 0, done.output
@@ -89,8 +88,7 @@ def test_into_a_store_that_is_not_there() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="open files can't be replaced there")
 def test_a_process_that_has_the_store_open_is_told(memory: AgentMemory) -> None:
-    """Wrong: a process that had the store open goes on to write to the old file, or into the
-    restored one."""
+    """Wrong: a process that had the store open writes to the old file or the restored one."""
     back_up(STORE, Path("b.db"))
     _say(memory, "after it")
     assert _run("restore", "b.db", "--yes").exit_code == 0
@@ -147,8 +145,7 @@ def _damage(path: str) -> None:
 
 
 def test_what_went_wrong_is_one_line() -> None:
-    """Wrong: a restore or backup that is not possible prints a traceback, exits with 0, or changes
-    a file."""
+    """Wrong: an impossible restore prints a traceback, exits with 0, or changes a file."""
     assert _run("backup", "b.db").exit_code == 0
     sqlite3.connect("c.db").execute("CREATE TABLE other (x)").connection.close()
     Path("damaged.db").write_bytes(Path("b.db").read_bytes())

@@ -78,8 +78,7 @@ def state(memory: AgentMemory) -> tuple[Any, ...]:
 @pytest.mark.parametrize("bound", ["begun by ana", "begun by eve"])
 @pytest.mark.parametrize("call", calls_of(Session))
 def test_a_session_refuses_another_user(memory: AgentMemory, call: str, bound: str) -> None:
-    """Wrong: a call on another user's session returns or changes data that `get` refuses to
-    show."""
+    """Wrong: a call on another user's session returns or changes its data."""
     turn = memory.before_turn("s", "What is my cat called?", user_id="ana")
     if bound == "begun by eve":
         turn = replace(turn, user_id="eve")
@@ -124,8 +123,7 @@ def _wanted(call: str) -> list[Any]:
 
 @pytest.mark.parametrize("call", calls_of(User))
 def test_an_owner_is_asked_again_with_each_call(memory: AgentMemory, call: str) -> None:
-    """Wrong: a handle on a session's memory, taken before the session was Ana's, reads Ana's
-    memory."""
+    """Wrong: a handle from before the session was Ana's reads Ana's memory."""
     memory.update("t", [{"role": "user", "content": "Hello."}])
     of_eve = memory.session("t", "eve").owner()
     memory.update("t", [{"role": "user", "content": "I am Ana."}], user_id="ana")

@@ -72,8 +72,7 @@ class Asked:
 
 
 def test_a_dead_block_does_not_cost_each_get_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: each `get` waits for a block that hangs, or a block that works again is never
-    called."""
+    """Wrong: each `get` waits for a block that hangs, or one that recovered is never called."""
     with Asked(monkeypatch, 0.05, "hangs", "works") as asked:
         asked.blocks["hangs"].gate.clear()
         for n in range(20):

@@ -347,8 +347,7 @@ def test_an_async_block_that_is_cancelled(way: str) -> None:
 
 
 def test_an_async_block_that_hangs() -> None:
-    """Wrong: a block that hangs blocks `get`, `update`, `pop` or `delete` for ever, or keeps its
-    lease."""
+    """Wrong: a block that hangs blocks a call for ever, or keeps its lease."""
     memory, block = with_coroutines(recall_timeout=0.5, absorb_timeout=0.5)
     try:
         assert memory.update("s", say(1, 2)).end == 2
@@ -425,8 +424,7 @@ def test_a_call_given_up_is_undone_however_it_ends() -> None:
 
 
 def test_a_call_in_time_raises_what_it_raises() -> None:
-    """Wrong: a `TimeoutError` that a block raises itself counts as the engine's timeout, and the
-    call is undone."""
+    """Wrong: a block's own `TimeoutError` counts as the engine's, and the call is undone."""
     late: list[str] = []
 
     def fail(error: BaseException) -> Callable[[], None]:

@@ -41,8 +41,7 @@ def told(memory: AgentMemory, question: str = BABY) -> list[str]:
 
 
 def test_the_model_says_which_static_facts_bear(fake: FakeLLM) -> None:
-    """Wrong: the reranker's choice is ignored, its invalid numbers break the recall, or small talk
-    calls the model."""
+    """Wrong: the reranker's choice is ignored, or its invalid numbers break the recall."""
     fake.default = naming("leave|Lunch")
     prompt = "Choose like a human resources officer."
     with opened(fake, StaticMemory(facts=FACTS, choose=chooser(prompt=prompt))) as memory:

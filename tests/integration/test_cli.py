@@ -449,8 +449,7 @@ def test_doctor_asks_the_model_only_when_told_to(fake: FakeLLM) -> None:
 
 
 def test_doctor_finds_a_missing_key_and_vectors_of_another_dimension(fake: FakeLLM) -> None:
-    """Wrong: `doctor --call` does not find vectors of another dimension, so that the first search
-    fails."""
+    """Wrong: `doctor --call` does not find stored vectors of another dimension."""
     with store() as memory:
         memory.update("s", talk(1))
     Path("c.toml").write_text('embedding = "openai/fake-embedding"', encoding="utf-8")

@@ -65,8 +65,7 @@ def test_the_audit_tells_every_change() -> None:
 
 
 def test_forgetting_by_the_beginning_of_an_id() -> None:
-    """Wrong: `forget` removes another fact, or the fact that it had superseded does not hold
-    again."""
+    """Wrong: `forget` removes another fact, or the superseded fact does not hold again."""
     begun = rows(run("facts", "--user", "ana"))[0][0]
     told = run("forget", begun, "--user", "ana", "--why", "asked by mail")
     assert "Lives in Rome." in told

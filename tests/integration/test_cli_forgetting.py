@@ -59,8 +59,7 @@ def test_a_report_changes_nothing_until_it_is_told_to() -> None:
 
 
 def test_what_a_search_found_is_forgotten() -> None:
-    """Wrong: `search --forget` ignores a filter, deletes messages without `--messages`, or deletes
-    another user's."""
+    """Wrong: `search --forget` ignores a filter, or deletes messages without `--messages`."""
     filters = ["--user", "ana", "--role", "user", "--where", "topic=boats", "--since", "2026-01-01"]
     assert DOCK in run("search", "boat", *filters)
     assert "Nothing found" in run("search", "boat", *filters, "--until", "2026-01-02")

@@ -23,8 +23,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_tells_what_there_is_and_asks() -> None:
-    """Wrong: an import that the user declined creates a database, or no counts are shown before the
-    question."""
+    """Wrong: a declined import creates a database, or the question shows no counts."""
     command = ["import", "c.json", "--from", "chatgpt", *STORE]
     done = invoke(command, input="n\n")
     assert done.exit_code == 1

@@ -105,8 +105,7 @@ def test_doctor_counts_and_names_what_the_configuration_grants_in_vain() -> None
 
 
 def test_commands_name_shared_sessions_for_people() -> None:
-    """Wrong: a command prints a control character of an id, or lists shared sessions as the user's
-    own."""
+    """Wrong: a command prints an id's control character, or lists shared sessions as own."""
     with opened() as memory:
         memory.share("team").grant("planner", "write")
         memory.share("team").agent("planner").update("s-1", USER)

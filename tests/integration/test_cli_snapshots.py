@@ -32,8 +32,7 @@ def test_there_and_back() -> None:
 
 
 def test_through_a_pipe() -> None:
-    """Wrong: `snapshot --to -` prints more than the file, in another encoding, or `restore -`
-    cannot read it."""
+    """Wrong: `snapshot --to -` prints more than the file, or `restore -` cannot read it."""
     done = invoke(["snapshot", "s-1", "--to", "-", "--store", "sqlite:///a.db"])
     assert done.exit_code == 0
     assert done.stdout_bytes.count(b"\n") == 7  # three of them are messages
@@ -65,7 +64,6 @@ def test_what_went_wrong_is_one_line() -> None:
 
 
 def test_chat_logs_are_told_from_snapshots() -> None:
-    """Wrong: the help of `export` does not mention `snapshot`, so that a user takes a chat log for
-    a backup."""
+    """Wrong: the help of `export` does not mention `snapshot`, or that of `import` `restore`."""
     for name, other in (("export", "snapshot"), ("import", "restore")):
         assert other in invoke([name, "--help"]).stdout

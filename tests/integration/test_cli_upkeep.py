@@ -156,8 +156,7 @@ def test_a_second_signal_ends_a_worker_at_once(fake: FakeLLM) -> None:
 
 
 def test_a_worker_that_nobody_reads_stops() -> None:
-    """Wrong: `agent-memory worker | head -1` runs on, prints a traceback, or loses its finished
-    work."""
+    """Wrong: `agent-memory worker | head -1` runs on, or loses its finished work."""
     Path("m.toml").write_text(CONFIG.replace("extractive", "vector"), encoding="utf-8")
     write()
     worker = command("worker", "--config", "m.toml")
@@ -180,8 +179,7 @@ def test_a_worker_needs_a_store_to_share() -> None:
 
 
 def test_ctrl_c_leaves_a_replay_that_goes_on(fake: FakeLLM) -> None:
-    """Wrong: an interrupted replay ends in a traceback, starts again from the first session, or
-    skips sessions."""
+    """Wrong: an interrupted replay prints a traceback, starts again, or skips sessions."""
     write(sessions=4)
     run("flush", "--config", "m.toml")
     asked, gate = len(fake.requests), threading.Event()

@@ -326,8 +326,7 @@ FAILURES: dict[str, tuple[Callable[[FakeLLM], dict[str, Any]], type[BaseExceptio
 def test_a_turn_that_fails_leaves_no_trace(
     memory: AgentMemory, fake: FakeLLM, no_waits: None, name: str, stream: bool
 ) -> None:
-    """Wrong: a part of a failed turn is stored, the error shows a key, or the next turn fails
-    too."""
+    """Wrong: a part of a failed turn is stored, or its error shows a key."""
     script, error = FAILURES[name]
     memory.completion("s", "Before", user_id="ada")
     before = memory.history("s")
@@ -372,8 +371,7 @@ def test_another_users_session_is_refused(memory: AgentMemory, fake: FakeLLM) ->
 
 
 def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: concurrent turns of a session wait for each other's model (here for ever), or are
-    interleaved in the log."""
+    """Wrong: concurrent turns wait for each other's model, or are interleaved in the log."""
     together = threading.Barrier(4)
 
     def answer(body: dict[str, Any]) -> Any:

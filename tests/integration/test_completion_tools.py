@@ -35,8 +35,7 @@ class Place(BaseModel):
 
 
 def test_functions_are_offered_as_they_are_written(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a parameter with a default is required, a description is lost, or the schema contains
-    titles."""
+    """Wrong: the schema requires a parameter with a default, or lacks a description."""
 
     def look(
         place: Place,
@@ -184,8 +183,7 @@ def test_calls_of_the_callers_tools_are_handed_back(memory: AgentMemory, fake: F
 def test_rounds_before_a_call_that_is_handed_back_are_kept(
     memory: AgentMemory, fake: FakeLLM, dumped: bool
 ) -> None:
-    """Wrong: results of our own tools are lost while the caller runs its tool, or our tools run
-    twice."""
+    """Wrong: results of our tools are lost while the caller runs its tool, or they run twice."""
     ran: list[int] = []
 
     def count(a: int) -> int:

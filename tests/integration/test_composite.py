@@ -98,8 +98,7 @@ def test_merging_gives_what_each_gives(stores: Callable[[str], str]) -> None:
 
 
 def test_the_context_names_blocks_and_their_kinds() -> None:
-    """Wrong: a member's name makes no valid element, or `static_facts` and `vector_matches` miss
-    recalls."""
+    """Wrong: a member's name makes no valid element, or `static_facts` misses recalls."""
     members: dict[str, AgentMemory | Block] = {
         "support": opened(VectorMemory()),
         "company_2": opened(StaticMemory(facts=["A < B."])),
@@ -160,8 +159,7 @@ def test_members_are_asked_for_the_user_or_the_session() -> None:
 
 
 def test_logs_questions_and_notes_of_members_are_searched() -> None:
-    """Wrong: a home without blocks does not search its log, a log's last question is not used for
-    recall, or the same note is returned twice."""
+    """Wrong: the home's log is not searched, or the same note is returned twice."""
     with composed({"support": opened(), "rules": StaticMemory(facts=["Be kind."])}) as both:
         both.update("s-1", [said("The anchor is rusty."), said("The sail is new.")])
         both.update("s-2", said("Another anchor."))
@@ -214,8 +212,7 @@ def test_a_slow_member_is_named_and_holds_nobody_up() -> None:
 
 
 def test_a_failing_member_is_named_and_rests() -> None:
-    """Wrong: a member's failure is raised, hides other members, or the member is called each
-    time."""
+    """Wrong: a member's failure is raised, hides other members, or is never paused."""
     asked: list[str] = []
 
     def fail() -> None:

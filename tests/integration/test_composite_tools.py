@@ -80,8 +80,7 @@ def test_each_tool_works_in_its_memory(both: CompositeMemory) -> None:
 
 
 def test_a_completion_runs_the_tools_of_all_and_clashes_are_told() -> None:
-    """Wrong: `completion` does not run another member's tool, or two tools with one name are
-    accepted."""
+    """Wrong: `completion` does not run a member's tool, or two tools may share a name."""
     with FakeLLM() as fake:
         home = AgentMemory("memory://", model="openai/m", api_base=fake.api_base, api_key="k")
         company = AgentMemory("memory://", blocks=[NoteMemory()])

@@ -1,5 +1,4 @@
-"""A damaged record affects only its session, is reported, and is restored from the log if
-possible."""
+"""A damaged record affects only its session, is reported, and is restored from the log."""
 
 import logging
 import os
@@ -98,8 +97,7 @@ COLUMNS = [
 
 @pytest.mark.parametrize(("column", "value"), COLUMNS)
 def test_a_head_stops_nobody_else(memory: AgentMemory, column: str, value: object) -> None:
-    """Wrong: a damaged head makes `flush`, `stats`, `sessions` or a worker fail for other
-    sessions."""
+    """Wrong: a damaged head makes `flush`, `stats`, `sessions` or a worker fail."""
     memory.close()
     spoil_head("s1", column, value)
     with opened() as memory:
@@ -267,8 +265,7 @@ def test_a_head_is_made_anew(memory: AgentMemory, column: str, value: object) ->
 
 
 def test_a_summary_is_made_anew() -> None:
-    """Wrong: after a repair of a lost summary, the summary no longer covers the start of the
-    session."""
+    """Wrong: after a repair, the summary no longer covers the start of the session."""
     with FakeLLM("They talk of parrots.") as server:
         fields = {
             "store": "sqlite:///m.db",

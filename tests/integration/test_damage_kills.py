@@ -1,5 +1,4 @@
-"""Repairs that are killed at many steps: the next repair completes them, and no whole record is
-lost."""
+"""Repairs that are killed at many steps: the next repair completes them without a loss."""
 
 import multiprocessing
 import os

@@ -1,5 +1,4 @@
-"""Dead letters: messages that a block cannot absorb are stored, counted, listed, and retried on
-command."""
+"""Dead letters: messages that a block cannot absorb are stored, listed, and retried."""
 
 from __future__ import annotations
 
@@ -105,8 +104,7 @@ def give_up(memory: AgentMemory, session: str, *texts: str, user: str | None = N
 def test_attempts_are_counted_for_all_memories_and_restarts_together(
     world: World, tmp_path: Path
 ) -> None:
-    """Wrong: each process counts attempts on its own, so that several processes try more often, or
-    never give up."""
+    """Wrong: each process counts its own attempts, so that several never give up."""
     url = f"sqlite:///{tmp_path}/m.db"
     with open_memory(world, url, 5) as one, open_memory(world, url, 5) as two:
         one.update("s", [say("poison"), say("next to it")], user_id="ada")
@@ -135,8 +133,7 @@ def test_attempts_are_counted_for_all_memories_and_restarts_together(
 def test_a_failure_is_known_in_every_process(
     world: World, tmp_path: Path, clock: list[float], error: Exception
 ) -> None:
-    """Wrong: only the process in which a block failed reports it, or it is still reported once the
-    block works."""
+    """Wrong: a failure is reported only by its own process, or after the block works again."""
     store = f"sqlite:///{tmp_path}/m.db"
     world.down = error
     told = f"{type(error).__name__}: {error}"
@@ -293,8 +290,7 @@ def test_another_number_of_attempts_loses_none(world: World, attempts: int) -> N
 
 
 def test_fewer_attempts_count_from_the_next_one(world: World) -> None:
-    """Wrong: a batch that already failed more often than a lowered `absorb_attempts` is tried for
-    ever."""
+    """Wrong: after `absorb_attempts` was lowered, a failing batch is tried for ever."""
     store = MemoryStore()
     with open_memory(world, store, 8) as memory:
         memory.update("s", say("poison"))
@@ -367,8 +363,7 @@ def test_a_pop_that_fails_half_way_loses_nothing(world: World) -> None:
 
 
 def test_deletion_takes_them_along(world: World) -> None:
-    """Wrong: a dead letter of a deleted session or user is left, with the text that its error
-    quotes."""
+    """Wrong: a dead letter of a deleted session or user is left in the store."""
     store = MemoryStore()
     with open_memory(world, store, 2) as memory:
         for session, user in (("s", "ada"), ("t", "ada"), ("u", "bob")):
@@ -406,8 +401,7 @@ def test_replay_renews_them(world: World, mended: bool) -> None:
 
 
 def test_a_session_claimed_by_a_user_renews_them(world: World) -> None:
-    """Wrong: dead letters of a session without a user are not absorbed for the user it gets
-    later."""
+    """Wrong: dead letters are not absorbed for the user whom the session gets later."""
     with open_memory(world, "memory://", 2) as memory:
         give_up(memory, "s", "poison", "x")
         assert ranges(memory) == [("s", 1, 2, 2)]

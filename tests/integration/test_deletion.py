@@ -182,8 +182,7 @@ def test_delete_cut_short_at_any_step(finish: Way) -> None:
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("finish", USER_WAYS)
 def test_delete_user_cut_short_at_any_step(finish: Way) -> None:
-    """Wrong: after an interrupted deletion of a user, sessions of the user are left or another
-    user's are gone."""
+    """Wrong: after an interrupted deletion, sessions of the user are left."""
     for step in steps_of(finish, USER_WAYS):
         store = MemoryStore()
         filled(store)
@@ -246,8 +245,7 @@ def test_who_finishes_a_deletion_second_erases_nothing(finish: Way) -> None:
 @pytest.mark.parametrize("finish", [by_flush, by_worker])
 @pytest.mark.parametrize("session_id", ["new", "a1"])
 def test_who_writes_again_is_kept(session_id: str, finish: Way) -> None:
-    """Wrong: completing a user's interrupted deletion erases messages that the user stored
-    since."""
+    """Wrong: completing a user's interrupted deletion erases newer messages of the user."""
     for step in steps_of(finish, [by_flush, by_worker]):
         store = MemoryStore()
         filled(store)

@@ -94,8 +94,7 @@ def test_a_file_without_stores_is_a_deployment_of_one(tmp_path: Path) -> None:
 def test_one_that_cannot_open_closes_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: when one store cannot be opened, the others stay open, or the error does not name
-    it."""
+    """Wrong: a store that cannot be opened leaves others open, or is not named."""
     opened: list[AgentMemory] = []
     init = AgentMemory.__init__
 

@@ -84,8 +84,7 @@ def faces(memory: AgentMemory) -> list[object]:
 
 
 def given(call: Callable[..., Any], memory: AgentMemory) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield arguments for a call: each odd value in each parameter, with valid ones for the
-    rest."""
+    """Yield arguments for a call: each odd value in each parameter, with valid others."""
     named = inspect.signature(call).parameters
     needed = {
         name: GOOD.get(name, "tea")

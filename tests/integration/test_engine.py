@@ -40,8 +40,7 @@ def talk(memory: AgentMemory, session: str, turns: int, owner: str | None = None
 
 
 def test_overflow_absorbs_and_recalls(memory: AgentMemory) -> None:
-    """Wrong: messages that left the window are lost or shown twice, or the context exceeds its
-    budget."""
+    """Wrong: messages that left the window are lost or shown twice."""
     memory.update("s", user("I am Sarah and I work in Marketing."), user_id="sarah")
     memory.update("s", assistant("Welcome, Sarah."), user_id="sarah")
     talk(memory, "s", 20, "sarah")
@@ -88,8 +87,7 @@ def test_users_are_apart(memory: AgentMemory) -> None:
 
 
 def test_a_user_named_late_gets_what_was_absorbed_before(memory: AgentMemory) -> None:
-    """Wrong: records absorbed before the session had a user are not the user's, or are
-    duplicated."""
+    """Wrong: records absorbed before the session had a user are lost or duplicated."""
     memory.update("s", user("My cat is called Minka."))
     memory.flush("s")
     assert memory.search("cat", session_id="s")
@@ -165,8 +163,7 @@ def test_pop_takes_back_with_all_that_followed(memory: AgentMemory) -> None:
 
 
 def test_pop_below_the_window_rebuilds_it(url: str) -> None:
-    """Wrong: after a pop the context still shows a summary or a system message of popped
-    messages."""
+    """Wrong: the context still shows a summary or a system message of popped messages."""
     with AgentMemory(store=url, max_tokens=300) as memory:
         memory.update("s", {"role": "system", "content": "Be kind."})
         talk(memory, "s", 20)
@@ -207,8 +204,7 @@ def test_system_message_replaces_and_leads(memory: AgentMemory) -> None:
 
 
 def test_threads_share_one_memory(memory: AgentMemory) -> None:
-    """Wrong: updates from several threads leave gaps or doubles in the log, or are absorbed
-    twice."""
+    """Wrong: concurrent updates leave gaps or doubles in the log, or are absorbed twice."""
     with ThreadPoolExecutor(8) as pool:
         list(
             pool.map(

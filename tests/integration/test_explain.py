@@ -77,8 +77,7 @@ def test_notes_are_recalled_with_their_day(memory: AgentMemory) -> None:
 
 
 def test_what_left_the_window_and_what_covers_it() -> None:
-    """Wrong: `explain` does not say which messages left the window, and which of them the summary
-    covers."""
+    """Wrong: `explain` does not say which messages left the window or are summarized."""
     overflow = Chain([ClearTools(keep_tokens=0, at_least=1), Summarize(max_summary_tokens=60)])
     with AgentMemory("memory://", max_tokens=400, overflow=overflow, blocks=[]) as memory:
         for number in range(12):

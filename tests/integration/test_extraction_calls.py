@@ -50,8 +50,7 @@ def test_what_costs_no_call(model: Model) -> None:
 
 
 def parts_of(model: Model, sizes: list[int], window: int, **fields: Any) -> list[str]:
-    """Return the requests for messages of these sizes, with a model that has this context
-    window."""
+    """Return the requests for messages of these sizes, with this context window."""
     with remembering(model, **fields) as memory:
         llm = memory.blocks["extractive"].resources.models(None)
         assert llm is not None
@@ -90,8 +89,7 @@ def test_a_server_that_finds_it_too_long(fake: FakeLLM) -> None:
 
 
 def test_a_server_that_finds_everything_too_long(fake: FakeLLM) -> None:
-    """Wrong: a message that the server always refuses is retried for ever, or counts as
-    absorbed."""
+    """Wrong: a message that is always refused is retried for ever, or counts as absorbed."""
     fake.fail(400, code="context_length_exceeded", message="maximum context length", times=99)
     with open_at(fake) as memory:
         memory.update("s", said("hello"), user_id="ada")
@@ -116,8 +114,7 @@ GOOD = json.dumps({"facts": [{"text": "Lives in Rome.", "message": 1, "quote": "
 
 @pytest.mark.parametrize("bad", BAD)
 def test_an_answer_in_another_form_is_asked_for_again(bad: str, fake: FakeLLM) -> None:
-    """Wrong: an invalid answer counts as an answer without facts, or is retried without the
-    error."""
+    """Wrong: an invalid answer counts as one without facts, or is retried without the error."""
     fake.reply(bad)
     fake.reply(GOOD)
     with open_at(fake) as memory:

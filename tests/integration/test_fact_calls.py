@@ -176,8 +176,7 @@ def test_forget_a_fact(store: Store, model: Model) -> None:
 
 
 def test_forget_a_session(store: Store, model: Model) -> None:
-    """Wrong: forgetting a session removes facts that another session states too, or leaves its
-    own."""
+    """Wrong: forgetting a session removes facts of other sessions, or leaves its own."""
     with remembering(model, store) as memory:
         told(memory)
         gone = memory.session("s2").owner().forget(source="s2")
@@ -340,8 +339,7 @@ def test_the_audit(store: Store, model: Model) -> None:
 
 
 def test_what_recall_shows(model: Model) -> None:
-    """Wrong: a recalled fact is shown without its times or role, or a superseded fact is shown by
-    default."""
+    """Wrong: a recalled fact lacks its times or role, or a superseded one is shown by default."""
     model.tell("contract ends", "Rents a flat.", category="home", since="2023", until="2024-03")
     model.tell("you like jazz", "Likes jazz.", category="preference")
     for superseded in (False, True):

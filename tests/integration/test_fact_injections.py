@@ -143,8 +143,7 @@ WORDS = ["contradict", "update", "same", "add", "refine", "end", "deny"]
 
 
 class Obedient:
-    """A model that obeys `attempt`. `saw` tells whether a request showed it, `turn` varies the
-    answers."""
+    """A model that obeys `attempt`, and sets `saw` if a request showed it."""
 
     def __init__(self) -> None:
         self.attempt = ATTEMPTS[0]
@@ -324,8 +323,7 @@ def test_what_an_assistant_says_changes_nothing(fake: FakeLLM, attempt: Attempt)
 def test_where_all_may_tell_the_user_is_believed(
     fake: FakeLLM, attempt: Attempt, place: Place
 ) -> None:
-    """Wrong: a fact from a tool or an assistant changes, hides or crowds out one that the user
-    stated."""
+    """Wrong: a fact from a tool changes, hides or crowds out one that the user stated."""
     it = talk(fake, roles=("user", "assistant", "tool"))
     with it.memory:
         known = it.begin("ann")

@@ -1,5 +1,4 @@
-"""A thousand generated lives, told in any order, compared with a definition of the expected
-facts."""
+"""A thousand generated lives, told in any order, compared with the expected facts."""
 
 import random
 from collections.abc import Iterator, Sequence

@@ -410,8 +410,7 @@ def is_retried(place: Place) -> None:
 def test_a_block_that_writes_late(
     call: str, between: Callable[[Place], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: writes or deletions of a timed-out block stay, whatever happened to the session
-    since."""
+    """Wrong: writes or deletions of a timed-out block are never corrected."""
     place = Place(absorb_timeout=0.25)
     over, broken = threading.Event(), ["before " + call, "after " + call]
 

@@ -236,8 +236,7 @@ def test_a_context_says_what_waits_for_a_block(url: str) -> None:
 
 @pytest.mark.parametrize("mode", ["inline", pytest.param("background", marks=pytest.mark.long)])
 def test_where_much_waits_updates_work_it_off(url: str, mode: Any) -> None:
-    """Wrong: with many pending messages, updates do not absorb them, so that searches become slower
-    and slower."""
+    """Wrong: updates do not absorb pending messages, so that searches become slower."""
     with AgentMemory(
         store=url, blocks=[VectorMemory()], overflow_mode=mode, recall_timeout=60
     ) as memory:

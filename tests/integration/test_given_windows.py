@@ -41,8 +41,7 @@ def test_a_given_window_is_shown_and_not_stored() -> None:
 
 
 def test_a_given_window_keeps_the_budget_and_is_not_recalled() -> None:
-    """Wrong: messages of the given window are recalled as well, or the context exceeds its
-    budget."""
+    """Wrong: the given window is recalled as well, or the context exceeds its budget."""
     with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
         memory.update("old", [user("The rent is 900 euros."), assistant("Noted.")], user_id="ana")
         held = [user("The rent is due on Monday."), assistant("I see.")]

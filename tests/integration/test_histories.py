@@ -124,8 +124,7 @@ def test_generated_histories_keep_budget_turns_and_words(
     memory_role: Any,
     step: int,
 ) -> None:
-    """Wrong: a context exceeds its budget or separates a call from its result, or the log changes a
-    message."""
+    """Wrong: a context exceeds its budget or separates a call from its result."""
     with AgentMemory(
         store="memory://", max_tokens=max_tokens, overflow=strategy, memory_role=memory_role
     ) as memory:

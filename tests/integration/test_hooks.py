@@ -169,8 +169,7 @@ def test_much_is_stored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_after_a_compaction_the_session_itself_is_quoted(tmp_path: Path) -> None:
-    """Wrong: after the agent's compaction, the hook does not quote the session's earlier
-    messages."""
+    """Wrong: after a compaction the hook does not quote the session's earlier messages."""
     lines = claude(ASKED, ANSWERED, "Bake a cake.", "Baked.", "Which port has Kestrel staging?")
     path = write(tmp_path / "t.jsonl", lines)
     hook("PreCompact", event(transcript_path=path))
@@ -257,8 +256,7 @@ def reading(namespace: str = "default") -> Iterator[log_file.LogFile]:
 
 
 def kinds() -> list[tuple[str, int]]:
-    """Return whether each part of the log is read by its index or message by message, with its
-    size."""
+    """Return each part of the log: read by its index or by message, and its size."""
     with reading() as file:
         parts = file.parts("ana", 100_000, "other")
         return [("noted" if type(one.seqs) is range else "read", one.size) for one in parts]

@@ -323,8 +323,7 @@ def test_what_a_hook_told_is_not_brought_along(tmp_path: Path, memory: AgentMemo
 
 
 def test_mem0s_memories_are_notes(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a memory of mem0 becomes a note with a wrong time or user, or a deleted one is
-    imported."""
+    """Wrong: a note has a wrong time or user, or a deleted memory is imported."""
     kept = {
         "id": "m1",
         "memory": "Likes tea",
@@ -437,8 +436,7 @@ def test_the_agents_sdk_has_its_items(tmp_path: Path, memory: AgentMemory) -> No
 
 
 def test_plain_lines_have_sessions_users_and_times(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: lines of several sessions are mixed, or a longer file is imported again from its
-    beginning."""
+    """Wrong: lines of several sessions are mixed, or a longer file is imported twice."""
     lines: list[Any] = [
         {"session_id": "a", "user_id": "ben", "role": "user", "content": "1", "time": "2024-01-01"},
         {"session": "b", "role": "user", "content": "2", "id": "x"},

@@ -79,8 +79,7 @@ def test_notes_of_a_deleted_user_stay_deleted(tmp_path: Path, memory: AgentMemor
 
 
 def test_whose_the_sessions_are(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: an import for a user does not say that the sessions belong to no user or to
-    another."""
+    """Wrong: an import does not say that the sessions belong to no user or to another."""
     chats = [gpt_chat("c", gpt("q", text="I keep bees.")), gpt_chat("d", gpt("r"))]
     path = write_json(tmp_path / "c.json", chats)
     import_chats(memory, path, "chatgpt")

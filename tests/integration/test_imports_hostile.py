@@ -109,8 +109,7 @@ def test_circles_and_many_branches_end(tmp_path: Path, memory: AgentMemory) -> N
 
 
 def test_an_id_that_stands_twice_is_told_once(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a repeated line is stored twice, or another message under its id is lost without a
-    report."""
+    """Wrong: a repeated line is stored twice, or another message under its id is not reported."""
     lines = [code("a", None, "user", "one")] * 2 + [code("a", None, "user", "other")]
     lines += [code("b", "a", "user", "two")]
     done = bring(memory, write_lines(tmp_path / "s.jsonl", lines), "claude-code")

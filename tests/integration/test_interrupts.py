@@ -105,8 +105,7 @@ def test_what_holds_a_lease_goes_on_to_its_end(
     on_signal: Callable[[Callable[[], Any]], None],
     error: type[BaseException],
 ) -> None:
-    """Wrong: an interrupted call keeps its lease until it expires, or as long as its traceback
-    exists."""
+    """Wrong: an interrupted call keeps its lease until it expires."""
     went_on = threading.Event()
 
     def stop() -> None:

@@ -158,8 +158,7 @@ def test_keys_and_owners_are_no_others(block: Keeper) -> None:
 
 
 def test_what_cannot_be_given_back_is_refused(block: Keeper, store: Store) -> None:
-    """Wrong: a value that JSON cannot restore is accepted, or refused after the session was
-    created."""
+    """Wrong: a value that JSON cannot restore is accepted, or creates the session."""
     for bad in (float("nan"), {1: "b"}, (1, 2), {1, 2}, "half \ud800", {"\udc00": 1}, 10**5000):
         with pytest.raises(InvalidInput, match="The metadata"):
             block.open(ADA).put("k", "text", {"a": bad})

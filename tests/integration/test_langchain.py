@@ -97,8 +97,7 @@ def test_an_agent_remembers_across_threads(memory: AgentMemory) -> None:
 
 
 def test_a_turn_with_tools_is_kept_and_sent_whole(memory: AgentMemory) -> None:
-    """Wrong: a call is separated from its result, or the model is sent other messages than
-    stored."""
+    """Wrong: a call is separated from its result, or the model is sent other messages."""
     call = {"name": "weather", "args": {"city": "Rome"}, "id": "c-1"}
     fake = model(AIMessage("", tool_calls=[call]), "It is sunny.", "You are welcome.")
     agent = create_agent(

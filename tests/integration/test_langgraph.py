@@ -111,8 +111,7 @@ def test_a_batch_sees_the_store_as_it_was(memory: AgentMemory) -> None:
 
 
 def test_items_are_found_by_meaning_with_the_memorys_embedder(memory: AgentMemory) -> None:
-    """Wrong: the store does not use the memory's embedder, or an item that is not indexed has a
-    score."""
+    """Wrong: the memory's embedder is not used, or an item that is not indexed has a score."""
     store = AgentMemoryStore(memory, index={"fields": ["text"]})
     store.put(("n",), "sea", {"text": "swimming in the ocean at the beach"})
     store.put(("n",), "tax", {"text": "tax forms of the company"})

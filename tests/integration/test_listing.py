@@ -52,8 +52,7 @@ def test_sessions_are_told_by_prefix_and_by_newest(memory: AgentMemory) -> None:
 
 
 def test_a_session_tells_when_it_was_spoken_in_and_what_it_is_called(memory: AgentMemory) -> None:
-    """Wrong: a head has a wrong `updated_at`, another session's metadata, or metadata from before a
-    deletion."""
+    """Wrong: a head has a wrong `updated_at`, or metadata from before a deletion."""
     assert memory.head("s") is None
     memory.update("s", [said("hi"), said("there", 5)], user_id="ana")
     head = memory.head("s")

@@ -70,8 +70,7 @@ def ids(store: Store) -> list[str]:
 
 
 def test_what_stands_at_the_end_of_a_long_message_is_found(tmp_path: Path) -> None:
-    """Wrong: a fact near the end of a long message is not found, because one vector stands for many
-    pages."""
+    """Wrong: a fact near the end of a long message is not found."""
     url = f"sqlite:///{tmp_path}/m.db"
     with remembering(url) as memory:
         converse(memory, text=document(1_000))

@@ -175,8 +175,7 @@ def test_users_at_the_same_time(server: Server) -> None:
 
 
 def test_nobody_comes_in_without_a_token(server: Server) -> None:
-    """Wrong: a request without a valid token is served, or the responses to a wrong and a missing
-    token differ."""
+    """Wrong: a request is served without a valid token, or a wrong one gets another response."""
     given = [
         {},
         {"Authorization": ""},

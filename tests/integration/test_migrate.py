@@ -101,8 +101,7 @@ def test_everything_arrives(source: Store, target: Store) -> None:
 
 
 def test_by_address(filled: Path, tmp_path: Path) -> None:
-    """Wrong: `operations.migrate` changes the source, moves another namespace, or writes into a
-    target in use."""
+    """Wrong: `operations.migrate` changes the source, or writes into a target in use."""
     url = f"sqlite:///{tmp_path}/target.db"
     shutil.copy(filled, tmp_path / "source.db")
     before = file_bytes(tmp_path, "source.db")
@@ -428,8 +427,7 @@ def test_a_session_that_arrived_otherwise_is_brought_again(small: Store) -> None
 
 
 def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> None:
-    """Wrong: a session marked for deletion is restored by a migration, or never erased at the
-    target."""
+    """Wrong: a migration restores a session marked for deletion, or never erases it."""
     source = MemoryStore()
 
     def fail(step: str) -> None:

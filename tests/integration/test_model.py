@@ -417,8 +417,7 @@ class Story(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 1))
     def all_is_caught_up(self, who: int) -> None:
-        """Assert that without outages all pending messages are absorbed once, and nothing more is
-        stored."""
+        """Assert that without outages all pending messages are absorbed once."""
         self.world.broken.clear()
         memory = self.processes[who].memory
         for name in ("flush_all", "work", "retry"):
