@@ -149,7 +149,7 @@ def search(
     if owner is not None:
         forget_found(owner, found, messages=messages, why=why, yes=yes)
     if explain and any(recall.views for recall in found):
-        console.print(cell("A score is the sum of its signals.", "dim"))
+        console.print(cell("Signals add up to a score; `nearest` changes the order only.", "dim"))
     if user is None and session is None:
         text = "Only shared records were searched. To search a user's, pass --user or --session."
         console.print(cell(text, "dim"))
@@ -278,7 +278,7 @@ def why(
         bool, typer.Option("--json", help="Print only the prompts, as JSON.")
     ] = False,
 ) -> None:
-    """List the prompts of a session, or show one in full beside what would be sent now."""
+    """List the prompts of a session, or show one in full beside what would be recalled now."""
     head_of(memory, session)
     after = 0 if turn is None else turn - 1
     found = memory.contexts(session, after=after, limit=None if turn is None else 1)
@@ -323,12 +323,12 @@ def _list(found: Sequence[SentContext]) -> None:
 
 def _told(one: SentContext) -> list[str]:
     context = one.context
-    kept = "" if context.kept_tokens is None else f", {context.kept_tokens:,} as the time before"
-    cost = "at an unknown price" if one.cost is None else f"for {one.cost:.4f} $"
+    kept = "" if context.kept_tokens is None else f", {context.kept_tokens:,} of them unchanged"
+    cost = "an unknown amount" if one.cost is None else f"{one.cost:.4f} $"
     lines = [
         f"Turn {one.turn}, {one.at:%Y-%m-%d %H:%M:%S} UTC: {context.tokens:,} of "
-        f"{context.max_tokens:,} tokens{kept}; recalled {cost}.",
-        f"As it was sent: {_fidelity(one)}.",
+        f"{context.max_tokens:,} tokens{kept}; recalling cost {cost}.",
+        f"Compared with what was sent: {_fidelity(one)}.",
         "",
     ]
     for message in one.messages:
@@ -361,5 +361,5 @@ def _lines(found: Sequence[tuple[Recall, str]]) -> list[str]:
 
 def _fidelity(one: SentContext) -> str:
     if one.exact:
-        return "to the byte"
+        return "the same to the byte"
     return f"{one.missing} parts deleted since" if one.missing else "changed since"

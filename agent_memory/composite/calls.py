@@ -37,9 +37,9 @@ def all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
             failed[name] = error
     if failed:
         errors = "; ".join(f"{name!r}: {type(e).__name__}: {e}" for name, e in failed.items())
-        raise StoreError(
-            f"{what}() failed in {errors}. The other members succeeded. Call it again."
-        ) from next(iter(failed.values()))
+        raise StoreError(f"{what}() failed in {errors}. Call it again.") from next(
+            iter(failed.values())
+        )
     return done
 
 

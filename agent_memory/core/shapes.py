@@ -38,7 +38,7 @@ class Shape(NamedTuple):
 
     Attributes:
         views: The message as OpenAI chat dicts. They are shared: do not change them.
-        role: The role of the first view that is not empty, or of the first view.
+        role: The role of the first view with such content, or of the first view.
         says: For each view, whether it has content besides calls and results.
         speaks: Whether any view has such content.
         is_plain: Whether it is one view with content and without calls and results.
@@ -360,7 +360,7 @@ class Arranging:
         new = call_id
         while new == call_id or new in self._used:
             self._count += 1
-            new = f"call_{self._count}"  # `TokenCounter` counts this many tokens for any id
+            new = f"call_{self._count}"  # `TokenCounter` counts no fewer for any id
         self._used.add(str(new))
         function = call.get("function")
         if isinstance(function, Mapping) and "arguments" not in function:

@@ -1,4 +1,4 @@
-"""Entries of the table of calls, and the request context that a call runs in."""
+"""The calls of the service, and the request context that a call runs in."""
 
 from __future__ import annotations
 
@@ -89,9 +89,7 @@ class At:
         return session_id
 
     def to_read(self, session_id: str) -> str:
-        """Return the id of a session. For another user's session, return an id that does not exist:
-        both are answered alike.
-        """
+        """Return the id of a session. Another user's is answered like one that does not exist."""
         return f"none-{uuid4()}" if self._whose(session_id) == "another's" else session_id
 
     def length(self, session_id: str) -> tuple[int, int]:
@@ -176,7 +174,7 @@ def operation(
     anyones: bool = False,
     exact: bool = False,
 ) -> Callable[[Run], Operation]:
-    """Turn a function from `At` and a form to an answer into a call that is not in the table."""
+    """Make a call of a function. It is for calls that `client/calls.py` does not list."""
 
     def entry(run: Run) -> Operation:
         form = get_type_hints(run)["asked"]

@@ -1,4 +1,4 @@
-"""`VectorIndex` and `WordIndex`: items by id, found by cosine similarity, or by words, only."""
+"""`VectorIndex` and `WordIndex`: items by id, found only by cosine similarity, or only by words."""
 
 from __future__ import annotations
 

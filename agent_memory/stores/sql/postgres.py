@@ -37,7 +37,7 @@ _LOST = {"57P01", "57P02", "57P03"}  # the server shuts down, crashed, or starts
 _SETTINGS = (
     "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; "
     "SET statement_timeout = '{call}s'; SET lock_timeout = '{lock}s'; "
-    "SET idle_in_transaction_session_timeout = '60s'"  # for a suspended process
+    "SET idle_in_transaction_session_timeout = '60s'"  # frees a suspended process's locks
 )
 _SYNC = (
     "SELECT set_config('synchronous_commit', 'on', false) "
