@@ -59,7 +59,7 @@ class ChatHistoryContract:
         return history
 
     def test_what_was_saved_is_loaded(self, history: History, other: History) -> None:
-        """Wrong: a field, a picture or a tool call of somebody's conversation is lost."""
+        """Wrong: a field, a picture or a tool call of a conversation is lost."""
         history.save("s", _RICH)
         assert [one.to_dict() for one in other.load("s")] == [
             Message.of(one).to_dict() for one in _RICH
@@ -81,7 +81,7 @@ class ChatHistoryContract:
             assert texts(history) == after
 
     def test_the_same_words_of_another(self, history: History) -> None:
-        """Wrong: a message that differs in a field only stays as it was."""
+        """Wrong: a message that differs only in one field is not replaced."""
         history.save("s", said("a", "b"))
         later = [{"role": "assistant", "content": "a"}, {**said("b")[0], "name": "kim"}]
         history.save("s", later)
@@ -90,14 +90,14 @@ class ChatHistoryContract:
         ]  # fmt: skip
 
     def test_sessions_are_apart(self, history: History) -> None:
-        """Wrong: one conversation is written over by another."""
+        """Wrong: one conversation overwrites another."""
         history.save("s", said("a"))
         history.save("t", said("b"))
         history.save("s", said("c"))
         assert (texts(history, "s"), texts(history, "t")) == (["c"], ["b"])
 
     def test_clearing(self, history: History, other: History) -> None:
-        """Wrong: clearing twice fails, takes another's, or what was cleared comes back."""
+        """Wrong: clearing twice fails, clears another session, or cleared messages come back."""
         history.save("s", said("a", "b"))
         history.save("t", said("c"))
         for handle in (other, history):
@@ -108,7 +108,7 @@ class ChatHistoryContract:
         assert texts(other) == ["anew"]
 
     def test_an_empty_history(self, history: History, other: History) -> None:
-        """Wrong: a conversation that was emptied keeps its last list, or can't go on."""
+        """Wrong: an emptied conversation keeps its last list, or cannot continue."""
         history.save("s", [])
         assert other.load("s") == []
         other.save("s", said("a"))
@@ -118,7 +118,7 @@ class ChatHistoryContract:
         assert texts(history) == ["b"]
 
     def test_what_is_no_message(self, history: History) -> None:
-        """Wrong: half of a list takes the place of a whole one."""
+        """Wrong: an invalid list replaces a valid one in part."""
         history.save("s", said("a", "b"))
         bad: list[Any] = [{"content": "?"}, 7, {"role": "king"}]
         for one in bad:
@@ -130,7 +130,7 @@ class ChatHistoryContract:
         assert texts(history) == ["a", "b"]
 
     def test_ids_that_cannot_be_kept(self, history: History) -> None:
-        """Wrong: an id that a database cuts off is another session's."""
+        """Wrong: an id that a database truncates is accepted."""
         bad: list[Any] = ["", " ", "x" * 256, "a\x00b", 7]
         for name in bad:
             for call in (history.load, history.clear, lambda one: history.save(one, said("a"))):
@@ -149,7 +149,7 @@ class ChatHistoryContract:
         assert texts(history) == ["a"]
 
     def test_readers_see_one_list_or_another(self, history: History, other: History) -> None:
-        """Wrong: a reader gets the beginning of one list and the end of another, or nothing."""
+        """Wrong: a reader gets a mixture of two lists, or none."""
         lists = [[f"{name}{n}" for n in range(size)] for name, size in (("a", 40), ("b", 3))]
         history.save("s", said(*lists[0]))
         done: list[None] = []
@@ -172,7 +172,7 @@ class ChatHistoryContract:
         assert texts(other) == lists[(_ROUNDS - 1) % 2]
 
     def test_savers_do_not_mix(self, history: History, other: History) -> None:
-        """Wrong: two that save at once leave a list that neither of them gave."""
+        """Wrong: concurrent saves leave a mixture of their lists."""
         lists = {
             name: [f"{name}{n}" for n in range(size)]
             for name, size in (("a", 30), ("b", 7), ("c", 30), ("d", 1))

@@ -1,4 +1,4 @@
-"""What holds on stores whose handles are on machines with different clocks, as tests."""
+"""Guarantees for handles on machines with different clocks, as tests."""
 
 import sys
 import time
@@ -94,7 +94,7 @@ class ClockContract(Contract):
     def test_a_lease_of_a_clock_ahead_ends(
         self, store: Store, other: Store, with_clock: _Handle, minutes: int
     ) -> None:
-        """Wrong: a session is held for ever by a machine whose clock is wrong."""
+        """Wrong: a machine whose clock is ahead holds a session forever."""
         store.append("s", [draft("a")])
         ahead = with_clock(other, minutes)
         assert ahead.lease("s", "w1", 0)
@@ -105,7 +105,7 @@ class ClockContract(Contract):
     def test_what_a_clock_held_that_was_a_year_ahead(
         self, store: Store, other: Store, with_clock: _Handle
     ) -> None:
-        """Wrong: a process that dies with a clock so wrong keeps a session from being absorbed."""
+        """Wrong: a dead process with a clock a year ahead blocks a session."""
         store.append("s", [draft("a")])
         ahead = with_clock(other, YEAR)
         assert ahead.lease("s", "w1", 10)
@@ -165,7 +165,7 @@ class ClockContract(Contract):
     def test_a_session_that_began_before_the_last_one(
         self, store: Store, other: Store, with_clock: _Handle
     ) -> None:
-        """Wrong: a time of creation that runs backward has two sessions taken for one."""
+        """Wrong: a new session with an earlier creation time is taken for the deleted one."""
         ahead, behind = with_clock(store, MINUTES), with_clock(other, -MINUTES)
         first = ahead.append("s", [draft("a"), draft("b")], "ann")
         behind.delete("s")

@@ -53,7 +53,7 @@ class DamageContract(Contract):
         return store
 
     def test_a_head(self, filled: Store, other: Store, caplog: pytest.LogCaptureFixture) -> None:
-        """Wrong: one row stops the work on all sessions."""
+        """Wrong: one damaged head stops listing, counting or work of all sessions."""
         self.spoil(filled, "head")
         with pytest.raises(Damaged, match=r"Session 's' is damaged.*doctor --repair") as raised:
             other.head("s")
@@ -83,8 +83,7 @@ class DamageContract(Contract):
         assert other.append("s", [draft("anew")]).end == 1
 
     def test_damaged_sessions_keep_no_place(self, filled: Store, other: Store) -> None:
-        """Wrong: as many damaged sessions as a worker asks for at once, and it does nothing
-        more."""
+        """Wrong: damaged sessions fill a worker's page, so that it does no other work."""
         self.spoil(filled, "head")
         seen: list[str] = []
         for _ in range(3):
@@ -94,7 +93,7 @@ class DamageContract(Contract):
         assert sorted(seen) == ["r", "t"]
 
     def test_a_message(self, filled: Store, other: Store) -> None:
-        """Wrong: a message that cannot be read hides all others of its user."""
+        """Wrong: a damaged message hides all other messages of its user."""
         self.spoil(filled, "message")
         with pytest.raises(Damaged, match="Message 2 of session 's'"):
             other.read("s")
@@ -108,7 +107,7 @@ class DamageContract(Contract):
         assert len(other.sessions()) == 3
 
     def test_a_fact(self, filled: Store, other: Store) -> None:
-        """Wrong: one broken fact hides all that is known of a user."""
+        """Wrong: a damaged fact hides all other facts of its user."""
         self.spoil(filled, "fact")
         assert [one.id for one in other.records("facts", "user:u")] == ["b"]
         with noted() as damaged:
@@ -120,7 +119,7 @@ class DamageContract(Contract):
         assert damaged == []
 
     def test_a_vector(self, filled: Store, other: Store) -> None:
-        """Wrong: one broken record, and nothing is recalled of anything."""
+        """Wrong: a damaged record makes every search fail."""
         self.spoil(filled, "vector")
         assert _found(other) == ["b"]
         assert _named(other) == (["b"], ["a"])
@@ -130,7 +129,7 @@ class DamageContract(Contract):
         assert _found(other) == ["a", "b"]
 
     def test_a_segment(self, filled: Store, other: Store) -> None:
-        """Wrong: one broken value hides what a user said, until somebody repairs it."""
+        """Wrong: a damaged segment hides its records until it is repaired."""
         filled.put_vectors("v", [record("c", "user:u", text="a fox")], worded(["fox"], _ROW))
         self.spoil(filled, "features")
         _, broken = _named(other)
@@ -153,7 +152,7 @@ class DamageContract(Contract):
 
     @pytest.mark.parametrize("by", ["a search", "a write", "a deletion"])
     def test_a_catalog(self, filled: Store, other: Store, by: str) -> None:
-        """Wrong: a value that only says where things are hides them; or nobody tells of it."""
+        """Wrong: a damaged catalog hides records that are intact, or is not reported."""
         for n in range(12):
             some = [record(f"{n}", "user:u", f"s{n}")]
             filled.put_vectors("v", some, worded([f"owl {n}"], meaning=units(1, seed=n)))
@@ -181,7 +180,7 @@ class DamageContract(Contract):
         assert _scores(filled) == {}
 
     def test_a_catalog_and_a_segment(self, filled: Store, other: Store) -> None:
-        """Wrong: two that are broken are worse than one and one."""
+        """Wrong: a damaged catalog and a damaged segment together hide more than each alone."""
         self.spoil(filled, "features")
         filled.put_vectors("v", [record("c", "user:u", "c")], worded(["red"], _ROW))
         self.spoil(filled, "catalog")

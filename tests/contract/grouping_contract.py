@@ -51,7 +51,7 @@ class GroupingContract(Contract):
         assert store.append("known", [draft("fifth")], "ada").end == 6
 
     def test_what_is_refused_is_refused_alone(self, store: Store) -> None:
-        """Wrong: one caller's mistake takes back what others were told is stored."""
+        """Wrong: one caller's mistake undoes another's acknowledged append."""
         store.append("bens", [draft("ben's")], "ben")
         going = store.append("going", [draft("x")], "ada")
         assert store.move(replace(going, deleting=True)) is not None
@@ -93,7 +93,7 @@ class GroupingContract(Contract):
         assert store.append("s", [draft("d")], "ada").end == 4
 
     def test_keys_of_a_group_are_known_to_it(self, store: Store, other: Store) -> None:
-        """Wrong: a client that sends again before its first answer is stored twice."""
+        """Wrong: a retry in the same group is stored twice."""
         group = [keyed("a", "k1"), keyed("a", "k1"), keyed("b", "k1"), keyed("c", "k2")]
         first, again, wrong, last = store.append_all(group)
         assert isinstance(first, Appended)
@@ -135,7 +135,7 @@ class GroupingContract(Contract):
         assert said(store, "new") == [(1, "c"), (2, "d")]
 
     def test_groups_at_the_same_moment(self, store: Store, other: Store) -> None:
-        """Wrong: two processes wait for each other's sessions until both give up."""
+        """Wrong: groups of two processes deadlock."""
 
         def write(handle: Store, name: str, order: int) -> None:
             for turn in range(5):
@@ -158,7 +158,7 @@ class GroupingContract(Contract):
             assert sorted(texts) == sorted(f"{name}{turn}" for name in "abcd" for turn in range(5))
 
     def test_an_empty_group(self, store: Store) -> None:
-        """Wrong: nothing to do is an error."""
+        """Wrong: an empty group raises."""
         assert store.append_all([]) == []
 
 

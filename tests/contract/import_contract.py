@@ -75,7 +75,7 @@ class ImportContract(Contract):
         assert other.lease("s", "w", 60)
 
     def test_one_of_which_the_beginning_expired(self, store: Store, other: Store) -> None:
-        """Wrong: such a session can't be moved, or its messages get other numbers."""
+        """Wrong: a partly expired session cannot be imported, or its messages get other numbers."""
         log = entries(21, 50, total=60)
         arrived = _bring(store, replace(_HEAD, expired=20, start=24), log)
         assert arrived is not None
@@ -84,8 +84,7 @@ class ImportContract(Contract):
         assert other.append("s", [draft("on")]).end == 51
 
     def test_until_then_nobody_sees_it(self, store: Store, other: Store) -> None:
-        """Wrong: a context is made of half a log, a worker absorbs it, or another writes into
-        it."""
+        """Wrong: a context, a worker or a writer uses a session that is half imported."""
         log = entries(1, 30)
         with import_transaction(store, Leases(store), _HEAD, log[:10]) as arrival:
             assert arrival is not None
@@ -110,7 +109,7 @@ class ImportContract(Contract):
     def test_a_worker_that_erases_it_first_does_not_stop_it(
         self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The import begins again if a worker erased the hidden session before its lease."""
+        """Wrong: an import fails because a worker erased the hidden session before its lease."""
         leases, hold, erased = Leases(store), Leases.hold, list[str]()
 
         def late(self: Leases, session_id: str, **options: Any) -> Any:
@@ -132,7 +131,7 @@ class ImportContract(Contract):
     def test_of_one_that_stops_half_way_nothing_stays(
         self, store: Store, other: Store, how: str
     ) -> None:
-        """Wrong: a part of a session comes to light, or bars the way for the next attempt."""
+        """Wrong: an interrupted import shows part of a session, or blocks the next attempt."""
         log = entries(1, 30)
         with import_transaction(store, Leases(store), _HEAD, log[:10]) as arrival:
             assert arrival is not None
@@ -205,7 +204,7 @@ class ImportContract(Contract):
         assert other.read("s") == theirs
 
     def test_one_that_was_erased_before_it_was_held(self, store: Store, other: Store) -> None:
-        """Wrong: it goes on with what another has begun in its place, as of the same time."""
+        """Wrong: an import continues the entries that another import began in its place."""
         log, theirs = entries(1, 20, " ours"), entries(1, 10, " theirs")
 
         class Late(Leases):

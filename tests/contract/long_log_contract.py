@@ -60,7 +60,7 @@ class LongLogContract(Contract):
             store.append(session_id, [draft("x")] * 1000)
 
     def test_a_long_log(self, store: Store, other: Store, steps: Steps | None) -> None:
-        """Wrong: a long log is walked by calls that are about a few entries, or comes out wrong."""
+        """Wrong: a call about a few entries reads the whole log, or returns wrong ones."""
         long = self.long
         self.fill(store, "long", long)
         self.fill(store, "short", SHORT)

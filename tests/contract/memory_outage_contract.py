@@ -45,7 +45,7 @@ class MemoryOutageContract:
         caplog: pytest.LogCaptureFixture,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Wrong: an update is half stored, or the memory has to be opened anew after an outage."""
+        """Wrong: an outage stores half of an update, or the memory must be reopened after it."""
         caplog.set_level(logging.DEBUG)
         # what a worker held when the server went away runs out by itself, some time after
         monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 1.0)

@@ -83,7 +83,7 @@ class SealedSegmentsContract(Contract):
             assert [_nearest(handle, n) for n in (2, 3, 4)] == ["a2", "a3", "a4"]
 
     def test_keys_are_rotated(self, store: Store, other: Store) -> None:
-        """Wrong: with a new key what was said before is found no more."""
+        """Wrong: after a rotation of keys, older records are not found."""
         _put(_sealed(store, k=_SECRET), "a0", "a1")
         later = _sealed(other, n=_LATER, k=_SECRET)
         _put(later, "a2", session="t")
@@ -97,8 +97,7 @@ class SealedSegmentsContract(Contract):
         assert _found(_sealed(store, n=_LATER, k=_SECRET)) == ["a0", "a1"]
 
     def test_what_was_altered_is_found_by_words(self, store: Store, other: Store) -> None:
-        """Wrong: one value that was altered hides all that stood in it; or it is taken for
-        whole."""
+        """Wrong: an altered value hides its records, or is accepted."""
         sealed = _sealed(store)
         _put(sealed, "a0", "a1")
         assert _found(sealed) == ["a0", "a1"]

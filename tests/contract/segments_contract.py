@@ -37,7 +37,7 @@ class ManyHandlesContract(VectorChangesContract):
     """Of several who write and search at once each finds what is there."""
 
     def test_many_write_and_search(self, store: Store, other: Store) -> None:
-        """Wrong: between threads and processes an index is kept that lacks a write."""
+        """Wrong: a cached index misses a write of another thread or process."""
         handles = (store, other)
         for handle in handles:
             handle.open_vectors("v", 4, "m")
@@ -148,7 +148,7 @@ class SegmentsContract(ManyHandlesContract):
     def test_who_follows_reads_what_is_new(
         self, store: Store, other: Store, reads: Callable[[], int]
     ) -> None:
-        """Wrong: each message that is absorbed anywhere has all of its user's loaded anew."""
+        """Wrong: each absorbed message makes a handle read all of its user's vectors again."""
         for handle in (store, other):
             handle.open_vectors("v", _WIDE, "m")
         put_wide(store, *[f"n{n:04}" for n in range(1_500)])
@@ -163,7 +163,7 @@ class SegmentsContract(ManyHandlesContract):
         assert reads() == 0
 
     def test_who_follows_finds_what_a_newcomer_finds(self, store: Store, other: Store) -> None:
-        """Wrong: after others wrote and deleted, scores depend on who asks, and since when."""
+        """Wrong: a handle with a cached index gets other scores than a new one."""
         for handle in (store, other):
             handle.open_vectors("v", _WIDE, "m")
         random = np.random.default_rng(5)
@@ -185,7 +185,7 @@ class SegmentsContract(ManyHandlesContract):
                 assert fresh.keys() <= there
 
     def test_rounded_vectors_find_what_exact_ones_find(self, store: Store) -> None:
-        """Wrong: vectors of eight bits cost recall; or packing them again changes scores."""
+        """Wrong: 8-bit vectors lower recall, or are changed by packing them again."""
         count, width = 400, 256
         store.open_vectors("v", width, "m")
         rows = units(count, width, signed=True)
@@ -209,7 +209,7 @@ class SegmentsContract(ManyHandlesContract):
                 assert (found.meaning[place] == kept.meaning[int(one.id)]).all()
 
     def test_nothing_is_left_of_what_is_deleted(self, store: Store, other: Store) -> None:
-        """Wrong: an owner who was forgotten stays in the database, by name or by vectors."""
+        """Wrong: the database keeps a deleted owner's name or vectors."""
         for handle in (store, other):
             handle.open_vectors("v", _WIDE, "m")
         before = self.kept(store)
@@ -228,7 +228,7 @@ class SegmentsContract(ManyHandlesContract):
         assert self.kept(store) == before
 
     def test_many_put_at_once(self, store: Store, other: Store) -> None:
-        """Wrong: more records than a segment may have are lost, or cannot be written."""
+        """Wrong: more records than a segment holds are lost, or refused."""
         for handle in (store, other):
             handle.open_vectors("v", 0, "m")
         names = [f"{n:05}" for n in range(5_000)]

@@ -24,7 +24,7 @@ class MigrationContract:
             store.close()
 
     def test_a_later_step(self, database: str) -> None:
-        """Wrong: the next release's change of a table does not run here, or loses what there is."""
+        """Wrong: a later schema change fails on this database, or loses data."""
         store = SQLStore(database)
         store.append("s", [draft("a")], "u")
         store.close()
@@ -47,7 +47,7 @@ class MigrationContract:
             SQLStore(database)
 
     def test_a_failed_step(self, database: str) -> None:
-        """Wrong: a change that failed counts as done."""
+        """Wrong: a schema change that failed counts as done."""
         SQLStore(database).close()
         broken = (*STEPS, ("ALTER TABLE agent_memory_nothing ADD COLUMN x BIGINT",))
         with opened(database) as server:

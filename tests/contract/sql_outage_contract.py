@@ -1,4 +1,4 @@
-"""What `SQLStore` does when its server does not, as tests."""
+"""`SQLStore` during outages of its server, as tests."""
 
 import logging
 import re
@@ -24,7 +24,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
         return server.private(), server.url
 
     def test_a_restarted_server(self, server: Served, store: Store, other: Store) -> None:
-        """Wrong: after a restart of its server a handle fails until its process starts anew."""
+        """Wrong: after a restart of the server a handle fails until its process restarts."""
         own = server.private()
         store.open_vectors("v", 2, "m")
         store.append("s", [draft("a")], "u")
@@ -41,7 +41,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
         assert [e.message.content for e in other.read("s")] == ["a", "b", "c", "d"]
 
     def test_a_server_that_is_down(self, server: Served, store: Store, namespace: str) -> None:
-        """Wrong: an outage is a driver's error, a hang, or the end of the handle."""
+        """Wrong: an outage raises a driver's error, hangs, or makes the handle unusable."""
         own = server.private()
         store.append("s", [draft("a")], "u")
         own.stop()
@@ -63,7 +63,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
         assert store.append("s", [draft("c")]).end == 2
 
     def test_an_answer_that_is_lost(self, server: Served, store: Store, namespace: str) -> None:
-        """Wrong: a write is repeated that was done, or a read fails that can be repeated."""
+        """Wrong: a write that was done is repeated, or a read that can be repeated fails."""
         with line_to(server.private()) as line:
             far = SQLStore(line.url, namespace)
             line.lose_answer = True
@@ -100,7 +100,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
     def test_a_line_that_is_dead(
         self, server: Served, namespace: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Wrong: a server that does not answer any more holds its callers for ever."""
+        """Wrong: a server that stops answering blocks its callers forever."""
         own = server.private()
         for module in ("mysql", "postgres"):
             for name in ("CALL_SECONDS", "CONNECT_SECONDS"):
@@ -118,7 +118,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
             far.close()
 
     def test_who_is_not_let_in(self, server: Served, caplog: pytest.LogCaptureFixture) -> None:
-        """Wrong: a typing error in a URL is a riddle, or prints the password."""
+        """Wrong: a wrong credential raises an unclear error, or one that shows the password."""
         caplog.set_level(logging.DEBUG)
         own = server.private()
         for url, says in (
@@ -134,7 +134,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
         assert not {"s3cr3t", "tiger", "lion"} & set(re.split(r"\W", caplog.text))
 
     def test_a_port_in_the_password(self, server: Served) -> None:
-        """Wrong: a password with special characters is printed by whoever cannot read it."""
+        """Wrong: the error about an unescaped password shows the password."""
         scheme = scheme_of(server.url)
         with pytest.raises(ConfigError, match="%-escapes") as caught:
             SQLStore(f"{scheme}://user:s3cr3t/tiger@host:x/db?s3cr3t=1")
@@ -142,14 +142,15 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
 
     @pytest.mark.parametrize("password", ["s3cr3t@tiger", "12/s3cr3t", "12?s3cr3t", "s3cr3t#tiger"])
     def test_a_password_that_is_not_escaped(self, server: Served, password: str) -> None:
-        """Wrong: a part of it is taken for the host or the database, and told as such."""
+        """Wrong: the error takes part of the password for the host or the database, and shows
+        it."""
         url = f"{scheme_of(server.url)}://user:{password}@127.0.0.1:{free_port()}/db"
         with pytest.raises((ConfigError, StoreUnavailable), match="setting `store`") as caught:
             SQLStore(url)
         assert told_nothing(caught.value, "user:12")
 
     def test_a_closed_store(self, server: Served, store: Store) -> None:
-        """Wrong: a background thread connects again behind a closed store."""
+        """Wrong: a closed store connects again."""
         store.close()
         for call in (lambda: store.head("s"), lambda: store.append("s", [draft("a")])):
             with pytest.raises(StoreUnavailable, match="closed"):

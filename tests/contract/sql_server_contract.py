@@ -1,4 +1,4 @@
-"""What `SQLStore` does on every server while all is well, as tests."""
+"""`SQLStore` on every server in normal operation, as tests."""
 
 from __future__ import annotations
 
@@ -138,9 +138,7 @@ class ServerContract(
     def test_appends_to_one_session_never_wait_for_each_other_in_a_ring(
         self, server: Served
     ) -> None:
-        """Wrong: two transactions hold a session's head, or its row and its index, each wants what
-        the other holds, and the server ends one; with many threads that goes on until a call gives
-        up."""
+        """Wrong: concurrent appends to one session deadlock."""
         own = server.private()
         counted = DEADLOCKS[scheme_of(own.url)]
         with opened(own.url) as database:
@@ -161,7 +159,7 @@ class ServerContract(
     def test_a_known_append_is_one_round_trip(
         self, server: Served, store: Store, namespace: str
     ) -> None:
-        """Wrong: each update waits for the network several times, and a context more than twice."""
+        """Wrong: an update takes several round trips, or a context more than two."""
         with line_to(server.private()) as line:
             far = SQLStore(line.url, namespace)
             for _ in range(8):  # statements in use are prepared, once for each connection
@@ -187,7 +185,7 @@ class ServerContract(
             far.close()
 
     def test_appends_race_deletions(self, server: Served, store: Store, other: Store) -> None:
-        """Wrong: an entry is written to a session that is gone, or lands in the one after it."""
+        """Wrong: an entry is written to a deleted session, or to the next one under its id."""
 
         def append(handle: Store, name: str) -> None:
             for n in range(40):
@@ -213,7 +211,7 @@ class ServerContract(
             assert database.read(lambda c: c.value(orphans)) == 0
 
     def test_appends_race_truncations(self, store: Store, other: Store) -> None:
-        """Wrong: an acknowledged message is cut off unseen, or seqs have gaps."""
+        """Wrong: a concurrent cut removes an acknowledged message, or leaves gaps in the seqs."""
         store.append("s", [draft("x", 2)])
         cuts = []
 
@@ -243,8 +241,7 @@ class ServerContract(
         assert len(store.due()) == 5
 
     def test_vectors_of_many_writers(self, store: Store, other: Store) -> None:
-        """Wrong: two writers of one owner or record are in each other's way, or a cache is
-        stale."""
+        """Wrong: concurrent writers of one owner block each other, or a cache is stale."""
         vector = Features.of_vectors(np.array([[0.6, 0.8]], dtype=np.float32))
         query = Query(vector.meaning[0])
         for handle in (store, other):
@@ -266,7 +263,7 @@ class ServerContract(
             assert len(handle.records("f", "user:a")) == 1
 
     def test_more_threads_than_connections(self, server: Served, store: Store) -> None:
-        """Wrong: a burst of threads takes all connections that the server has."""
+        """Wrong: a burst of threads uses all connections of the server."""
         own = server.private()
         together([partial(store.append, f"s{n}", [draft("a")]) for n in range(100)])
         assert store.counts().sessions == 100
@@ -274,7 +271,8 @@ class ServerContract(
             assert database.read(lambda c: int(c.value(CONNECTIONS[scheme_of(own.url)]))) < 16
 
     def test_processes_append_at_once(self, server: Served, store: Store, namespace: str) -> None:
-        """Wrong: a table made twice, a lost message, or a seq used twice."""
+        """Wrong: processes that start together create a table twice, lose a message, or reuse a
+        seq."""
         writers = [started(WRITER, server.url, namespace, name) for name in "ab"]
         for writer in writers:
             finished(writer)
@@ -289,8 +287,7 @@ class ServerContract(
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
     def test_a_forked_child(self, server: Served, store: Store, namespace: str) -> None:
-        """Wrong: parent and child talk over one connection, or the child's end cuts the
-        parent's."""
+        """Wrong: parent and child share a connection, or the child's exit closes the parent's."""
         finished(started(FORKER, server.url, namespace))
         said = [e.message.text() for e in store.read("s")]
         for name in ("parent", "child"):

@@ -169,7 +169,7 @@ def test_stores_rank_alike(store: VectorStore) -> None:
 
 
 def test_stores_rank_alike_by_words_only(store: VectorStore) -> None:
-    """Wrong: without an embedder it depends on where it is kept."""
+    """Wrong: without an embedder the results depend on the store."""
     plain = MemoryStore()
     for one in (plain, store):
         filled(one, ("user:a", 1), dimension=0)
@@ -179,7 +179,7 @@ def test_stores_rank_alike_by_words_only(store: VectorStore) -> None:
 
 
 def test_other_users_change_nothing(store: VectorStore) -> None:
-    """Wrong: a user is told what another said."""
+    """Wrong: another user's records are found, or change the scores."""
     plain = MemoryStore()
     filled(plain, ("user:a", 1))
     filled(store, ("user:a", 1), ("user:b", 2))

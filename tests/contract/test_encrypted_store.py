@@ -138,7 +138,7 @@ def all_of(store: Store) -> Any:
 
 
 def test_a_file_holds_nothing_that_was_said(tmp_path: Path) -> None:
-    """Wrong: somebody with the disk reads what users said, their facts, or a summary of it."""
+    """Wrong: messages, facts or summaries can be read from the disk."""
     store = encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))
     filled(store, "s", "t")
     held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
@@ -159,8 +159,8 @@ def test_a_file_holds_nothing_that_was_said(tmp_path: Path) -> None:
 
 
 def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a worker or the command line, which know settings only, read nothing or write
-    plain."""
+    """Wrong: a process with only settings, such as a worker, cannot decrypt, or writes plain
+    text."""
     monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "AGENT_MEMORY_KEYS")
     url = f"sqlite:///{tmp_path}/memory.db"
     with pytest.raises(ConfigError, match="AGENT_MEMORY_KEYS is not set"):
@@ -188,7 +188,7 @@ def test_a_key_in_the_place_of_its_id_is_not_told(
 
 
 def test_the_other_store_sees_who_rules_and_no_more() -> None:
-    """Wrong: a store sees what was said, who spoke, or takes no message for a system message."""
+    """Wrong: the inner store sees text or speakers, or does not recognize system messages."""
     inner = MemoryStore()
     store = encrypted(inner)
     for role in ("user", "assistant", "tool", "system", "developer", "function"):
@@ -291,7 +291,7 @@ def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
 
 
 def test_namespaces_cannot_be_mixed() -> None:
-    """Wrong: records of one deployment can be passed off as another's."""
+    """Wrong: records of one namespace are accepted in another."""
     inner = MemoryStore()
     filled(encrypted(inner), "s", "t")
     stranger = encrypted(inner, namespace="elsewhere")
@@ -305,7 +305,7 @@ def test_namespaces_cannot_be_mixed() -> None:
 
 
 def test_a_list_that_lost_its_place_is_sealed_anew(tmp_path: Path) -> None:
-    """Wrong: messages appended at the same moment are bound to a seq that another took."""
+    """Wrong: a message of a concurrent append is encrypted for a seq that another one took."""
     url = f"sqlite:///{tmp_path}/memory.db"
     handles = [encrypted(open_store(url)) for _ in range(2)]
     for n in range(1, 21):
@@ -318,7 +318,8 @@ def test_a_list_that_lost_its_place_is_sealed_anew(tmp_path: Path) -> None:
 
 
 def test_the_same_system_message_from_another_process(tmp_path: Path) -> None:
-    """Wrong: ciphertexts differ each time, and a caller who repeats it starves compactions."""
+    """Wrong: repeating a system message gives a new ciphertext, which changes the head's version
+    each time."""
     url = f"sqlite:///{tmp_path}/memory.db"
     rules = [draft(["be", {"type": "text", "text": "kind"}], 4, "system"), draft("a")]
     versions: list[int] = []
@@ -330,7 +331,7 @@ def test_the_same_system_message_from_another_process(tmp_path: Path) -> None:
 
 
 def test_keys_are_rotated_while_running() -> None:
-    """Wrong: after a rotation old messages are lost, or new ones are still under the old key."""
+    """Wrong: after a rotation old messages are lost, or new ones use the old key."""
     inner = MemoryStore()
     keys = Keys({"k1": SECRET})
     store = EncryptedStore(inner, keys)
@@ -350,7 +351,8 @@ def test_keys_are_rotated_while_running() -> None:
 
 
 def test_encryption_is_switched_on_later() -> None:
-    """Wrong: a team's past is lost with the switch, or plain text is taken unasked."""
+    """Wrong: switching encryption on loses earlier data, or plain text is accepted without the
+    setting."""
     inner = MemoryStore()
     filled(inner, "s")
     filled(encrypted(MemoryStore()), "t")
@@ -375,7 +377,7 @@ def _spoil(inner: Store, session_id: str) -> None:
 
 
 def test_an_append_that_is_refused_stores_nothing() -> None:
-    """Wrong: a caller who gets an error says it again, and it is in the log twice."""
+    """Wrong: an append that raises is stored, and its retry duplicates the message."""
     inner = MemoryStore()
     filled(encrypted(inner), "s")
     _spoil(inner, "s")
@@ -447,7 +449,7 @@ def test_an_altered_message_keeps_no_other_from_being_absorbed(tmp_path: Path) -
 
 
 def test_split_and_nested_stores_encrypt_too() -> None:
-    """Wrong: texts stand plain in Qdrant, because system messages are in a store of their own."""
+    """Wrong: with a separate system store, texts in Qdrant are not encrypted."""
     store = SplitStore(encrypted(MemoryStore()), encrypted(MemoryStore()))
     blocks = [VectorMemory(store=":memory:", embedding="local")]
     with AgentMemory(store=store, blocks=blocks) as memory:
@@ -464,7 +466,7 @@ def test_split_and_nested_stores_encrypt_too() -> None:
 
 
 def test_one_altered_record_hides_no_other() -> None:
-    """Wrong: one fact that somebody altered, and nothing of its user is recalled any more."""
+    """Wrong: one altered fact hides all other facts of its user."""
     inner = MemoryStore()
     store = encrypted(inner)
     filled(store, "s", "t")

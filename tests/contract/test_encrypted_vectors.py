@@ -28,7 +28,7 @@ def vectors_in(inner: MemoryStore, keys: Keys | None = None) -> VectorStore:
 
 
 def test_vectors_of_another_database() -> None:
-    """Wrong: with Qdrant beside it, the texts of an encrypted store stand there in plain."""
+    """Wrong: texts of an encrypted store are in plain text in its vector database."""
     beside = MemoryStore()
     vectors = vectors_in(beside)
     vectors.open_vectors("v", 2, "m")
@@ -88,7 +88,7 @@ def test_numbers_of_words_are_secret() -> None:
 
 
 def test_words_are_found_after_a_rotation() -> None:
-    """Wrong: with each new key what was said before it is found no more by its words."""
+    """Wrong: after a rotation of keys, older records are not found by words."""
     inner, keys = _Seen(), Keys({"k1": SECRET})
     store = vectors_in(inner, keys)
     store.open_vectors("v", 0, "none")

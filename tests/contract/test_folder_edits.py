@@ -42,7 +42,7 @@ def states(receipt: Receipt) -> dict[str, str]:
     "name", ["{stem}.bak.jsonl", "{stem}.sync-conflict-20261101-1.jsonl", "{stem}.jsonl.bak", "x"]
 )
 def test_a_copy_beside_a_file_is_not_the_session(tmp_path: Path, name: str) -> None:
-    """Wrong: a copy is read in the session's place, and the session's own file is overwritten."""
+    """Wrong: a copy is read instead of the session's file, or that file is overwritten."""
     with opened(tmp_path) as memory:
         say(memory, "s", "one")
         file = file_of(tmp_path, "s")
@@ -66,7 +66,7 @@ def test_a_copy_beside_a_file_is_not_the_session(tmp_path: Path, name: str) -> N
 
 
 def test_a_copy_that_is_removed_takes_nothing_along(tmp_path: Path) -> None:
-    """Wrong: the session counts as empty after the copy is gone, and an update overwrites it."""
+    """Wrong: after a copy is removed the session counts as empty, and an update overwrites it."""
     with opened(tmp_path) as memory:
         say(memory, "s", "one")
         copy = tmp_path / "sessions" / "zzz.jsonl"
@@ -80,7 +80,8 @@ def test_a_copy_that_is_removed_takes_nothing_along(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["renamed.jsonl", "renamed", "aaaaaaaaaa-0123456789.jsonl"])
 def test_a_renamed_file_is_named_and_stays(tmp_path: Path, name: str) -> None:
-    """Wrong: its session begins anew in silence, or a receipt says that it is deleted."""
+    """Wrong: a session whose file was renamed silently begins again, or a receipt says that it is
+    deleted."""
     with opened(tmp_path) as memory:
         say(memory, "s", "secret of ana")
         say(memory, "other", "of bob", "bob")
@@ -108,7 +109,7 @@ def test_a_renamed_file_is_named_and_stays(tmp_path: Path, name: str) -> None:
 
 
 def test_a_file_that_is_damaged_at_its_place_is_in_receipts(tmp_path: Path) -> None:
-    """Wrong: "log: done", and the user's messages are there."""
+    """Wrong: a receipt says "done" although a damaged file still has the user's messages."""
     with opened(tmp_path) as memory:
         say(memory, "s", "secret of ana")
         file = file_of(tmp_path, "s")
@@ -123,7 +124,7 @@ def test_a_file_that_is_damaged_at_its_place_is_in_receipts(tmp_path: Path) -> N
 
 
 def test_blocks_files_are_known_by_their_names(tmp_path: Path) -> None:
-    """Wrong: a copy of a block's file takes the place of it, or a renamed one counts as nothing."""
+    """Wrong: a copy of a block's file is read instead of it, or a renamed one is ignored."""
     with opened(tmp_path) as memory:
         memory.remember("Ana is allergic to peanuts.", user_id="ana")
         file = tmp_path / "records" / file_name("notes")
@@ -144,7 +145,7 @@ def test_blocks_files_are_known_by_their_names(tmp_path: Path) -> None:
 
 
 def test_any_file_of_a_block_may_be_broken(tmp_path: Path) -> None:
-    """Wrong: the memory does not open, or a call fails with another error than one of ours."""
+    """Wrong: a damaged file keeps the memory from opening, or a call raises a foreign error."""
     blocks: list[Any] = [NoteMemory(), VectorMemory()]
     url = f"folder:///{tmp_path}"
     with AgentMemory(url, blocks=blocks) as memory:
@@ -174,8 +175,8 @@ def test_any_file_of_a_block_may_be_broken(tmp_path: Path) -> None:
      "cursors"],
 )  # fmt: skip
 def test_a_head_of_another_type_concerns_its_file_alone(tmp_path: Path, field: str) -> None:
-    """Wrong: calls for other sessions fail, the memory does not open, or another session's file is
-    written over."""
+    """Wrong: a head of the wrong type makes other sessions fail, keeps the memory from opening, or
+    overwrites a file."""
     for session in ("s", "text", "other"):
         with opened(tmp_path) as memory:
             say(memory, session, f"in {session}")
@@ -200,7 +201,8 @@ def test_a_head_of_another_type_concerns_its_file_alone(tmp_path: Path, field: s
 def test_a_record_of_another_type_concerns_its_file_alone(
     tmp_path: Path, kind: str, field: str
 ) -> None:
-    """Wrong: the same, of a line of a block's file."""
+    """Wrong: a record of the wrong type makes other sessions fail, or keeps the memory from
+    opening."""
     blocks: list[Any] = [NoteMemory(), VectorMemory()]
     url = f"folder:///{tmp_path}"
     with AgentMemory(url, blocks=blocks) as memory:
@@ -225,7 +227,7 @@ def test_a_record_of_another_type_concerns_its_file_alone(
 def test_a_state_of_another_type_loses_nothing(
     tmp_path: Path, field: str | None, value: Any
 ) -> None:
-    """Wrong: the memory does not open."""
+    """Wrong: a state file of the wrong type keeps the memory from opening."""
     with opened(tmp_path) as memory:
         say(memory, "s", "one")
     state = tmp_path / ".state.json"
@@ -285,7 +287,7 @@ def disk_full(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
 def test_what_was_not_written_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, is_new: bool
 ) -> None:
-    """Wrong: a message whose update raised is there, and twice after the retry."""
+    """Wrong: a message whose update raised is shown, and stored twice by the retry."""
     with opened(tmp_path) as memory:
         before = [] if is_new else ["before"]
         for text in before:
@@ -306,7 +308,7 @@ def test_what_was_not_written_is_not_there(
 def test_a_note_that_was_not_written_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    """Wrong: a note is listed whose writing raised; it is gone in the next process."""
+    """Wrong: a note whose write raised is listed."""
     with opened(tmp_path) as memory:
         disk_full(monkeypatch, path)
         with pytest.raises(StoreUnavailable, match="disk is full"):
@@ -316,7 +318,7 @@ def test_a_note_that_was_not_written_is_not_there(
 
 
 def test_files_of_the_users_own_stay(tmp_path: Path) -> None:
-    """Wrong: a file that the store did not make is deleted, read, or reported as damaged."""
+    """Wrong: a file that the store did not create is deleted, read, or reported as damaged."""
     own = ["thesis.tmp", "sessions/thesis.tmp", "sessions/.draft.tmp", "records/list.json",
            "sessions/notes.txt", "vectors/.DS_Store", "thesis.jsonl", ".thesis.json"]  # fmt: skip
     for name in own:
@@ -333,7 +335,7 @@ def test_files_of_the_users_own_stay(tmp_path: Path) -> None:
 
 
 def test_a_file_that_may_not_be_read_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: one file that the system refuses stops all sessions, or stays refused afterwards."""
+    """Wrong: one unreadable file stops all sessions, or is still refused once it is readable."""
     store: Store = open_store(f"folder:///{tmp_path}")
     store.append("s", [draft("one")])
     store.append("other", [draft("fine")])

@@ -127,7 +127,7 @@ def holding(folder: Path, text: str) -> list[str]:
 
 
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
-    """Wrong: a process that is killed while it writes loses a message, or leaves half a file."""
+    """Wrong: a process killed during a write loses a message, or leaves half a file."""
     with saying(tmp_path, "said", 10_000) as child:
         assert child.stdout is not None
         acknowledged = [next(child.stdout) for _ in range(25)]
@@ -189,7 +189,7 @@ def test_a_write_that_breaks_off_leaves_the_one_or_the_other(
 def test_a_commit_to_several_files_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, edited: bool
 ) -> None:
-    """Wrong: after a crash between two files the one has its message and the other has not."""
+    """Wrong: after a crash between two files only one has its message."""
     store = open_store(url_of(tmp_path))
     assert isinstance(store, FolderStore)
     for name in ("s", "t"):
@@ -222,7 +222,7 @@ def test_a_commit_to_several_files_is_whole(
 
 
 def test_people_read_and_change_the_files(tmp_path: Path) -> None:
-    """Wrong: the files cannot be searched and read as they are."""
+    """Wrong: people cannot read or search the files."""
     with AgentMemory(url_of(tmp_path), blocks=[]) as memory:
         memory.update("monday chat", {"role": "user", "content": "Grüße aus Köln"}, user_id="ana")
         file = session_file(tmp_path)
@@ -237,8 +237,8 @@ def test_people_read_and_change_the_files(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_broken_stops_no_other(tmp_path: Path) -> None:
-    """Wrong: one conflict of a merge stops every session, is told as an empty one, or is written
-    over."""
+    """Wrong: a merge conflict in one file stops all sessions, shows an empty one, or is
+    overwritten."""
     store = open_store(url_of(tmp_path))
     store.append("s", [draft("mine")])
     file, whole = session_file(tmp_path), session_file(tmp_path).read_text("utf-8")
@@ -261,7 +261,7 @@ def test_a_file_that_is_broken_stops_no_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("features", ['"features": "AAAA"', '"features": "no base64"', '"was": ""'])
 def test_features_that_cannot_be_read(tmp_path: Path, features: str) -> None:
-    """Wrong: one damaged value hides its record, or all of its block's; nobody names it."""
+    """Wrong: damaged features hide their record or their block's, or are not reported."""
     store = open_store(url_of(tmp_path))
     store.open_vectors("v", 8, "m")
     said = ["the red fox", "the red owl"]
@@ -290,7 +290,7 @@ def test_features_that_cannot_be_read(tmp_path: Path, features: str) -> None:
 
 
 def test_a_folder_is_carried_to_another_machine(tmp_path: Path) -> None:
-    """Wrong: without the state of its machine a folder cannot be opened."""
+    """Wrong: a folder without its machine's state cannot be opened."""
     blocks: list[Any] = [VectorMemory(), NoteMemory()]
     with AgentMemory(url_of(tmp_path / "here"), blocks=blocks) as memory:
         memory.update("s", {"role": "user", "content": "I keep bees."}, user_id="ana")
@@ -310,7 +310,7 @@ def test_a_folder_is_carried_to_another_machine(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_shares_the_folder(tmp_path: Path) -> None:
-    """Wrong: parent and child hold one lock for both, and lose what the other writes."""
+    """Wrong: parent and child share one lock, and lose each other's writes."""
     store = open_store(url_of(tmp_path))
     store.append("s", [draft("before")])
     child = os.fork()
@@ -329,7 +329,7 @@ def test_a_forked_child_shares_the_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["folder://", "folder://relative", "folder:///"])
 def test_a_url_without_a_path_is_refused(url: str) -> None:
-    """Wrong: memories lie somewhere by chance."""
+    """Wrong: a URL without a path is accepted, and stores data in an arbitrary folder."""
     with pytest.raises(UnknownStore):
         check_url(url)
 
@@ -343,7 +343,7 @@ def test_what_is_wrong_with_a_folders_url_is_said_of_folders(url: str) -> None:
 
 
 def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
-    """Wrong: anybody on the machine reads what was said."""
+    """Wrong: other accounts of the machine can read the files."""
     open_store(url_of(tmp_path)).append("s", [draft("secret")])
     for one in [tmp_path / "memories", *(tmp_path / "memories").rglob("*")]:
         if one.name != ".gitignore":

@@ -59,8 +59,7 @@ class TestMemoryStore(
 
 
 def test_a_search_holds_no_lock_while_it_waits_for_another() -> None:
-    """Wrong: a fork has one of two locks and waits for the other, whose holder waits for the
-    one."""
+    """Wrong: a search holds one lock while it waits for another, so a fork can deadlock."""
     store = MemoryStore()
     store.open_vectors("v", 0, "m")
     store.put_vectors("v", [record("a", owner="u")], worded(["fox"]))

@@ -1,4 +1,4 @@
-"""What a MongoDB server does to a store: it is down, restarted, refuses, or cannot be found."""
+"""A MongoDB server that is down, restarts, refuses, or cannot be found."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ class TestMemory(MemoryOutageContract):
 
 @pytest.mark.usefixtures("brisk")
 def test_goes_on_after_a_restart(server: MongoDBServer, store: Store, other: Store) -> None:
-    """Wrong: a restart of the server needs one of the application."""
+    """Wrong: after a restart of the server the application must restart, too."""
     store.append("s", [draft("a")], "u")
     server.restart()
     assert store.append("s", [draft("b")], "u").end == 2
@@ -48,7 +48,7 @@ def test_goes_on_after_a_restart(server: MongoDBServer, store: Store, other: Sto
 
 @pytest.mark.usefixtures("brisk")
 def test_a_server_that_goes_away(server: MongoDBServer, namespace: str) -> None:
-    """Wrong: a call hangs, or a driver's error reaches the caller."""
+    """Wrong: a call hangs, or raises a driver's error."""
     store = MongoDBStore(server.url_at(server.port, seconds=0.2), namespace)
     store.append("s", [draft("a")])
     server.stop()
@@ -65,7 +65,7 @@ def test_a_server_that_goes_away(server: MongoDBServer, namespace: str) -> None:
 def test_a_server_that_hangs(
     server: MongoDBServer, store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: an update waits for ever, or the next call reads the answer to the last."""
+    """Wrong: an update waits forever, or the next call reads the previous reply."""
     monkeypatch.setitem(connection._SETTINGS, "socketTimeoutMS", 200)
     far = MongoDBStore(f"{server.url}?{_AT_ONCE}", namespace)
     far.append("s", [draft("a")])
@@ -108,7 +108,7 @@ def _paused(server: MongoDBServer) -> Iterator[None]:
     ],
 )
 def test_urls_that_lead_nowhere(rest: str, says: str) -> None:
-    """Wrong: the user learns nothing, waits for minutes, or finds the password in the log."""
+    """Wrong: a wrong URL gives no clear error, waits for minutes, or logs the password."""
     with pytest.raises(StoreUnavailable, match=says) as caught:
         MongoDBStore(f"mongodb://bob:s3cret@{rest}".replace("{nobody}", str(free_port())))
     assert "`store`" in str(caught.value)
@@ -117,7 +117,7 @@ def test_urls_that_lead_nowhere(rest: str, says: str) -> None:
 
 @pytest.mark.parametrize("password", ["s3c#ret", "12/s3cret", "12?s3cret", "s3c/ret", "s3c?ret"])
 def test_a_password_that_is_not_encoded(password: str) -> None:
-    """Wrong: a part of it is taken for the host and told, or messages go to another database."""
+    """Wrong: the error takes part of the password for the host, and shows it."""
     with pytest.raises(StoreUnavailable) as caught:
         MongoDBStore(f"mongodb://bob:{password}@127.0.0.1:{free_port()}/x?{_AT_ONCE}")
     if "#" in password:  # which the driver takes as it is
@@ -130,7 +130,8 @@ def test_a_password_that_is_not_encoded(password: str) -> None:
 
 @pytest.mark.parametrize(("code", "says"), [(18, "password"), (13, "readWrite"), (59, "refused")])
 def test_a_server_that_refuses(code: int, says: str) -> None:
-    """Wrong: a wrong password or a missing permission is taken for an outage, or is printed."""
+    """Wrong: a wrong password or a missing permission is reported as an outage, or the error shows
+    the password."""
     server = RefusingServer(code)
     with pytest.raises(StoreError, match=says) as caught:
         MongoDBStore(f"mongodb://127.0.0.1:{server.port}/x?appname=s3cret")

@@ -110,7 +110,7 @@ class TestMongoDB(
 
 
 def test_entries_in_the_tail_and_on_their_own(store: Store, other: Store) -> None:
-    """Wrong: entries are lost, doubled or out of order where the tail was spilled or cut."""
+    """Wrong: moving entries out of the tail, or cutting it, loses, duplicates or reorders them."""
     said: list[str] = []
 
     def say(handle: Store, drafts: list[Draft]) -> None:
@@ -162,7 +162,7 @@ def test_nothing_is_left_of_what_was_removed(
 
 
 def test_a_list_larger_than_a_document(store: Store, other: Store) -> None:
-    """Wrong: a list that passes the 16 MB of a document is refused, or stored in part."""
+    """Wrong: a list larger than a document's 16 MB is refused, or stored in part."""
     store.append("s", [draft("first")])
     assert store.append("s", [draft(str(n) * 4 * 2**20) for n in range(5)]).end == 6
     assert [e.message.text()[:3] for e in other.read("s")][1:] == [
@@ -214,7 +214,7 @@ class TestLongLogs(LongLogContract):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_fork_shares_no_connection(url: str, namespace: str) -> None:
-    """Wrong: parent and child read each other's answers."""
+    """Wrong: parent and child read each other's replies."""
     code = (
         "import os, sys\n"
         "from agent_memory.stores.mongodb.store import MongoDBStore\n"
@@ -236,7 +236,7 @@ def test_a_fork_shares_no_connection(url: str, namespace: str) -> None:
 
 
 def test_a_newer_layout_is_refused(server: MongoDBServer) -> None:
-    """Wrong: an old release reads what a newer one wrote, and spoils it."""
+    """Wrong: an old release opens the data of a newer one, and damages it."""
     url = server.url.replace("agent_memory_test", "agent_memory_newer")
     MongoDBStore(url).close()
     MongoDBStore(url).close()
@@ -255,7 +255,7 @@ def test_two_that_start_at_once(url: str) -> None:
 
 
 def test_a_closed_store_says_so(url: str, namespace: str) -> None:
-    """Wrong: a background thread connects again behind a closed store."""
+    """Wrong: a closed store connects again."""
     store = MongoDBStore(url, namespace)
     store.close()
     for call in (lambda: store.head("s"), lambda: store.append("s", [draft("a")])):

@@ -1,5 +1,5 @@
-"""Owners' vectors in MongoDB, where others act between any two commands of a write, or it ends
-there."""
+"""Owners' vectors in MongoDB, with others acting, or the writer dying, between the commands of a
+write."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -41,7 +41,7 @@ _ACTS: dict[str, Callable[[Store], object]] = {
 def test_others_amid_a_put(
     server: MongoDBServer, act: str, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: an index is kept of a write that was half in place."""
+    """Wrong: an index is cached while a write is half done."""
     # whoever is waited for here does not go on before
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     # two runs take turns at the commands

@@ -1,4 +1,4 @@
-"""Writes to MongoDB that are cut off, repeated, or overtaken, at each of their commands."""
+"""Writes to MongoDB that are cut off, repeated, or overtaken at any of their commands."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _prepared(store: Store, count: int) -> None:
 def test_cut_off_at_any_command(
     server: MongoDBServer, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: a part of a write is there, or what is left of it bars the way, or comes back."""
+    """Wrong: an interrupted write is half visible, blocks later writes, or comes back."""
     # whoever is waited for here is dead
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     count, work = _WORK[name]
@@ -205,7 +205,7 @@ def test_cut_off_at_any_command(
 @pytest.mark.usefixtures("brisk")
 @pytest.mark.parametrize("name", _ENDS)
 def test_a_write_whose_answer_is_lost_is_done_once(server: MongoDBServer, name: str) -> None:
-    """Wrong: a message is stored twice, or refused though it is stored."""
+    """Wrong: a write whose reply was lost is stored twice, or reported as refused."""
     count, work = _WORK[name]
     for command in range(1, 6):
         link = Link(server.port)
@@ -284,7 +284,8 @@ _PAIRS = [
 def test_others_act_between_any_two_commands(
     server: MongoDBServer, url: str, name: str, meanwhile: str
 ) -> None:
-    """Wrong: a log with gaps or doubles, a write in part, or documents that nobody reads again."""
+    """Wrong: concurrent commands leave gaps or duplicates in a log, half a write, or orphaned
+    documents."""
     count, work = _WORK[name]
     with MongoClient[Doc](url) as client:
         client.get_default_database()["agent_memory_messages"].delete_many({})
@@ -358,7 +359,7 @@ def test_a_rewrite_that_is_overtaken_before_its_answer_comes(
 
 
 def test_another_spills_between_any_two_commands(server: MongoDBServer) -> None:
-    """Wrong: entries that just left the tail are looked for there, and are not found."""
+    """Wrong: entries that were just moved out of the tail are not found."""
     for command in range(1, 9):
         namespace = uuid4().hex[:8]
         direct, link = MongoDBStore(server.url, namespace), Link(server.port)
@@ -385,7 +386,7 @@ def test_another_spills_between_any_two_commands(server: MongoDBServer) -> None:
 def test_another_begins_between_any_two_commands(
     server: MongoDBServer, how: str, count: int
 ) -> None:
-    """Wrong: two that begin one session mix their logs, or one leaves documents of his."""
+    """Wrong: two writers that begin one session mix their logs, or leave documents behind."""
     with MongoClient[Doc](server.url) as client:
         client.get_default_database()["agent_memory_messages"].delete_many({})
     for command in range(1, 30):

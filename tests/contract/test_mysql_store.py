@@ -43,7 +43,7 @@ class TestMySQLMigrations(MigrationContract):
 
 @pytest.mark.parametrize("scheme", ["mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql"])
 def test_schemes(server: Served, scheme: str) -> None:
-    """Wrong: a URL as SQLAlchemy or a hosting service writes it has to be rewritten."""
+    """Wrong: a URL in the form of SQLAlchemy or a hosting service is refused."""
     url = f"{scheme}://{server.url.partition('://')[2]}"
     SQLStore(url, uuid4().hex).close()
 
@@ -53,14 +53,14 @@ def test_schemes(server: Served, scheme: str) -> None:
     [("u:tiger@host", "mysql://user:password@"), ("u:tiger@host/db?sslmode=tiger", "'sslmode'")],
 )
 def test_urls_that_lack_something(rest: str, says: str) -> None:
-    """Wrong: messages go to no database, or a misspelt option is passed over in silence."""
+    """Wrong: a URL without a database, or with a misspelt option, is accepted."""
     with pytest.raises(ConfigError, match=says) as caught:
         SQLStore(f"mysql://{rest}")
     assert told_nothing(caught.value)
 
 
 def test_who_may_not_make_tables(server: Served, database: str) -> None:
-    """Wrong: a missing permission is a driver's error that names no setting."""
+    """Wrong: a missing permission raises a driver's error that names no setting."""
     own = server.private()
     guest, name = f"guest_{uuid4().hex[:8]}", database.rpartition("/")[2]
     with opened(database) as mariadb:
@@ -80,7 +80,7 @@ def test_who_may_not_make_tables(server: Served, database: str) -> None:
 
 
 def test_messages_that_the_server_does_not_take(server: Served) -> None:
-    """Wrong: it is said that the server is gone, and nobody knows why."""
+    """Wrong: a message above `max_allowed_packet` is reported as an outage."""
     server.private()
     store = SQLStore(server.url, uuid4().hex)
     store.append("s", [draft("a")])
@@ -93,7 +93,7 @@ def test_messages_that_the_server_does_not_take(server: Served) -> None:
 
 
 def test_tables_that_were_half_made(server: Served, database: str) -> None:
-    """Wrong: a process that died while it made the tables keeps all others from it."""
+    """Wrong: a process that died while it created the tables blocks all others."""
     server.private()
     half = SCHEMAS["mariadb"][:3]
     with opened(database) as mariadb:
@@ -112,14 +112,14 @@ def test_tables_that_were_half_made(server: Served, database: str) -> None:
 
 
 def test_durability_is_the_one_asked_for(server: Served) -> None:
-    """Wrong: an update that was to survive a power loss is only in the server's memory."""
+    """Wrong: an update that should survive a power loss is only in the server's memory."""
     server.private()
     with pytest.raises(ConfigError, match="innodb_flush_log_at_trx_commit"):
         SQLStore(server.url, durability="power")
 
 
 def test_settings_of_the_server_do_not_matter(server: Served) -> None:
-    """Wrong: values are cut to fit, or fences fall, where a server is set up otherwise."""
+    """Wrong: settings of the server truncate values, or change the isolation level."""
     server.private()
     before = "SELECT CONCAT(@@global.sql_mode, ';', @@global.tx_isolation)"
     with opened(server.url) as mariadb:

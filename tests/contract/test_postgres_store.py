@@ -43,13 +43,13 @@ class TestPostgresMigrations(MigrationContract):
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
 def test_schemes(server: Served, scheme: str) -> None:
-    """Wrong: a URL as SQLAlchemy or a hosting service writes it has to be rewritten."""
+    """Wrong: a URL in the form of SQLAlchemy or a hosting service is refused."""
     url = f"{scheme}://{server.url.partition('://')[2]}"
     SQLStore(url, uuid4().hex).close()
 
 
 def test_who_may_not_make_tables(server: Served, database: str) -> None:
-    """Wrong: a missing permission is a driver's error that names no setting."""
+    """Wrong: a missing permission raises a driver's error that names no setting."""
     own = server.private()
     guest = f"guest_{uuid4().hex}"
     with opened(database) as postgres:
@@ -67,7 +67,7 @@ def test_who_may_not_make_tables(server: Served, database: str) -> None:
 
 
 def test_a_database_of_another_encoding(server: Served) -> None:
-    """Wrong: messages are refused later, one by one, for their characters."""
+    """Wrong: a database with another encoding is accepted, and refuses some messages later."""
     own, name = server.private(), f"latin_{uuid4().hex}"
     latin = f"CREATE DATABASE {name} ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'"
     with opened(own.url) as postgres:
@@ -80,7 +80,7 @@ def test_a_database_of_another_encoding(server: Served) -> None:
 def test_durability_is_the_one_asked_for(
     server: Served, database: str, durability: Durability, commit: str
 ) -> None:
-    """Wrong: an update that was to survive a power loss is only in the server's memory."""
+    """Wrong: an update that should survive a power loss is only in the server's memory."""
     server.private()
     with opened(database) as postgres:
         name = database.rpartition("/")[2]
@@ -91,8 +91,7 @@ def test_durability_is_the_one_asked_for(
 
 
 def test_settings_of_the_user_do_not_matter(server: Served, database: str) -> None:
-    """Wrong: fences that rely on what a statement sees fall where a database is set up
-    otherwise."""
+    """Wrong: settings of the database change the isolation level, timeouts or encoding."""
     server.private()
     name = database.rpartition("/")[2]
     with opened(database) as postgres:
@@ -112,7 +111,7 @@ def test_settings_of_the_user_do_not_matter(server: Served, database: str) -> No
 
 
 def test_who_waits_too_long(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a forgotten transaction of somebody's stops all writers of a session for ever."""
+    """Wrong: a forgotten transaction blocks all writers of a session forever."""
     monkeypatch.setattr("agent_memory.stores.sql.postgres.LOCK_SECONDS", 1)
     namespace = uuid4().hex
     store = SQLStore(server.url, namespace)

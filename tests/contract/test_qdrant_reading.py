@@ -1,4 +1,4 @@
-"""What all of a block's vectors in Qdrant are: those in force, as the wire gives them."""
+"""Reading all vectors of a block in Qdrant, without those that are being rebuilt."""
 
 from collections.abc import Iterator
 
@@ -42,7 +42,7 @@ def _read(store: QdrantStore) -> list[Record]:
 
 
 def test_what_is_being_filled_is_left_out(stores: list[QdrantStore]) -> None:
-    """Wrong: a block that is being rebuilt is moved in part, or as of the wrong model."""
+    """Wrong: a block that is being rebuilt is copied in part, or under the wrong model."""
     former, filler, reader = stores
     former.open_vectors("v", 4, "former")
     _put(former, "abc", 4)
@@ -62,7 +62,7 @@ def test_what_is_being_filled_is_left_out(stores: list[QdrantStore]) -> None:
 
 
 def test_a_block_that_is_cleared_meanwhile(server: StandIn, stores: list[QdrantStore]) -> None:
-    """Wrong: a copy that is made while a block is cleared ends with an error."""
+    """Wrong: a copy of a block that is cleared meanwhile raises."""
     writer, reader, other = stores
     writer.open_vectors("v", 4, "m")
     writer.put_vectors(
@@ -84,7 +84,7 @@ def test_a_block_that_is_cleared_meanwhile(server: StandIn, stores: list[QdrantS
 
 
 def test_a_server_that_keeps_no_model(server: StandIn, stores: list[QdrantStore]) -> None:
-    """Wrong: on a server before 1.16 vectors can't be read at all."""
+    """Wrong: vectors on a server before 1.16 cannot be read."""
     name = Names("a-b").vectors("v", 4, "openai/m")
     server._client.create_collection(name, vectors_config={})
     stores[0].open_vectors("v", 4, "openai/m")
@@ -92,7 +92,7 @@ def test_a_server_that_keeps_no_model(server: StandIn, stores: list[QdrantStore]
 
 
 def test_vectors_that_a_server_leaves_out() -> None:
-    """Wrong: a record without any word, or of no vector, ends the reading of all others."""
+    """Wrong: a record without words, or without a vector, ends the reading of all others."""
     place = Features.of_words([]).places
     payload = {"tokens": "", "place": np.zeros(1, place.dtype)[0].tolist()}
     points = [
@@ -107,7 +107,7 @@ def test_vectors_that_a_server_leaves_out() -> None:
 
 
 def test_blocks_of_namespaces_that_begin_alike(server: StandIn, stores: list[QdrantStore]) -> None:
-    """Wrong: one deployment takes blocks of another for its own."""
+    """Wrong: a namespace lists blocks of another one with a similar name."""
     for namespace, block in (("a-b", "v"), ("a", "w"), ("a_b", "x"), ("a-b-c", "y")):
         store = QdrantStore(server.url, namespace)
         store.open_vectors(block, 4, "m")

@@ -53,7 +53,7 @@ def asked(server: StandIn, what: str) -> list[Request]:
 
 
 def test_what_is_made_on_the_server(server: StandIn, stores: list[QdrantStore]) -> None:
-    """Wrong: each search walks the points of all users."""
+    """Wrong: each search scans the points of all users."""
     stores[0].open_vectors("v", 4, "openai/m")
     (name,) = server.collections
     assert name.startswith(f"{ALIAS}.openai-m-4-")
@@ -75,7 +75,7 @@ def test_what_is_made_on_the_server(server: StandIn, stores: list[QdrantStore]) 
 
 
 def test_many_open_a_new_block_at_once(server: StandIn, stores: list[QdrantStore]) -> None:
-    """Wrong: some processes of a fresh deployment fail, or write where nobody reads."""
+    """Wrong: processes that open a new block together fail, or write where no search reads."""
 
     def run(n: int) -> None:
         stores[n].open_vectors("v", 4, "m")
@@ -92,7 +92,7 @@ def test_many_open_a_new_block_at_once(server: StandIn, stores: list[QdrantStore
 def test_two_embedders_open_a_new_block_at_once(
     server: StandIn, stores: list[QdrantStore], dimensions: tuple[int, int]
 ) -> None:
-    """Wrong: both believe to have won, and what one writes is never found."""
+    """Wrong: two embedders both open a new block, and one's vectors are never found."""
     meeting = threading.Barrier(6)
     seen: set[int] = set()
 
@@ -120,7 +120,7 @@ def test_two_embedders_open_a_new_block_at_once(
 
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_who_begins_a_block_is_killed(server: StandIn, stores: list[QdrantStore], cut: int) -> None:
-    """Wrong: a block whose first process was killed half-way can never be opened again."""
+    """Wrong: a block whose first process was killed can never be opened."""
     left = cut
 
     def before(request: Request) -> None:
@@ -153,7 +153,7 @@ def test_who_begins_a_block_is_killed(server: StandIn, stores: list[QdrantStore]
 
 
 def test_a_cleared_block_begins_anew(server: StandIn, stores: list[QdrantStore]) -> None:
-    """Wrong: a process that has a block open fails for ever after another has cleared it."""
+    """Wrong: an open block fails forever after another process cleared it."""
     stores[0].open_vectors("v", 4, "m")
     stores[1].clear_vectors("v")
     assert server.collections == []
@@ -164,8 +164,7 @@ def test_a_cleared_block_begins_anew(server: StandIn, stores: list[QdrantStore])
 
 
 def test_a_swap_that_comes_too_late(server: StandIn, stores: list[QdrantStore]) -> None:
-    """Wrong: a rebuild that another has taken over puts its vectors in force, and drops those of
-    the other."""
+    """Wrong: an outdated rebuild puts its vectors in use, and deletes those of the newer one."""
     stores[0].open_vectors("v", 4, "m")
     stores[1].begin_vectors("v", 5, "n")
     stores[1].open_vectors("v", 5, "n")
@@ -180,7 +179,7 @@ def test_a_swap_that_comes_too_late(server: StandIn, stores: list[QdrantStore]) 
 
 
 def test_a_third_begins_in_the_middle_of_a_swap(server: StandIn, stores: list[QdrantStore]) -> None:
-    """Wrong: the swap drops what was in force, or what the third has begun."""
+    """Wrong: a swap deletes the vectors in use, or those of a rebuild that just began."""
     stores[0].open_vectors("v", 4, "m")
     stores[1].begin_vectors("v", 5, "n")
     stores[1].open_vectors("v", 5, "n")
@@ -201,7 +200,7 @@ def test_a_third_begins_in_the_middle_of_a_swap(server: StandIn, stores: list[Qd
 
 
 def test_who_has_the_former_embedder_after_the_swap(stores: list[QdrantStore]) -> None:
-    """Wrong: it is told that there is nothing, as if the user had never said a word."""
+    """Wrong: after a swap a process with the old embedder finds nothing instead of raising."""
     old, new = stores[:2]
     old.open_vectors("v", 4, "m")
     old.put_vectors("v", [record("a")], features(1))
@@ -222,7 +221,7 @@ def test_who_has_the_former_embedder_after_the_swap(stores: list[QdrantStore]) -
 
 
 def test_a_server_that_is_down(server: StandIn, stores: list[QdrantStore]) -> None:
-    """Wrong: an error of the driver's, or one that does not say what to look at."""
+    """Wrong: an outage raises a driver's error, or one without the address and the setting."""
     for way in ("down", "stopped"):
         server.way = "down"
         if way == "stopped":
@@ -253,7 +252,7 @@ def test_a_key_that_is_refused(
     caplog: pytest.LogCaptureFixture,
     fault: str,
 ) -> None:
-    """Wrong: the error does not name the setting, or it, a repr or a log shows the key."""
+    """Wrong: the error does not name the setting, or the key is shown in an error, repr or log."""
     server.key = "another" if fault == "wrong" else KEY
     server.way = "refuse" if fault == "may not write" else ""
     if fault != "none":
@@ -285,7 +284,7 @@ def test_a_server_that_repeats_the_key(server: StandIn, monkeypatch: pytest.Monk
 
 
 def test_the_right_key(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: the key is not sent, or a warning of the client's makes each start noisy."""
+    """Wrong: the key is not sent, or each start prints the client's warning."""
     server.key = KEY
     monkeypatch.setenv("QDRANT_API_KEY", KEY)
     store = QdrantStore(server.url)  # warnings are errors here
@@ -319,7 +318,8 @@ def test_a_key_in_plain_over_a_network(
     ],
 )
 def test_addresses_that_are_none(url: str) -> None:
-    """Wrong: a key in an address is passed over, or shown; or a slip is told by the driver."""
+    """Wrong: a key in an address is ignored or shown, or an invalid address raises a driver's
+    error."""
     for make in (QdrantStore, lambda url: VectorMemory(store=url)):
         with pytest.raises(UnknownStore, match="store") as raised:
             make(url)
@@ -327,7 +327,7 @@ def test_addresses_that_are_none(url: str) -> None:
 
 
 def test_not_a_qdrant_server(server: StandIn, stores: list[QdrantStore]) -> None:
-    """Wrong: the web server that answers 404 to all is taken for a Qdrant that holds nothing."""
+    """Wrong: a web server that answers 404 is taken for an empty Qdrant."""
 
     def before(request: Request) -> None:
         raise Refused(404, "no such page")
@@ -343,7 +343,7 @@ def test_not_a_qdrant_server(server: StandIn, stores: list[QdrantStore]) -> None
 
 
 def test_batches_keep_below_the_limits_of_servers() -> None:
-    """Wrong: long messages or wide vectors make a request that the server refuses for its size."""
+    """Wrong: long messages or wide vectors make a request too large for the server."""
 
     def sizes(texts: list[str], dimension: int, words: int = 1) -> list[int]:
         records = [record(f"{n}", text=text) for n, text in enumerate(texts)]
@@ -371,7 +371,7 @@ def test_batches_keep_below_the_limits_of_servers() -> None:
 
 
 def test_no_two_share_a_name() -> None:
-    """Wrong: one namespace or block reads and clears another's vectors."""
+    """Wrong: one namespace or block reads or clears another's vectors."""
     every: dict[str, tuple[str, str]] = {}
     spaces = ["a", "a_b", "a-b", "A", "ä", "a/b", "a b", "a.b", "_", "x" * 64, "x" * 63 + "_"]
     for space in spaces:

@@ -48,7 +48,7 @@ def fill(store: QdrantStore, count: int = 1) -> Features:
 
 
 def test_a_point_has_all_that_it_is_found_by(server: StandIn, store: QdrantStore) -> None:
-    """Wrong: a search has nothing to look at, or weights that differ from those of other stores."""
+    """Wrong: a point lacks a feature, or has other weights than in other stores."""
     features = fill(store)
     sent = next(r for r in server.requests if str(r).startswith("PUT") and "points" in r.path)
     point = sent.body["points"][0]
@@ -64,7 +64,8 @@ def test_a_point_has_all_that_it_is_found_by(server: StandIn, store: QdrantStore
 
 
 def test_what_nothing_is_sought_in(server: StandIn, store: QdrantStore) -> None:
-    """Wrong: an empty vector is sent, which a server refuses; or nothing is asked for at a cost."""
+    """Wrong: an empty vector is sent, which a server refuses, or a query for nothing costs a
+    request."""
     fill(store, 3)
     for query, used in ((for_words("fox"), {WORDS}), (Query(units(1, 4)[0]), {MEANING})):
         server.requests.clear()
@@ -78,7 +79,7 @@ def test_what_nothing_is_sought_in(server: StandIn, store: QdrantStore) -> None:
 
 
 def test_words_only(server: StandIn, store: QdrantStore) -> None:
-    """Wrong: without an embedder the block cannot be kept in Qdrant, or not given one later."""
+    """Wrong: without an embedder a block cannot be stored in Qdrant, or cannot get one later."""
     store.open_vectors("v", 0, "words-only")
     (name,) = server.collections
     assert embedding(name) == (0, "words-only")
@@ -103,7 +104,7 @@ def test_words_only(server: StandIn, store: QdrantStore) -> None:
 
 
 def test_encrypted_records_are_found_by_words(server: StandIn, store: QdrantStore) -> None:
-    """Wrong: the server is told the words, or encryption costs what is found."""
+    """Wrong: the server sees the words, or encrypted records are not found by them."""
     keys = Keys({"k": bytes(range(32))})
     encrypted = EncryptedStore(MemoryStore(), keys).vectors_of(store)
     encrypted.open_vectors("v", 0, "words-only")
@@ -120,7 +121,7 @@ def test_encrypted_records_are_found_by_words(server: StandIn, store: QdrantStor
 
 
 def test_how_many_have_a_word_is_told_by_its_best_record() -> None:
-    """Wrong: a word is taken for rarer or commoner than it is."""
+    """Wrong: the number of records with a word is misjudged."""
     query, count = for_words("fox owl"), 100
     answers = [
         [
@@ -138,7 +139,7 @@ def test_how_many_have_a_word_is_told_by_its_best_record() -> None:
 
 
 def test_a_question_of_no_meaning(store: QdrantStore) -> None:
-    """Wrong: zeros fail, or find anything as if it were meant."""
+    """Wrong: a vector of zeros fails, or matches records."""
     fill(store, 3)
     found = store.search_vectors("v", "user:a", Query(np.zeros(4, np.float32)), 9)
     assert all(hit.relevance < 0.01 for hit in found)

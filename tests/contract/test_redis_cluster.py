@@ -58,7 +58,8 @@ def test_a_namespace_is_on_one_node(cluster: RedisNodes, namespace: str) -> None
 
 
 def test_a_slot_that_moves(cluster: RedisNodes, namespace: str) -> None:
-    """Wrong: a cluster that grows loses messages, or updates fail until they are opened anew."""
+    """Wrong: when a cluster moves a slot, messages are lost, or updates fail until the store is
+    reopened."""
     store = RedisStore(cluster.url, namespace)
     store.append("s", [draft("a")])
     slot = key_slot(prefix_of(namespace).encode())
@@ -87,7 +88,7 @@ def test_a_slot_that_moves(cluster: RedisNodes, namespace: str) -> None:
 
 
 def test_a_node_that_is_restarted(cluster: RedisNodes, namespace: str) -> None:
-    """Wrong: one node's restart ends all memories."""
+    """Wrong: the restart of one node fails updates for good."""
     stores = [RedisStore(cluster.url, f"{namespace}{n}") for n in range(12)]
     for store in stores:
         store.append("s", [draft("a")], "u")

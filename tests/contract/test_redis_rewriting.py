@@ -92,7 +92,7 @@ def _nothing() -> None:
 def test_a_session_that_is_begun_twice_is_begun_once(
     store: RedisStore, other: RedisStore, before: bool
 ) -> None:
-    """Wrong: a writer whose answer was lost hears that another came first, or writes twice."""
+    """Wrong: after a lost reply a writer is told that the session exists, or writes it twice."""
     with _answer_lost(store, before, _nothing):
         written = store.rewrite(begun(), 0, entries(1, 9))
     assert written is not None
@@ -110,7 +110,7 @@ def test_a_session_that_is_begun_twice_is_begun_once(
 def test_a_change_of_the_head_is_sent_once(
     store: RedisStore, other: RedisStore, name: str, before: bool
 ) -> None:
-    """Wrong: a change that was carried out is told as refused, or is made twice."""
+    """Wrong: a change whose reply was lost is reported as refused, or made twice."""
     head = store.append("s", [draft(str(n)) for n in range(1, 5)], "u")
     with _answer_lost(store, before, _nothing), pytest.raises(StoreUnavailable):
         _CALLS[name](store, head)
@@ -126,7 +126,8 @@ def test_a_change_of_the_head_is_sent_once(
 def test_what_was_seen_last_is_not_taken_for_what_was_begun_anew(
     store: RedisStore, other: RedisStore, seen: str
 ) -> None:
-    """Wrong: a message goes on with totals, or under a system message, of what was deleted."""
+    """Wrong: a message gets the totals or the system message of a deleted session under the same
+    id."""
     head = other.rewrite(begun(cursors={"v": 1}), 0, entries(1, 2))
     assert head is not None
     if seen == "append":
@@ -155,7 +156,7 @@ def test_what_was_seen_last_is_not_taken_for_what_was_begun_anew(
 
 
 def test_a_log_of_many_heavy_entries(store: RedisStore, other: RedisStore) -> None:
-    """Wrong: a long session can't be brought in, as a script takes only so many arguments."""
+    """Wrong: a long session exceeds a script's limit of arguments, and cannot be imported."""
     log = entries(1, 10_000, "x" * 3_000)
     head = store.rewrite(begun(), 0, log)
     assert head is not None
@@ -170,7 +171,7 @@ def test_a_log_of_many_heavy_entries(store: RedisStore, other: RedisStore) -> No
 
 @pytest.mark.parametrize("mine", ["a*", "a?", "[ab]", "a:b", "a}", "ä ö"])
 def test_records_of_namespaces_with_odd_names(url: str, mine: str) -> None:
-    """Wrong: a namespace whose name is a pattern reads the records of others, or not its own."""
+    """Wrong: a namespace with pattern characters reads others' records, or misses its own."""
     blocks = ["facts", "*", "[f]", "a:b", "{x}", "ü/%"]
     stores = [RedisStore(url, name) for name in (mine, "ab", "a", "b", "a:b:c")]
     for place, store in enumerate(stores):

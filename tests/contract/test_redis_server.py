@@ -1,4 +1,4 @@
-"""What a Redis server does to a store: it is down, restarted, full, or refuses."""
+"""A Redis server that is down, restarts, is full, or refuses."""
 
 import logging
 import shlex
@@ -29,7 +29,7 @@ __all__ = ["server", "start"]
 
 
 def test_a_server_that_is_restarted(server: RedisServer) -> None:
-    """Wrong: after a restart each memory has to be opened anew, or a message is lost or doubled."""
+    """Wrong: after a restart the store must be reopened, or a message is lost or duplicated."""
     store = RedisStore(server.url)
     store.append("s", [draft("a")], "u")
     for again, end in ((server.restart, 2), (lambda: (server.kill(), server.start()), 3)):
@@ -58,8 +58,8 @@ class TestMemory(MemoryOutageContract):
 
 
 def test_a_server_that_is_down(server: RedisServer) -> None:
-    """Wrong: the caller waits for minutes, reads a driver's error, or has to open the store
-    anew."""
+    """Wrong: an outage blocks the caller for minutes, raises a driver's error, or makes the store
+    unusable."""
     store = RedisStore(server.url)
     store.append("s", [draft("a")])
     server.stop()
@@ -81,7 +81,7 @@ def test_a_server_that_is_down(server: RedisServer) -> None:
 
 
 def test_a_server_that_hangs(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: an update waits for ever, or the next call reads the answer to the last."""
+    """Wrong: an update waits forever, or the next call reads the previous reply."""
     monkeypatch.setattr(redis_server, "CALL_SECONDS", 0.2)
     store = RedisStore(server.url)
     store.append("s", [draft("a")])
@@ -97,7 +97,7 @@ def test_a_server_that_hangs(server: RedisServer, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_server_without_memory(server: RedisServer) -> None:
-    """Wrong: a part of a write stays, or what was deleted to make room stays too."""
+    """Wrong: a full server stores part of a write, or refuses deletions."""
     store = RedisStore(server.url)
     store.open_vectors("v", 2, "m")
     vector = Features.of_vectors(np.array([[1.0, 0.0]], dtype=np.float32))
@@ -158,7 +158,7 @@ def test_a_server_without_memory(server: RedisServer) -> None:
 def test_who_is_refused(
     start: Start, url: str, says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: the user reads a driver's error, or his password in a log."""
+    """Wrong: a refused login raises a driver's error, or logs the password."""
     caplog.set_level(logging.DEBUG)
     server = start("--requirepass", "hunter/3", user=":hunter%2F3@")
     store = RedisStore(server.url)
@@ -218,14 +218,14 @@ def test_the_permissions_that_are_asked_for_are_enough(
     ],
 )
 def test_urls_that_name_no_server(url: str) -> None:
-    """Wrong: a slip in a URL leads to another database, or its password is printed."""
+    """Wrong: an invalid URL leads to another database, or its error shows the password."""
     with pytest.raises(UnknownStore, match="`store`") as caught:
         redis_options(url)
     assert told_nothing(caught.value, "hun", "ter2")
 
 
 def test_urls_that_name_one() -> None:
-    """Wrong: a server that needs TLS, a socket, or a user cannot be named."""
+    """Wrong: a URL with TLS, a socket or a user is refused."""
     assert redis_place("redis://u:p%40ss@db.example:7000/3") == "db.example:7000, database 3"
     assert redis_options("redis://u:p%40ss@db.example:7000/3")["password"] == "p@ss"
     assert redis_place("rediss://db.example") == "db.example:6379, database 0"
@@ -284,7 +284,8 @@ def test_scrub_leaves_nothing_in_files(server: RedisServer) -> None:
     ],
 )
 def test_durability_is_told(server: RedisServer, settings: dict[str, str], says: str) -> None:
-    """Wrong: `doctor` praises a server that forgets, or an update that was to survive does not."""
+    """Wrong: `doctor` reports a server without persistence as durable, or the requested durability
+    is not applied."""
     store = RedisStore(server.url)
     for name, value in settings.items():
         store._server.ask("CONFIG", "SET", name, value)
@@ -310,7 +311,7 @@ def test_many_erase_at_the_same_time(start: Start, caplog: pytest.LogCaptureFixt
 
 
 def test_a_server_that_tells_nothing(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: managed servers, which forbid CONFIG and rewrites, cannot be used."""
+    """Wrong: a managed server, which forbids CONFIG and rewrites, cannot be used."""
     hidden = [f'--rename-command {name} ""' for name in ("CONFIG", "INFO", "BGREWRITEAOF")]
     server = start(*[part for one in hidden for part in shlex.split(one)])
     store = RedisStore(server.url)

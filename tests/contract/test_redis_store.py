@@ -138,7 +138,7 @@ class TestValkey(RedisContract):
 
 
 def test_an_append_whose_answer_is_lost(server: RedisServer) -> None:
-    """Wrong: a message is stored twice, or the caller is told that it is not stored when it is."""
+    """Wrong: after a lost reply a message is stored twice, or reported as not stored."""
     relay = Relay(server.port)
     store = RedisStore(relay.url)
     for session, ends in (("s", 2), ("s", 4), ("t", 2), ("s", 6)):
@@ -172,7 +172,7 @@ def test_a_lock_whose_answer_is_lost(server: RedisServer) -> None:
 
 
 def test_an_append_is_one_call(server: RedisServer) -> None:
-    """Wrong: each update pays several times for the way to the server and back."""
+    """Wrong: an update takes several round trips."""
     store = RedisStore(server.url)
     for name in ("other", "s"):
         head = store.append(name, [draft("a")], "u")
@@ -193,7 +193,7 @@ def test_an_append_is_one_call(server: RedisServer) -> None:
 
 
 def test_no_walk_over_the_keys(server: RedisServer) -> None:
-    """Wrong: one call keeps all of a server's users waiting while it looks at each key there is."""
+    """Wrong: a call scans all keys of the server."""
     store = RedisStore(server.url)
     with server.watched(within_scripts=True) as calls:
         for name in ("s", "t"):
@@ -248,7 +248,7 @@ def _append_many(store: RedisStore, name: str) -> None:
 
 
 def test_forked_processes_append(url: str, namespace: str) -> None:
-    """Wrong: parent and children talk over one connection, and read each other's answers."""
+    """Wrong: parent and child share a connection, and read each other's replies."""
     store = RedisStore(url, namespace)
     store.append("s", [draft("first")])
     context = multiprocessing.get_context("fork")
@@ -283,7 +283,7 @@ def test_a_deleted_session_leaves_no_keys(server: RedisServer) -> None:
 
 
 def test_a_closed_store_says_so(url: str, namespace: str) -> None:
-    """Wrong: a background thread connects again behind a closed store."""
+    """Wrong: a closed store connects again."""
     store = RedisStore(url, namespace)
     store.append("s", [draft("a")])
     store.close()
@@ -295,7 +295,7 @@ def test_a_closed_store_says_so(url: str, namespace: str) -> None:
 
 @pytest.mark.parametrize("field", ["end", "total", "version", "begun", "all"])
 def test_a_number_of_a_head_that_is_none(server: RedisServer, field: str) -> None:
-    """Wrong: one broken session, and nobody is told how many there are."""
+    """Wrong: a damaged session makes counting fail."""
     store = RedisStore(server.url, field)
     for name in ("r", "s", "t"):
         store.append(name, [draft("a"), draft("b")])
@@ -325,7 +325,7 @@ def test_a_number_of_a_head_that_is_none(server: RedisServer, field: str) -> Non
 def test_a_member_of_an_index_that_names_nothing(
     server: RedisServer, index: str, member: bytes
 ) -> None:
-    """Wrong: one stops whatever walks the sessions: listing, counting, what is due."""
+    """Wrong: an index entry without a session stops listing, counting or finding due sessions."""
     store = RedisStore(server.url, f"members-{index}")
     for name in ("r", "s"):
         store.append(name, [draft("a")], "ana")
@@ -365,7 +365,7 @@ def test_where_a_record_belongs_is_damaged(server: RedisServer, meta: bytes) -> 
 
 
 def test_what_a_newer_release_wrote(server: RedisServer) -> None:
-    """Wrong: an old release reads keys that it does not know, and spoils them."""
+    """Wrong: an old release opens the data of a newer one, and damages it."""
     store = RedisStore(server.url)
     store._server.ask("SET", "agent_memory:{default}:layout", "3")
     with pytest.raises(SchemaTooNew, match="newer"):
@@ -377,7 +377,7 @@ def test_what_a_newer_release_wrote(server: RedisServer) -> None:
 def test_leases_go_by_the_servers_clock(
     url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: a worker whose clock is wrong takes sessions that others hold, or none at all."""
+    """Wrong: a worker with a wrong clock takes leased sessions, or none at all."""
     store = RedisStore(url, namespace)
     head = store.append("s", [draft("a")])
     assert store.lease("s", "w1", 60)
@@ -393,7 +393,7 @@ def test_leases_go_by_the_servers_clock(
 
 
 def test_the_driver_is_loaded_late_and_named_where_it_is_missing() -> None:
-    """Wrong: checking a URL costs an import, or a user without the driver reads an ImportError."""
+    """Wrong: checking a URL imports the driver, or a missing driver raises a bare ImportError."""
     code = (
         "import sys\n"
         "from agent_memory.errors import MissingExtra\n"

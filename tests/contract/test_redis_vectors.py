@@ -1,4 +1,4 @@
-"""Owners' vectors on a Redis server, and what is asked of it for a search."""
+"""Owners' vectors on a Redis server, and the requests of a search."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _MEANWHILE: dict[str, tuple[Callable[[RedisStore], object], list[str]]] = {
 def test_a_put_whose_answer_is_lost(
     handles: Handles, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """Wrong: it is sent again and writes over what another wrote between the two, or brings back
-    what it deleted; or who kept an index of the first never learns of it."""
+    """Wrong: a write whose reply was lost is sent again and overwrites or restores records, or
+    cached indexes miss it."""
     writer, reader, another = handles
     act, left = _MEANWHILE[what]
     _put(writer, "a")
@@ -83,7 +83,7 @@ def test_a_put_whose_answer_is_lost(
 
 
 def test_a_search_asks_for_what_is_new(server: RedisServer, handles: Handles) -> None:
-    """Wrong: after each message all vectors of its user come over the network again."""
+    """Wrong: after each message all of a user's vectors are sent over the network again."""
     store, other, _ = handles
     _put(store, "a")
     assert _names(store) == ["a"]

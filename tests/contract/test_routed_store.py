@@ -1,4 +1,4 @@
-"""What some blocks keep, in stores of their own: the contract, and what only that promises."""
+"""Blocks with databases of their own: the contract, and what only that promises."""
 
 from contextlib import closing
 from pathlib import Path
@@ -72,7 +72,7 @@ def bytes_in(places: dict[str, str], name: str, text: str) -> bool:
 
 
 def test_blocks_recall_the_same_from_their_own_databases(places: dict[str, str]) -> None:
-    """Wrong: a block in a database of its own finds other things, in this process or the next."""
+    """Wrong: a block with its own database recalls other records."""
     with AgentMemory("memory://", blocks=[*map(_at_home, blocks_at(places))]) as memory:
         fill(memory)
         expected = told(memory)
@@ -90,7 +90,7 @@ def test_blocks_recall_the_same_from_their_own_databases(places: dict[str, str])
 
 
 def test_a_deletion_reaches_all_databases(places: dict[str, str]) -> None:
-    """Wrong: after `delete_user` a file beside the sessions' still has what was said."""
+    """Wrong: after `delete_user` a block's own database still has the user's data."""
     with open_at(places) as memory:
         fill(memory)
         assert all(part.state != "failed" for part in memory.delete_user("ana").parts)
@@ -101,7 +101,7 @@ def test_a_deletion_reaches_all_databases(places: dict[str, str]) -> None:
 
 
 def test_what_was_kept_with_the_sessions_before_is_deleted_too(places: dict[str, str]) -> None:
-    """Wrong: notes of before a block was given a database of its own survive their user."""
+    """Wrong: notes stored before the block got its own database survive their user."""
     with open_at(places, NoteMemory()) as memory:
         memory.remember("Ana is allergic to peanuts.", user_id="ana")
     with open_at(places, NoteMemory(store=places["facts"])) as memory:
@@ -111,7 +111,7 @@ def test_what_was_kept_with_the_sessions_before_is_deleted_too(places: dict[str,
 
 
 def test_a_snapshot_takes_along_what_lies_elsewhere(places: dict[str, str], tmp_path: Path) -> None:
-    """Wrong: a session's snapshot lacks what its blocks keep in other databases."""
+    """Wrong: a snapshot lacks records in blocks' own databases."""
     with open_at(places) as memory:
         fill(memory)
         memory.session("s", "ana").export(tmp_path / "s.jsonl")
@@ -123,7 +123,7 @@ def test_a_snapshot_takes_along_what_lies_elsewhere(places: dict[str, str], tmp_
 
 
 def test_a_vector_database_is_checked_like_others() -> None:
-    """Wrong: a mistake in the address is found out at the first message."""
+    """Wrong: an invalid address fails only at the first message."""
     with pytest.raises(UnknownStore, match="three slashes"):
         AgentMemoryConfig(blocks=[VectorMemory(store="sqlite://vectors.db")])
     with pytest.raises(UnknownStore, match="Qdrant"):

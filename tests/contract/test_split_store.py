@@ -1,4 +1,4 @@
-"""The contract with system messages in a store of their own; and what only that promises."""
+"""The contract with system messages in a separate store, and what only that promises."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -68,7 +68,7 @@ def _said(folder: Path, name: str) -> bool:
 
 
 def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
-    """Wrong: prompts stand in the database of conversations, or stay after a deletion."""
+    """Wrong: system messages are in the main database, or survive a deletion."""
     store = _split(tmp_path)
     store.append("s", [draft(SECRET, role="system"), draft("hello")])
     head = stored(store)
@@ -84,8 +84,8 @@ def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
 
 
 def test_prompts_are_kept_once_in_their_store() -> None:
-    """Wrong: an application that sends its prompt with every update fills the store, and makes
-    others lose their compare-and-swaps."""
+    """Wrong: sending the same system message with each update fills the store, and makes others
+    lose their compare-and-swaps."""
     system = MemoryStore()
     store = SplitStore(MemoryStore(), system)
     first = store.append("s", [draft(SECRET, role="system")])
@@ -107,7 +107,8 @@ def test_prompts_are_kept_once_in_their_store() -> None:
 
 
 def test_outages_and_other_stores_of_prompts_are_noticed() -> None:
-    """Wrong: an update fails whose message is in the log."""
+    """Wrong: an outage of the system store fails an update that is stored, or a wrong system store
+    is not noticed."""
     system = Down()
     store = SplitStore(MemoryStore(), system)
     store.append("s", [draft(SECRET, role="system"), draft("a")])
@@ -131,7 +132,7 @@ def test_outages_and_other_stores_of_prompts_are_noticed() -> None:
 
 
 def test_what_was_said_before_they_were_split_stays(tmp_path: Path) -> None:
-    """Wrong: giving a system_store loses the prompts there were."""
+    """Wrong: setting `system_store` loses earlier system messages."""
     main = MemoryStore()
     main.append("s", [draft(SECRET, role="system")])
     store = SplitStore(main, MemoryStore())
@@ -144,7 +145,7 @@ def test_what_was_said_before_they_were_split_stays(tmp_path: Path) -> None:
 
 
 def test_system_store_of_a_memory(tmp_path: Path) -> None:
-    """Wrong: the setting does nothing, or its store stays open."""
+    """Wrong: the setting has no effect, or its store stays open."""
     urls = {name: f"sqlite:///{tmp_path / name}.db" for name in ("main", "system")}
     with AgentMemory(store=urls["main"], system_store=urls["system"]) as memory:
         memory.update("s", [PROMPT, {"role": "user", "content": "x"}])

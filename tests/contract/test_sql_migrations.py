@@ -77,7 +77,7 @@ def test_many_migrate_at_once(path: Path) -> None:
 
 
 def test_a_migration_is_whole_or_nothing(path: Path) -> None:
-    """Wrong: a migration is skipped, repeated; a crash amid a migration leaves half a schema."""
+    """Wrong: a migration is skipped or repeated, or one that fails leaves half a schema."""
     broken = ("DROP TABLE [messages]", "DROP TABLE agent_memory_nothing")
     SQLStore(f"sqlite:///{path}").close()
     before = _shape(path)
@@ -99,7 +99,7 @@ def test_a_migration_is_whole_or_nothing(path: Path) -> None:
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
-    """Wrong: an old release writes into tables it does not know."""
+    """Wrong: an old release writes into tables that it does not know."""
     SQLStore(f"sqlite:///{path}").close()
     _run(path, "UPDATE agent_memory_meta SET value = 999 WHERE name = 'schema_version'")
     with pytest.raises(SchemaTooNew, match="999"):
@@ -117,9 +117,7 @@ def test_a_newer_schema_is_refused(path: Path) -> None:
     ],
 )
 def test_a_version_that_never_was_is_named(path: Path, change: str, says: str) -> None:
-    """Wrong: a damaged database reads as an outage ("duplicate column name"), which nobody mends by
-    waiting; or it is migrated as if it were an old one.
-    """
+    """Wrong: an impossible schema version is reported as an outage, or migrated."""
     SQLStore(f"sqlite:///{path}").close()
     _run(path, change)
     before = _shape(path)
@@ -160,7 +158,7 @@ def _write(path: Path) -> None:
 
 
 def test_a_database_of_this_release_opens(tmp_path: Path) -> None:
-    """Wrong: after an upgrade nobody finds what was said before, or writes it twice."""
+    """Wrong: after an upgrade earlier data is not found, or a retry is stored twice."""
     path = tmp_path / "memory.db"
     shutil.copy(FILE, path)
     with closing(SQLStore(f"sqlite:///{path}")) as store:

@@ -194,7 +194,7 @@ _WAYS: dict[str, Callable[[SQLStore], None]] = {
 
 @pytest.mark.parametrize("way", _WAYS)
 def test_every_way_of_deleting(store: SQLStore, tmp_path: Path, way: str) -> None:
-    """Wrong: one of them leaves texts, ids or the numbers of vectors in the file."""
+    """Wrong: some way of deleting leaves texts, ids or vectors in the file."""
     _put_facts(store, "others")
     if "cleared" not in way:
         _put_vectors(store, "others")
@@ -206,7 +206,7 @@ def test_every_way_of_deleting(store: SQLStore, tmp_path: Path, way: str) -> Non
 
 @pytest.mark.parametrize("size", [60, 400, 1_500])
 def test_rows_that_moved_leave_nothing(store: SQLStore, tmp_path: Path, size: int) -> None:
-    """Wrong: copies of rows stay in pages that were split or merged, and outlive the rows."""
+    """Wrong: split or merged pages keep copies of deleted rows."""
     dice = random.Random(size)
     store.open_vectors("v", 64, "m")
     victims = [f"{MARK}{n}" for n in range(10)]
@@ -235,7 +235,7 @@ def test_rows_that_moved_leave_nothing(store: SQLStore, tmp_path: Path, size: in
 
 
 def test_thousands_of_rows(store: SQLStore, tmp_path: Path) -> None:
-    """Wrong: freed pages of a large log keep what stood on them."""
+    """Wrong: freed pages of a large log keep deleted text."""
     for n in range(30):
         store.append(f"{MARK}-s", [draft(_said(50 + n * 7 + k)) for k in range(100)])
         store.append("s", [draft(_said(50 + n * 7 + k, "others")) for k in range(100)])
@@ -247,7 +247,7 @@ def test_thousands_of_rows(store: SQLStore, tmp_path: Path) -> None:
 
 
 def test_many_scrub_while_others_write(store: SQLStore, tmp_path: Path) -> None:
-    """Wrong: rewriting the file fails, or makes those fail who use it meanwhile."""
+    """Wrong: a secure erase fails, or makes concurrent calls fail."""
 
     def forget(name: str) -> None:
         store.append(name, [draft(_said(2_000))])
@@ -282,7 +282,7 @@ def test_a_long_reader_is_warned_of(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Wrong: a backup makes a deletion fail or wait, or what it keeps alive stays for ever."""
+    """Wrong: a long reader makes a deletion fail or wait, or no warning says that traces remain."""
     store.append("s", [draft(_said(2_000))])
     reader = _Reader(tmp_path)
     monkeypatch.setattr(f"{ENGINE}._SCRUB_SECONDS", 0.05)
@@ -303,7 +303,7 @@ def test_writers_need_not_wait_for_a_long_reader(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Wrong: while a secure erase waits for a reader, it keeps all writers out."""
+    """Wrong: a secure erase that waits for a reader blocks all writers."""
     store.append("s", [draft(_said(2_000))])
     reader = _Reader(tmp_path)
     monkeypatch.setattr(f"{ENGINE}._SCRUB_SECONDS", 100)
@@ -329,7 +329,7 @@ def test_writers_need_not_wait_for_a_long_reader(
 def test_a_file_that_cannot_be_rewritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: a deletion that was done is reported as failed."""
+    """Wrong: a completed deletion is reported as failed."""
     monkeypatch.setattr(f"{ENGINE}_file.BUSY_SECONDS", 0.05)
     monkeypatch.setattr(f"{ENGINE}._SCRUB_SECONDS", 0.05)
     store = SQLStore(f"sqlite:///{tmp_path}/memory.db")
@@ -382,7 +382,7 @@ def full_of_traces(tmp_path: Path) -> Path:
 def test_what_another_process_remembers_does_not_come_back(
     full_of_traces: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: a connection that has read a page before it was emptied writes the former one."""
+    """Wrong: another connection writes back a cached page that was emptied."""
     store = SQLStore(f"sqlite:///{full_of_traces}")
     other = sqlite3.connect(full_of_traces, isolation_level=None)
     index = f"{_FACTS} INDEXED BY sqlite_autoindex_{_FACTS}_1"
@@ -401,7 +401,7 @@ def test_what_another_process_remembers_does_not_come_back(
 
 
 def test_what_the_store_itself_remembers_does_not_come_back(full_of_traces: Path) -> None:
-    """Wrong: the connection that empties pages goes on with those that it remembers."""
+    """Wrong: the erasing connection continues with cached pages."""
     store = SQLStore(f"sqlite:///{full_of_traces}")
     database = store._database
     assert isinstance(database, Database)
@@ -415,7 +415,7 @@ def test_what_the_store_itself_remembers_does_not_come_back(full_of_traces: Path
 
 
 def test_a_file_without_a_log(full_of_traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: on a file system without shared memory, where SQLite has no WAL, texts stay."""
+    """Wrong: on a file system without WAL deleted texts stay."""
     connection = sqlite3.connect(full_of_traces)
     assert connection.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
     connection.close()
@@ -429,7 +429,7 @@ def test_a_file_without_a_log(full_of_traces: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_locks_outlive_who_has_erased(store: SQLStore, tmp_path: Path) -> None:
-    """Wrong: closing one store drops the locks of another; who comes then deletes its log."""
+    """Wrong: closing one store drops another's locks, so that a third deletes its log."""
     other = SQLStore(f"sqlite:///{tmp_path}/memory.db")
     other.append("s", [draft("x")])
     other.secure_erase()
@@ -443,7 +443,7 @@ def test_locks_outlive_who_has_erased(store: SQLStore, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="it counts open files in /proc")
 def test_a_closed_store_has_no_file_open(tmp_path: Path) -> None:
-    """Wrong: each store that was closed keeps a file open."""
+    """Wrong: a closed store keeps a file open."""
     store = SQLStore(f"sqlite:///{tmp_path}/memory.db")
     store.append("s", [draft("x")])
     store.secure_erase()
@@ -453,7 +453,7 @@ def test_a_closed_store_has_no_file_open(tmp_path: Path) -> None:
 
 
 def test_a_damaged_tree_is_told(store: SQLStore, tmp_path: Path) -> None:
-    """Wrong: bytes are written to pages that nobody knows the meaning of, or for ever."""
+    """Wrong: a secure erase of a damaged file writes to unknown pages, or never ends."""
     store.append("s", [draft("x")])
     store.secure_erase()
     roots = sqlite3.connect(tmp_path / "memory.db")
@@ -489,7 +489,7 @@ SQLStore(sys.argv[1]).secure_erase()
 
 @pytest.mark.parametrize("write", [1, 5, 20])
 def test_killed_in_the_middle(full_of_traces: Path, write: int) -> None:
-    """Wrong: a process that ends within a page leaves the file damaged, or others with traces."""
+    """Wrong: a process killed while it empties a page leaves a damaged file, or traces."""
     url, folder = f"sqlite:///{full_of_traces}", full_of_traces.parent
     store = SQLStore(url)
     assert store.append("s", [draft("y")]).end == 2
@@ -535,7 +535,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 def test_a_fork_while_a_thread_erases(full_of_traces: Path) -> None:
-    """Wrong: the child waits for a thread that it does not have."""
+    """Wrong: a forked child waits for a thread that it does not have."""
     url = f"sqlite:///{full_of_traces}"
     done = subprocess.run([sys.executable, "-c", _FORKED, url], check=False, timeout=120)
     assert done.returncode == 7
@@ -544,7 +544,7 @@ def test_a_fork_while_a_thread_erases(full_of_traces: Path) -> None:
 
 
 def test_pages_that_an_extension_has_a_share_in(full_of_traces: Path) -> None:
-    """Wrong: checksums of pages, which an extension of SQLite keeps there, are true no more."""
+    """Wrong: an erase invalidates page checksums of a SQLite extension."""
     data = bytearray(full_of_traces.read_bytes())
     data[20] = 8
     full_of_traces.write_bytes(data)

@@ -110,7 +110,7 @@ class TestSQLite(
 
 
 def test_data_outlives_the_handle(path: Path) -> None:
-    """Wrong: closing and opening loses data, or tables are made anew."""
+    """Wrong: closing and opening loses data, or creates tables again."""
     store = SQLStore(f"sqlite:///{path}")
     head = store.append("s", [draft("a"), draft("rules", 2, "system")], "u")
     store.close()
@@ -170,7 +170,7 @@ def test_processes_take_turns(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_closed_store_says_so(path: Path) -> None:
-    """Wrong: a background thread opens the file again behind a closed store."""
+    """Wrong: a closed store opens its file again."""
     store = SQLStore(f"sqlite:///{path}")
     store.close()
     with pytest.raises(StoreUnavailable, match="closed"):
@@ -180,7 +180,7 @@ def test_a_closed_store_says_so(path: Path) -> None:
 
 
 def test_what_is_no_database_is_named(tmp_path: Path) -> None:
-    """Wrong: the user reads 'unable to open database file' and learns nothing."""
+    """Wrong: an invalid file raises only 'unable to open database file'."""
     with pytest.raises(StoreUnavailable, match="nowhere"):
         SQLStore(f"sqlite:///{tmp_path}/nowhere/memory.db")
     assert list(tmp_path.iterdir()) == []
@@ -194,7 +194,7 @@ def test_what_is_no_database_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_that_another_process_holds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a forgotten transaction of somebody's is a driver's error, or ends the handle."""
+    """Wrong: a locked file raises a driver's error, or makes the handle unusable."""
     monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.05)
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
@@ -210,7 +210,7 @@ def test_a_file_that_another_process_holds(path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_disk_that_is_full(path: Path) -> None:
-    """Wrong: a part of a list is stored, or the handle is of no use after."""
+    """Wrong: a full disk stores part of a list, or makes the handle unusable."""
     store = SQLStore(f"sqlite:///{path}")
     head = store.append("s", [draft("a")])
     store._database.alone(lambda c: c.value("PRAGMA max_page_count=1"))  # as many as there are
@@ -229,7 +229,7 @@ def test_a_disk_that_is_full(path: Path) -> None:
 def test_durability_is_the_one_asked_for(
     path: Path, durability: Durability, synchronous: int
 ) -> None:
-    """Wrong: an update that was to survive a power loss is not synced to the disk."""
+    """Wrong: an update that should survive a power loss is not synced to the disk."""
     database = Database(str(path), durability)
     assert database.read(lambda c: c.value("PRAGMA synchronous")) == synchronous
     database.close()
@@ -238,7 +238,7 @@ def test_durability_is_the_one_asked_for(
 def test_leases_are_not_synced_but_later_appends_are(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: a power loss takes an append that followed a lease, also one that was interrupted."""
+    """Wrong: a power loss takes an append that followed a lease, even an interrupted one."""
     statements, connect = list[str](), sqlite.connect
 
     def connected(*args: Any) -> tuple[sqlite3.Connection, int]:
@@ -276,7 +276,8 @@ def test_leases_are_not_synced_but_later_appends_are(
 def test_deletions_and_receipts_are_synced_in_both(
     path: Path, durability: Durability, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: a power loss brings back what was deleted, or takes what a checkpoint vouches for."""
+    """Wrong: a power loss restores deleted data, or takes messages that a checkpoint vouches
+    for."""
     log, synced, fsync = Path(f"{path}-wal"), list[int](), os.fsync
     monkeypatch.setattr(os, "fsync", lambda at: (synced.append(os.fstat(at).st_ino), fsync(at)))
     with AgentMemory(f"sqlite:///{path}", blocks=[], durability=durability) as memory:
@@ -292,7 +293,7 @@ def test_deletions_and_receipts_are_synced_in_both(
 
 
 def test_settings_of_the_file(path: Path) -> None:
-    """Wrong: a power loss takes appends, readers wait, or our tables are the application's."""
+    """Wrong: a power loss takes appends, readers wait, or our tables mix with the application's."""
     database = Database(str(path))
 
     def pragma(name: str) -> object:
@@ -337,7 +338,7 @@ def test_errors_do_not_tell_messages(path: Path) -> None:
     ],
 )
 def test_urls_that_nobody_serves(url: str, says: str) -> None:
-    """Wrong: a misspelt URL silently keeps memory elsewhere, or its password is printed."""
+    """Wrong: a misspelt URL stores data elsewhere, or its error shows the password."""
     with pytest.raises(UnknownStore) as caught:
         open_store(url)
     assert says in str(caught.value)
@@ -345,7 +346,7 @@ def test_urls_that_nobody_serves(url: str, says: str) -> None:
 
 
 def test_urls_are_checked_without_drivers() -> None:
-    """Wrong: validating a configuration pays for a database driver."""
+    """Wrong: validating a configuration imports a database driver."""
     check_url("sqlite:////var/lib/memory.db")
     check_url("memory://")
     code = (
@@ -375,7 +376,7 @@ def _plans(path: Path, call: Callable[[Store], object]) -> list[str]:
 
 
 def test_due_reads_only_what_is_due(path: Path) -> None:
-    """Wrong: each look of a worker walks all sessions there are, or reads the heads of all due."""
+    """Wrong: a worker's query reads all sessions, or the heads of all due ones."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     store.close()
@@ -386,13 +387,13 @@ def test_due_reads_only_what_is_due(path: Path) -> None:
 
 
 def test_the_schema_is_that_of_the_tables() -> None:
-    """Wrong: a table was changed, and stores go on with the words of before."""
+    """Wrong: the tables differ from the schema that stores use."""
     written = FILE.read_text(encoding="utf-8")
     assert written == source(), "run: python -m agent_memory.stores.sql.tables"
 
 
 def test_sqlite_loads_no_sqlalchemy(path: Path) -> None:
-    """Wrong: the first update of a process waits most of a second for an import."""
+    """Wrong: the first update waits most of a second for an import."""
     code = (
         "import sys\n"
         "from agent_memory.stores import open_store\n"
@@ -405,7 +406,7 @@ def test_sqlite_loads_no_sqlalchemy(path: Path) -> None:
 
 
 def test_rows_of_an_owner_or_session_are_found_by_an_index(path: Path) -> None:
-    """Wrong: the first batch of each session walks all vectors that there are."""
+    """Wrong: the first batch of each session scans all vectors."""
     plan, *_ = _plans(path, lambda store: store.delete_vectors("v", session_id="s"))
     assert "agent_memory_documents_session (namespace=? AND collection=? AND session=?)" in plan
     for call in (

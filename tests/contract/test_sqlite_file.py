@@ -62,7 +62,7 @@ GONE = [
 def test_a_file_that_is_gone_is_told(
     path: Path, act: Callable[[Path], None], says: str, first: str
 ) -> None:
-    """Wrong: updates are acknowledged that nobody will find."""
+    """Wrong: updates to a file that was moved or deleted are acknowledged, and lost."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     calls: list[Callable[[], object]] = [
@@ -81,7 +81,7 @@ def test_a_file_that_is_gone_is_told(
 @POSIX
 @pytest.mark.parametrize("act", [act for act, _ in GONE])
 def test_a_memory_that_was_only_opened_tells_too(path: Path, act: Callable[[Path], None]) -> None:
-    """Wrong: only a process that has written before learns that its file is gone."""
+    """Wrong: a process that has not written yet does not notice that its file is gone."""
     SQLStore(f"sqlite:///{path}").close()
     with AgentMemory(store=f"sqlite:///{path}") as memory:
         memory.history("s")
@@ -93,7 +93,7 @@ def test_a_memory_that_was_only_opened_tells_too(path: Path, act: Callable[[Path
 @POSIX
 @pytest.mark.parametrize("notices", [True, False])
 def test_the_former_log_is_not_played_over_a_backup(path: Path, notices: bool) -> None:
-    """Wrong: a backup that is put back by hand shows what was written after it was taken."""
+    """Wrong: a restored backup shows messages written after it was taken."""
     store = SQLStore(f"sqlite:///{path}")
     for n in range(20):
         store.append("s", [draft(f"{n}")])
@@ -135,7 +135,7 @@ def _harm(path: Path, how: str, kept: Path) -> None:
     ],
 )
 def test_a_file_that_was_written_over_is_told(path: Path, how: str, opened: bool) -> None:
-    """Wrong: updates are acknowledged that nobody will find."""
+    """Wrong: updates to a file that was overwritten are acknowledged, and lost."""
     kept = path.with_name("kept.db")
     with closing(SQLStore(f"sqlite:///{path}")) as store:
         store.append("s", [draft("of the backup")])
@@ -163,7 +163,7 @@ def test_a_file_that_was_written_over_is_told(path: Path, how: str, opened: bool
 
 
 def test_what_sqlite_does_to_the_file_is_no_trouble(path: Path) -> None:
-    """Wrong: a file that another program made smaller by VACUUM is taken for one cut short."""
+    """Wrong: a file that another program shrank by VACUUM is taken for a truncated one."""
     store = SQLStore(f"sqlite:///{path}")
     for turn in range(2):
         for n in range(300):
@@ -182,7 +182,7 @@ def test_what_sqlite_does_to_the_file_is_no_trouble(path: Path) -> None:
 
 @POSIX
 def test_what_was_acknowledged_is_there_once_the_file_is_put_back(path: Path) -> None:
-    """Wrong: closing a memory whose file was moved throws away what its log alone holds."""
+    """Wrong: closing a store whose file was moved loses data that is only in its log."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     _move(path)
@@ -197,7 +197,8 @@ def test_what_was_acknowledged_is_there_once_the_file_is_put_back(path: Path) ->
 def test_what_was_put_in_its_place_is_erased_too(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: after a file was replaced, gaps of the former one are emptied, or of none."""
+    """Wrong: after a file was replaced, an erase works on the former file, or fails on the new
+    one."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     store.secure_erase()
@@ -225,7 +226,7 @@ def test_a_log_that_was_deleted_is_written_to_the_file(path: Path) -> None:
 
 
 def test_others_that_come_and_go_are_no_trouble(path: Path) -> None:
-    """Wrong: a memory takes for a deletion that SQLite makes its log anew."""
+    """Wrong: a log that SQLite creates again is taken for a deleted one."""
     store, code = (
         SQLStore(f"sqlite:///{path}"),
         (
@@ -250,7 +251,7 @@ def test_others_that_come_and_go_are_no_trouble(path: Path) -> None:
 
 
 def test_another_current_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: after `os.chdir` a memory with a relative path goes on in another file."""
+    """Wrong: after `os.chdir` a store with a relative path continues in another file."""
     monkeypatch.chdir(path.parent)
     store = SQLStore("sqlite:///memory.db")
     store.append("s", [draft("a")])
@@ -283,7 +284,7 @@ def _files(path: Path) -> list[Path]:
 
 @POSIX
 def test_a_new_file_is_its_owners_alone(path: Path) -> None:
-    """Wrong: other accounts of the machine may read what people said, in any of the files."""
+    """Wrong: other accounts of the machine can read the database, its log or its index."""
     with _umask(0o022), closing(SQLStore(f"sqlite:///{path}")) as store:
         store.append("s", [draft("a")])
         assert _modes(path) == dict.fromkeys(["", "-shm", "-wal"], 0o600)
@@ -303,7 +304,7 @@ def test_the_mode_of_a_file_that_is_there_stays(path: Path) -> None:
 
 @POSIX
 def test_a_link_to_a_file_that_is_not_there(path: Path) -> None:
-    """Wrong: a file that is made through a link is readable by all."""
+    """Wrong: a file created through a link is readable by all."""
     link = path.with_name("link.db")
     link.symlink_to(path)
     with _umask(0o022), closing(SQLStore(f"sqlite:///{link}")) as store:
@@ -314,7 +315,8 @@ def test_a_link_to_a_file_that_is_not_there(path: Path) -> None:
 @POSIX
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may")
 def test_a_folder_that_may_not_be_written(path: Path) -> None:
-    """Wrong: 'unable to open database file', and nobody learns why."""
+    """Wrong: a folder without write permission raises 'unable to open database file' without the
+    cause."""
     path.parent.chmod(0o500)
     try:
         with pytest.raises(StoreUnavailable, match="cannot be created: Permission denied"):

@@ -204,7 +204,7 @@ def test_searches_are_exact(
     top_k: int,
     threshold: float | None,
 ) -> None:
-    """Wrong: a search finds another than the definition says, after whatever changes."""
+    """Wrong: after some changes a search returns other items than a full scan."""
     with VectorIndex(MemoryStore(), dimension=3) as index:
         for some in (kept, changed):
             index.store([{"id": name, "vector": vector} for name, vector in some.items()])

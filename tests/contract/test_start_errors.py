@@ -26,7 +26,7 @@ def _scheme(url: str) -> str:
 
 @pytest.mark.parametrize("url", _DOWN, ids=_scheme)
 def test_a_server_that_is_down_at_start(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: the caller hangs, or is not told where the server should be, or reads its password."""
+    """Wrong: opening hangs, or the error lacks the server's address, or shows its password."""
     caplog.set_level(logging.DEBUG)
     port = free_port()
     with pytest.raises(StoreUnavailable) as caught:
@@ -53,7 +53,7 @@ def test_a_server_that_is_down_at_start(url: str, caplog: pytest.LogCaptureFixtu
     ],
 )
 def test_a_url_that_cannot_be_read(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong: a slip in a URL is a driver's error, or prints the password."""
+    """Wrong: an invalid URL raises a driver's error, or shows the password."""
     caplog.set_level(logging.DEBUG)
     with pytest.raises(AgentMemoryError) as caught:
         AgentMemory(store=url)

@@ -54,8 +54,8 @@ def bm25(query: str, texts: dict[str, str]) -> dict[str, float]:
     gone=st.sampled_from("abcdefgh"),
 )  # fmt: skip
 def test_scores_are_bm25(texts: dict[str, list[str]], query: list[str], gone: str) -> None:
-    """Wrong: a score that is not the sum of what the common words are worth, also after an item was
-    replaced or deleted; or another order."""
+    """Wrong: scores differ from BM25, also after an item was replaced or deleted, or the order
+    does."""
     with WordIndex("memory://") as index:
         index.store([{"id": name, "text": "נהר " * 50} for name in texts])
         index.store([{"id": name, "text": " ".join(words)} for name, words in texts.items()])
@@ -69,8 +69,8 @@ def test_scores_are_bm25(texts: dict[str, list[str]], query: list[str], gone: st
 
 
 def test_what_is_found_in_each_store(opened: Opened) -> None:
-    """Wrong: endings or stop words decide, a text without a word in common is found, or metadata is
-    lost."""
+    """Wrong: endings or stop words change the results, a text without a common word is found, or
+    metadata is lost."""
     index = opened()
     index.store(
         [
@@ -87,7 +87,7 @@ def test_what_is_found_in_each_store(opened: Opened) -> None:
 
 
 def test_a_users_texts_are_theirs(tmp_path: Path) -> None:
-    """Wrong: another user finds them, or they survive the user."""
+    """Wrong: another user finds a user's texts, or they survive the user."""
     url = f"sqlite:///{tmp_path}/words.db"
     with WordIndex(url) as index:
         index.store({"id": "a", "text": "Ana's peanut allergy"}, user_id="ana")
@@ -102,7 +102,7 @@ def test_a_users_texts_are_theirs(tmp_path: Path) -> None:
 
 
 def test_what_is_no_text_is_refused() -> None:
-    """Wrong: a vector is taken and never found; or two kinds of index share a name."""
+    """Wrong: a vector is accepted and never found, or two kinds of index share a name."""
     with WordIndex("memory://") as index:
         with pytest.raises(InvalidInput):
             index.store({"id": "v", "vector": [1.0, 2.0]})

@@ -155,7 +155,7 @@ class VectorChangesContract(ViewsContract):
     def test_vectors_whatever_changes(
         self, store: Store, other: Store, steps: list[tuple[_Put | _Delete, _Question]]
     ) -> None:
-        """Wrong: after some order of writes an index holds what is gone, or lacks what is there."""
+        """Wrong: after some order of writes an index finds deleted records, or misses others."""
         handles, model = (store, other), _Model()
         store.clear_vectors("v")
         for handle in handles:

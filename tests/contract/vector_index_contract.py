@@ -108,7 +108,7 @@ class VectorIndexContract:
         assert first.score == pytest.approx(7 / (5 * sqrt(3)), abs=1e-12)
 
     def test_items_are_read_by_id_and_by_prefix(self, index: Index, other: Index) -> None:
-        """Wrong: an item can be found only by what it is like, or another user's is given."""
+        """Wrong: items cannot be read by id or prefix, or another user's are returned."""
         index.store([{**one, "metadata": {"of": one["id"]}} for one in items(COMPASS)])
         index.store({"id": "n", "vector": EAST, "text": "hers"}, user_id="ana")
         found = other.get(["n", "none", "e"])
@@ -136,7 +136,7 @@ class VectorIndexContract:
             assert one.id not in ids(index.search([0.3, -0.2, 0.7], threshold=one.score))
 
     def test_there_is_no_padding(self, index: Index) -> None:
-        """Wrong: a caller who asks for ten gets some that are not there, or more than ten."""
+        """Wrong: a search returns more than `top_k` items, or ones that do not exist."""
         assert index.search(EAST) == []
         index.store(items(COMPASS))
         assert [len(index.search(EAST, top_k=k)) for k in (0, 1, 2, 4, 5, 100)] == [
@@ -151,7 +151,7 @@ class VectorIndexContract:
         assert len(index.search(EAST, top_k=3, threshold=0.9)) == 1
 
     def test_numbers_that_are_none(self, index: Index) -> None:
-        """Wrong: a slip in `top_k` or `threshold` gives all, or nothing, without a word."""
+        """Wrong: an invalid `top_k` or `threshold` is accepted."""
         index.store(items(COMPASS))
         bad: list[Any] = [-1, 1.5, "3", True, None]
         for one in bad:
@@ -163,14 +163,14 @@ class VectorIndexContract:
                 index.search(EAST, threshold=one)
 
     def test_equals_come_in_the_order_of_ids(self, index: Index) -> None:
-        """Wrong: the same search gives another answer each time, or on another database."""
+        """Wrong: items with equal scores have a random order."""
         names = [f"{n:03}" for n in range(200)]
         index.store(items({name: [1.0, 2.0, 3.0] for name in names[::-1]}))
         index.store(items({"a": [1.0, 2.0, 3.0001], "b": EAST}))
         assert ids(index.search([1.0, 2.0, 3.0], top_k=7)) == names[:7]
 
     def test_an_id_has_one_item(self, index: Index, other: Index) -> None:
-        """Wrong: an item that was changed is found by what it was, too."""
+        """Wrong: a changed item is also found by its old vector."""
         index.store([{"id": "a", "vector": EAST, "text": "was", "metadata": {"n": 1}}])
         other.store([{"id": "a", "vector": [0, 0, 1], "text": "is"}])
         for handle in (index, other):
@@ -180,7 +180,7 @@ class VectorIndexContract:
         assert [one.score for one in other.search([0, 0, 1])] == [1.0, 1.0]
 
     def test_what_goes_in_comes_out(self, index: Index, other: Index) -> None:
-        """Wrong: a text or a note that was kept with a vector comes back as another."""
+        """Wrong: an item's text or metadata comes back changed."""
         metadata = {"é\x00": [1, 2.5, None, True, {"deep": ["x"]}], "id": "mine"}
         index.store({"id": "é/😀 1", "vector": EAST, "text": "a\x00\n😀", "metadata": metadata})
         index.store({"id": "bare", "vector": [0, 1, 0]})
@@ -216,7 +216,7 @@ class VectorIndexContract:
         ]  # fmt: skip
 
     def test_users_are_apart(self, index: Index) -> None:
-        """Wrong: a user finds, overwrites or deletes what is another's, or everybody's."""
+        """Wrong: a user finds, overwrites or deletes another user's items, or shared ones."""
         for user in ("ana", "ben", None):
             index.store([{"id": "a", "vector": EAST, "text": f"of {user}"}], user_id=user)
         index.store(items({"b": EAST}), user_id="ben")
@@ -236,20 +236,20 @@ class VectorIndexContract:
         assert index.search(EAST) == []
 
     def test_what_is_no_item(self, index: Index) -> None:
-        """Wrong: half of what was given is kept, or something that does not come back."""
+        """Wrong: part of a refused list is stored, or an item that cannot be read back."""
         for bad in _NO_ITEMS:
             with pytest.raises(InvalidInput):
                 index.store([*items({"good": EAST}), bad])
         assert index.search(EAST) == []
 
     def test_lengths_of_every_kind(self, index: Index) -> None:
-        """Wrong: a very long or short vector is like nothing, or an error of arithmetic."""
+        """Wrong: a very long or short vector matches nothing, or raises an arithmetic error."""
         for scale in (5e-324, 1e-300, 1.0, 1e300):
             index.store(items({"a": [3 * scale, 0, 0], "b": [0, scale, 0]}))
             assert [one.score for one in index.search([scale, 0, 0])] == [1.0, 0.0]
 
     def test_other_dimensions(self, opened: Opened) -> None:
-        """Wrong: vectors that cannot be compared stand side by side, until a search fails."""
+        """Wrong: vectors of different dimensions are stored in one index."""
         index = opened(3)
         for length in (1, 2, 4):
             with pytest.raises(DimensionMismatch):

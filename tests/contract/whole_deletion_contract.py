@@ -59,7 +59,7 @@ class WholeDeletionContract(Contract):
     """Contract of a store with `spans`."""
 
     def test_a_session_goes_whole(self, store: Store, other: Store) -> None:
-        """Wrong: something of a session stays, or something of another session goes."""
+        """Wrong: data of a deleted session stays, or another session's is deleted."""
         fill(store)
         blocks = other.blocks()
         assert {*blocks.facts} >= {"f", "_failed"}
@@ -76,7 +76,7 @@ class WholeDeletionContract(Contract):
         assert store.append("s", [draft("again")], "c").end == 1
 
     def test_a_user_goes_whole(self, store: Store, other: Store) -> None:
-        """Wrong: something of a user stays, or something of another user goes."""
+        """Wrong: data of a deleted user stays, or another user's is deleted."""
         fill(store)
         heads, blocks = store.sessions(user_id="a"), store.blocks()
         assert store.delete_whole(heads, blocks, owners=[Scope("a").owner])
@@ -97,7 +97,7 @@ class WholeDeletionContract(Contract):
         assert [one.id for _, one in store.all_records()] == ["q"]
 
     def test_nothing_changes_if_somebody_works(self, store: Store, other: Store) -> None:
-        """Wrong: a deletion comes between the steps of a worker."""
+        """Wrong: a deletion runs between the steps of a worker."""
         fill(store)
         head, blocks, before = stored(store), store.blocks(), traces(store)
         delete = partial(

@@ -199,8 +199,7 @@ PROVIDERS = {
 
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_example_of_a_provider(name: str, tmp_path: Path) -> None:
-    """Wrong: the provider's own SDK cannot send what a context gives, or the provider would refuse
-    it."""
+    """Wrong: the provider's SDK or API refuses the example's request."""
     done = run(EXAMPLES / "providers" / f"{name}.py", tmp_path)
     assert done.returncode == 0, done.stderr
     for expected in PROVIDERS[name]:
@@ -208,7 +207,7 @@ def test_example_of_a_provider(name: str, tmp_path: Path) -> None:
 
 
 def test_each_example_is_expected_to_say_something() -> None:
-    """Wrong: an example was added that no test runs."""
+    """Wrong: an example is not run by any test."""
     assert sorted(EXPECTED) == sorted(file.stem for file in EXAMPLES.glob("*.py"))
     files = {file.stem for file in EXAMPLES.glob("providers/*.py")} - {"server"}
     assert set(PROVIDERS) == files
@@ -217,7 +216,7 @@ def test_each_example_is_expected_to_say_something() -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_example(name: str, tmp_path: Path) -> None:
-    """Wrong: the example fails without key and network, says something else, or leaves files."""
+    """Wrong: an example fails without key and network, prints something else, or leaves files."""
     done = run(EXAMPLES / f"{name}.py", tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -236,10 +235,8 @@ def is_there(module: str) -> bool:
 
 @pytest.mark.parametrize("name", [name for name in FRAMEWORKS if is_there(FRAMEWORKS[name][0])])
 def test_example_of_a_framework(name: str, tmp_path: Path) -> None:
-    """Wrong: the example fails without key and network, or says something else.
-
-    `python -m tests.frameworks` runs those of all frameworks.
-    """
+    """Wrong: an example fails without key and network, or prints something else. `python -m
+    tests.frameworks` runs those of all frameworks."""
     _, expected = FRAMEWORKS[name]
     quiet = {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
     home = {"HERMES_HOME": str(tmp_path), "HAYSTACK_TELEMETRY_ENABLED": "false"}

@@ -13,7 +13,7 @@ NAMED = sorted(set(re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE)))
 
 
 def test_every_promise_names_a_test() -> None:
-    """Wrong: something is promised that no test holds."""
+    """Wrong: a promise in docs/guarantees.md names no test."""
     promises = PAGE.split("\n### ")[1:]
     assert len(promises) > 60
     for promise in promises:
@@ -35,7 +35,7 @@ FEATURES = re.findall(
 
 
 def test_every_feature_names_a_test() -> None:
-    """Wrong: a row of the table of features says what nothing shows."""
+    """Wrong: a row in docs/features.md names no test."""
     page = (ROOT / "docs" / "features.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ") and "---" not in line]
     assert all(".py" in row or row.startswith("| need") for row in rows)

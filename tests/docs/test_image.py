@@ -1,5 +1,5 @@
-"""The image, the compose file and the unit of `examples/service`: what of them can be run without a
-container engine is run; the rest is held against the command line and the files that there are."""
+"""The image, the compose file and the unit of `examples/service`, tested without a container
+engine: parts are run, the rest is compared with the command line and the files."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def written() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("command", [*written()], ids=" ".join)
 def test_each_command_is_one_of_ours(command: list[str]) -> None:
-    """Wrong: the image, the compose file or the page starts a command or an option that is none."""
+    """Wrong: the image, the compose file or the page uses a command or an option that does not
+    exist."""
     name, *rest = command
     assert name == "agent-memory"
     words = [one for one in rest if not one.startswith("-")]
@@ -79,7 +80,7 @@ def test_each_command_is_one_of_ours(command: list[str]) -> None:
 
 
 def test_the_settings_are_there() -> None:
-    """Wrong: a variable is set that nothing reads."""
+    """Wrong: a variable is set that no setting reads."""
     given = [environment(), *(one.get("environment", {}) for one in compose()["services"].values())]
     names = {name for one in given for name in one if name.startswith("AGENT_MEMORY_")}
     fields = {name.removeprefix("AGENT_MEMORY_").lower() for name in names}
@@ -88,7 +89,7 @@ def test_the_settings_are_there() -> None:
 
 
 def test_what_it_is_built_on_is_named_to_the_version() -> None:
-    """Wrong: the same file builds another image tomorrow; or a secret is in one of them."""
+    """Wrong: a base image is not pinned, or a file contains a password."""
     bases = [rest.split(" AS ")[0] for name, rest in instructions() if name == "FROM"]
     bases += [one["image"] for one in compose()["services"].values() if "build" not in one]
     assert all(map(PINNED.fullmatch, bases)), bases
@@ -130,7 +131,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_extras_are_there(site: Path) -> None:
-    """Wrong: pip passes over an extra that there is not, and the service lacks it."""
+    """Wrong: the image installs an extra that does not exist."""
     [metadata] = site.glob("*.dist-info/METADATA")
     provided = message_from_bytes(metadata.read_bytes()).get_all("Provides-Extra") or []
     [asked] = re.findall(r"agent-memory-log\[(.*?)\]", " ".join(rest for _, rest in instructions()))
@@ -149,8 +150,8 @@ def as_nobody(command: Sequence[str]) -> list[str]:
 
 
 def test_it_runs_as_the_image_runs_it(site: Path, tmp_path: Path) -> None:
-    """Wrong: it does not start over an empty volume as a user who owns nothing else, it starts
-    before there is a key, it is not found healthy, or it does not end when it is told to."""
+    """Wrong: the service does not start on an empty volume as an unprivileged user, starts without
+    a key, is not healthy, or ignores the stop signal."""
     data = tmp_path / "data"
     data.mkdir(mode=0o700)
     if os.geteuid() == 0:

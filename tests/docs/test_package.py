@@ -123,21 +123,21 @@ HOME_OF = {name: home for home, names in agent_memory._HOMES.items() for name in
 
 
 def test_public_names() -> None:
-    """Wrong: a public name appeared or went without anybody deciding it."""
+    """Wrong: a public name was added or removed unintentionally."""
     assert agent_memory.__all__ == PUBLIC
     assert sorted([*PUBLIC, "__version__"]) == dir(agent_memory)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_name_is_what_its_home_defines(name: str) -> None:
-    """Wrong: a lazy name cannot be imported, or gives something else."""
+    """Wrong: a lazy name cannot be imported, or gives another object."""
     value = getattr(agent_memory, name)
     assert value.__name__ == name
     assert value.__module__ == f"agent_memory{HOME_OF[name]}"
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
-    """Wrong: a misspelt name gives None, or an error that `hasattr` does not understand."""
+    """Wrong: a misspelt name gives None, or an error other than AttributeError."""
     assert not hasattr(agent_memory, "AgentMemroy")
 
 
@@ -184,7 +184,7 @@ def test_users_own_modules_of_these_names(tmp_path: Path) -> None:
 
 
 def test_version() -> None:
-    """Wrong: the version stands in two places, or the change log lacks it."""
+    """Wrong: the version is defined twice, or missing in the change log."""
     assert "version" not in project()
     assert f"## {agent_memory.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
@@ -198,7 +198,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
 
 
 def test_wheel_installs_one_name(wheel: zipfile.ZipFile) -> None:
-    """Wrong: a generic name such as `strategies` or `tests` lands in a user's site-packages."""
+    """Wrong: a generic name such as `strategies` or `tests` is installed in site-packages."""
     info = f"agent_memory_log-{agent_memory.__version__}.dist-info"
     assert {name.split("/")[0] for name in wheel.namelist()} == {"agent_memory", info}
 
@@ -245,7 +245,7 @@ def parameters(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     ],
 )
 def test_faces_have_the_same_calls(other: type, model: type) -> None:
-    """Wrong: a call or a parameter was added to one face and forgotten in another."""
+    """Wrong: one interface lacks a call or a parameter of another."""
     theirs, ours = methods(other), methods(model)
     assert theirs.keys() - ours.keys() == ONLY_ASYNC.get(other, set())
     assert ours.keys() <= theirs.keys()
@@ -256,7 +256,7 @@ def test_faces_have_the_same_calls(other: type, model: type) -> None:
 
 @pytest.mark.parametrize("face", [AsyncAgentMemory, AsyncSession, AsyncUser])
 def test_async_calls_are_awaited(face: type) -> None:
-    """Wrong: a call of the async face blocks the loop, or `replay` cannot be looped over."""
+    """Wrong: a call of the async interface blocks the loop, or `replay` cannot be iterated."""
     for name, function in methods(face).items():
         assert inspect.iscoroutinefunction(function) == (name not in NOT_AWAITED), name
     if "replay" in methods(face):
@@ -265,7 +265,7 @@ def test_async_calls_are_awaited(face: type) -> None:
 
 @pytest.mark.parametrize("face", [AsyncAgentMemory, NullMemory])
 def test_results_are_the_same(face: type) -> None:
-    """Wrong: a face promises another result than the engine."""
+    """Wrong: an interface returns another type than the engine."""
     ours = methods(AgentMemory)
     for name, function in methods(face).items():
         if face is NullMemory or name not in NOT_AWAITED | {"run"}:
@@ -288,7 +288,7 @@ def test_results_are_the_same(face: type) -> None:
     ],
 )
 def test_subpackages_export_what_they_say(module: str) -> None:
-    """Wrong: a name in `__all__` of a subpackage cannot be had."""
+    """Wrong: a name in a subpackage's `__all__` does not exist."""
     found = import_module(f"agent_memory.{module}")
     for name in found.__all__:
         assert getattr(found, name) is not None

@@ -113,13 +113,13 @@ def run(program: str, name: str, folder: Path) -> subprocess.CompletedProcess[st
 
 @pytest.mark.parametrize("page", [page for page in PAGES if script(page).strip()], ids=named)
 def test_code_runs(page: Path, tmp_path: Path) -> None:
-    """Wrong: a reader who copies the page's code in order meets an error."""
+    """Wrong: a reader who runs the page's code in order gets an error."""
     done = run(script(page), page.stem + "_page.py", tmp_path)
     assert done.returncode == 0, done.stderr
 
 
 def test_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
-    """Wrong: a newcomer who compares the two stumbles."""
+    """Wrong: the example prints something else than the README shows."""
     first = {one.language: "\n".join(one.lines) for one in reversed(snippets(PAGES[0]))}
     done = run(first["python"], "readme_example.py", tmp_path)
     printed, shown = (
@@ -147,7 +147,7 @@ def test_settings_parse(page: Path) -> None:
 
 
 def test_a_failing_block_is_seen(tmp_path: Path) -> None:
-    """Wrong: blocks are passed over, so that every page passes."""
+    """Wrong: a failing block is skipped, so every page passes."""
     page = tmp_path / "page.md"
     page.write_text("# Page\n\n```python\nfirst = 1\n```\n\n```python\nassert first == 2\n```\n")
     done = run(script(page), "page.py", tmp_path)
@@ -206,7 +206,7 @@ def commands() -> list[str]:
 
 
 def test_every_command_is_named_and_no_other() -> None:
-    """Wrong: a command is missing from the reference, or it names one that is not there."""
+    """Wrong: the reference lacks a command, or names one that does not exist."""
     page = (REFERENCE / "commands.md").read_text(encoding="utf-8")
     told = re.findall(r"^## agent-memory ([a-z]+(?: [A-Za-z]+)?)$", page, re.MULTILINE)
     assert sorted(told) == sorted(commands())
@@ -218,7 +218,7 @@ def test_readme_is_short() -> None:
 
 
 def test_the_index_names_every_page() -> None:
-    """Wrong: a page that no reader finds."""
+    """Wrong: a page is not linked from the index."""
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert {target for target in _LINK.findall(index) if "/" not in target} == pages
@@ -226,7 +226,7 @@ def test_the_index_names_every_page() -> None:
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=named)
 def test_commands_exist(page: Path) -> None:
-    """Wrong: a page tells to type a command that the command line does not have."""
+    """Wrong: a page names a command that does not exist."""
     known = {command.split()[0] for command in commands()}
     text = page.read_text(encoding="utf-8")
     typed = re.findall(r"(?:`|bin/)agent-memory ([a-z]+)", text)
@@ -234,7 +234,7 @@ def test_commands_exist(page: Path) -> None:
 
 
 def test_every_call_is_in_the_reference() -> None:
-    """Wrong: the reference lacks a public method, or tells of one that is not there."""
+    """Wrong: the reference lacks a public method, or names one that does not exist."""
     page = (REFERENCE / "memory.md").read_text(encoding="utf-8")
     told = re.findall(r"^### AgentMemory\.([a-z_]+)$", page, re.MULTILINE)
     calls = [name for name, _ in getmembers(AgentMemory, isfunction) if name[0] != "_"]
@@ -243,7 +243,7 @@ def test_every_call_is_in_the_reference() -> None:
 
 
 def test_every_field_is_documented() -> None:
-    """Wrong: a setting can be given and docs/configuration.md does not name it."""
+    """Wrong: docs/configuration.md lacks a setting, or has another default."""
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     for name, field in AgentMemoryConfig.model_fields.items():
         row = re.search(rf"^\| `{name}` \| `(.+?)` \|", page, re.MULTILINE)

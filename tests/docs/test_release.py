@@ -34,7 +34,8 @@ def test_only_the_job_that_publishes_may_ask_for_a_token(workflow: dict[str, Any
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_a_release_is_checked_as_in_ci(workflow: dict[str, Any], check: str) -> None:
-    """The name in `.ci/run` stands in quotes, after the virtualenv."""
+    """Wrong: a release skips a check of CI, where `.ci/run` quotes the command with its
+    virtualenv."""
     name, _, options = check.partition(" ")
     assert f'/{name}" {options}'.strip() in (ROOT / ".ci" / "run").read_text("utf-8")
     build = workflow["jobs"]["build"]
@@ -43,7 +44,7 @@ def test_a_release_is_checked_as_in_ci(workflow: dict[str, Any], check: str) -> 
 
 
 def test_what_is_published_is_what_was_checked(workflow: dict[str, Any]) -> None:
-    """A job that builds again, or takes the bill of materials along, publishes something else."""
+    """Wrong: the published files are built again, or include the bill of materials."""
     build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
     uploaded = {
         step["with"]["name"]: step["with"]["path"]

@@ -49,7 +49,7 @@ def test_the_site_is_built_without_a_warning(build: list[str | Path], tmp_path: 
 
 @pytest.mark.parametrize("link", ["gone.md", "page.md#no-such-heading", "../examples/gone.py"])
 def test_a_dead_link_is_seen(build: list[str | Path], tmp_path: Path, link: str) -> None:
-    """Wrong: the build passes whatever links say."""
+    """Wrong: the build passes with a dead link."""
     pages = tmp_path / "docs"
     pages.mkdir()
     (pages / "conf.py").write_text((DOCS / "conf.py").read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from agent_memory.integrations.agent_framework import (
 
 
 def test_a_history_comes_back_as_it_was(memory: AgentMemory) -> None:
-    """Wrong: a message is changed, or is another session's or user's."""
+    """Wrong: a message is changed, or assigned to another session or user."""
     call = Content.from_function_call("c", "weather", arguments={"city": "Rome"})
     messages = [
         Message("user", ["How is Rome?"], message_id="m-1"),
@@ -42,8 +42,7 @@ def test_a_history_comes_back_as_it_was(memory: AgentMemory) -> None:
 
 
 def test_a_run_is_told_what_is_known_of_its_user(memory: AgentMemory) -> None:
-    """Wrong: another user's memory is told, a run fails while the memory is down, or nothing is
-    stored of it."""
+    """Wrong: a run gets another user's memory, fails while the memory is down, or is not stored."""
 
     async def told(user: str, text: str, answer: str = "") -> str:
         provider = AgentMemoryContextProvider(memory, user_id=lambda session: user, stores=True)

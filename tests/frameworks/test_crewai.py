@@ -72,8 +72,8 @@ def test_records_come_back_as_they_were(memory: AgentMemory) -> None:
 
 
 def test_scopes_and_conditions(memory: AgentMemory) -> None:
-    """Wrong: "/crew" sees "/crewmates", a condition is left out, or what meets it is passed over
-    for what is nearer and does not."""
+    """Wrong: "/crew" includes "/crewmates", a condition is ignored, or nearer records that do not
+    meet it hide those that do."""
     storage = AgentMemoryStorage(memory)
     day = datetime(2026, 1, 1, tzinfo=UTC)
     storage.save([record(f"near{at}", EAST, scope="/crewmates") for at in range(60)])
@@ -100,8 +100,8 @@ def test_scopes_and_conditions(memory: AgentMemory) -> None:
 
 
 def test_embeddings_of_another_length(memory: AgentMemory) -> None:
-    """Wrong: vectors of two models are compared, part of a save is kept, no reset helps, or a
-    record is refused for zeros."""
+    """Wrong: vectors of two models are mixed, part of a save is stored, a reset does not help, or a
+    vector of zeros is refused."""
     storage = AgentMemoryStorage(memory)
     assert storage.search(EAST) == []
     with pytest.raises(EmbeddingDimensionMismatchError):
@@ -122,8 +122,8 @@ def test_embeddings_of_another_length(memory: AgentMemory) -> None:
 
 
 def test_crewais_memory_over_it(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: its `Memory` cannot remember or recall, a copied crew's has another database, or async
-    differs."""
+    """Wrong: CrewAI's `Memory` cannot remember or recall, a copied crew uses another database, or
+    async calls differ."""
     monkeypatch.setenv("CREWAI_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("CREWAI_TRACING_ENABLED", "false")
     ours = Memory(

@@ -26,7 +26,7 @@ def event(text: str, at: float, author: str = "user", **state: Any) -> Event:
 
 
 def test_sessions_and_states_are_kept(memory: AgentMemory) -> None:
-    """Wrong: an event or a state is lost, is another's, or is stored twice."""
+    """Wrong: an event or a state is lost, stored twice, or another session's."""
 
     async def talk() -> None:
         kept = AgentMemorySessionService(memory)
@@ -63,7 +63,7 @@ def test_sessions_and_states_are_kept(memory: AgentMemory) -> None:
 
 
 def test_what_a_session_said_is_found_in_another(memory: AgentMemory) -> None:
-    """Wrong: it is found by another user, twice, or after it was forgotten."""
+    """Wrong: a message is found by another user, twice, or after it was deleted."""
 
     async def talk() -> None:
         sessions, kept = AgentMemorySessionService(memory), AgentMemoryMemoryService(memory)

@@ -89,7 +89,8 @@ def test_messages_are_stored_as_they_are(memory: AgentMemory) -> None:
 def test_another_chat_is_recalled_and_results_are_sent_again(
     memory: AgentMemory, role: Any
 ) -> None:
-    """Wrong: a chat is forgotten, a message is stored twice, or a recall is stored as said."""
+    """Wrong: another chat is not recalled, a message is stored twice, or a recall is stored as a
+    message."""
     memory = AgentMemory(store=memory.config.store, recall_timeout=60, memory_role=role)
     model = Scripted("Noted.", ASKS, "Mia.", "You asked that.", "Twice.")
     agent = agent_of(memory, model)
@@ -123,7 +124,7 @@ def test_a_chat_stays_within_the_budget() -> None:
 
 
 def test_users_are_apart(memory: AgentMemory) -> None:
-    """Wrong: a user sees another's chat, or a run without a session is stored somewhere."""
+    """Wrong: a user sees another's chat, or a run without a session is stored."""
     model = Scripted("Noted.", "I don't know.")
     agent = agent_of(memory, model, lambda context: context["user_id"])
     ask(agent, "My cat is called Mia.", user_id="ana")

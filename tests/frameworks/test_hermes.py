@@ -37,8 +37,8 @@ def log(memory: AgentMemory, session: str) -> list[str]:
 
 
 def test_turns_are_stored_once_and_recalled(memory: AgentMemory) -> None:
-    """Wrong: a turn is doubled or lost, "yes" said again is taken for the first one, or another
-    session or user sees what it should not."""
+    """Wrong: a turn is lost or stored twice, a second "yes" is dropped, or another user sees the
+    session."""
     manager = managed(memory, "s1")
     talk = said("My boat is called Esperanza.", "Shall I note it?", "Yes.", "Done.")
     synced(manager, "s1", talk[:2])
@@ -85,7 +85,8 @@ def test_nothing_is_compressed_that_is_not_durable(memory: AgentMemory, tmp_path
 
 
 def test_undone_turns_and_runs_of_others(memory: AgentMemory) -> None:
-    """Wrong: after /undo the transcript is stored anew."""
+    """Wrong: after /undo the transcript is stored again, or a scheduled job's run is stored as the
+    user's."""
     manager = managed(memory, "s1")
     talk = said("One?", "Yes.", "Two?", "No.")
     synced(manager, "s1", talk)
@@ -102,7 +103,7 @@ def test_undone_turns_and_runs_of_others(memory: AgentMemory) -> None:
 
 
 def test_hermes_finds_it_in_its_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: the lines of the documentation load no provider, or its database is elsewhere."""
+    """Wrong: the documented lines load no provider, or use another database."""
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))
     monkeypatch.delenv("AGENT_MEMORY_STORE", raising=False)
     plugin = tmp_path / "plugins" / "agent_memory"

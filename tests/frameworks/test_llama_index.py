@@ -22,7 +22,7 @@ def said(*texts: str) -> list[ChatMessage]:
 
 
 def test_a_chat_store_keeps_lists(memory: AgentMemory) -> None:
-    """Wrong: a message is changed, a place is off by one, or another key's is gone."""
+    """Wrong: a message is changed, an index is off by one, or another key's list is lost."""
     store = AgentMemoryChatStore(memory, prefix="li/")
     image = ChatMessage(blocks=[TextBlock(text="look"), ImageBlock(image=b"\x89PNG")])
     odd = ChatMessage("odd", additional_kwargs={"n": float("inf"), "b": b"\x00"})

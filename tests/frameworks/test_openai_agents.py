@@ -14,7 +14,7 @@ COMPACTION = {"type": "compaction", "id": "c_1", "encrypted_content": "sealed"}
 
 
 def test_items_come_back_as_they_were(memory: AgentMemory) -> None:
-    """Wrong: an item is changed, passed over, stored once though it was added twice, or refused."""
+    """Wrong: an item is changed, skipped, deduplicated or refused."""
     items: list[Any] = [
         {"role": "user", "content": "hi"},
         {"type": "reasoning", "id": "r_1", "summary": [], "encrypted_content": "x"},
@@ -50,7 +50,7 @@ def test_items_come_back_as_they_were(memory: AgentMemory) -> None:
 
 
 def test_a_run_is_sent_what_the_memory_knows(memory: AgentMemory) -> None:
-    """Wrong: another chat is not recalled, the question is sent twice, or something is stored."""
+    """Wrong: another chat is not recalled, the question is sent twice, or the recall is stored."""
 
     async def talk() -> None:
         monday = AgentMemorySession(memory, "monday", user_id="ana")

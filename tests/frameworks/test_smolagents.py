@@ -132,7 +132,7 @@ def test_a_code_agent_continues(memory: AgentMemory) -> None:
 
 
 def test_a_full_result_and_a_plan(memory: AgentMemory) -> None:
-    """Wrong: a result has no tokens, a plan does not know the chat, or odd text ends a run."""
+    """Wrong: a full result has no token counts, a plan lacks the chat, or odd text ends a run."""
     model = Scripted(final("Noted \ud83d."), "My plan.", final("Mia."))
     model_of_tokens = model.generate
 

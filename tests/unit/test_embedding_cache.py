@@ -35,7 +35,8 @@ class CountingEmbedder:
 
 
 def test_only_misses_are_embedded_and_the_oldest_go() -> None:
-    """A wrong one embeds texts again that it knows; drops the oldest although it was just used."""
+    """Wrong: a cached text is embedded again, or the least recently used one is not the first to
+    go."""
     inner = CountingEmbedder()
     cached = CachedEmbedder(inner)
     cached.embed(["a", "bb"])
@@ -53,7 +54,7 @@ def test_only_misses_are_embedded_and_the_oldest_go() -> None:
 
 
 def test_a_cache_is_the_inner_embedder_without_failures() -> None:
-    """A wrong one hands out its own array, which a caller then spoils for the next."""
+    """Wrong: a caller who changes a returned array changes the cache."""
     cached = CachedEmbedder(CountingEmbedder())
     cached.embed(["a"])[:] = 7
     cached.embed(["a"])[:] = 7
@@ -76,7 +77,7 @@ def test_a_cache_is_the_inner_embedder_without_failures() -> None:
 
 @given(st.lists(st.lists(st.text(max_size=5))), st.integers(1, 5))
 def test_it_answers_as_the_inner_embedder_does(calls: list[list[str]], size: int) -> None:
-    """A wrong one puts rows out of order for some mix of hits, misses and doubles."""
+    """Wrong: a mix of hits, misses and duplicates returns rows out of order."""
     inner = CountingEmbedder()
     cached = CachedEmbedder(inner, size=size)
     for texts in calls:
@@ -86,7 +87,8 @@ def test_it_answers_as_the_inner_embedder_does(calls: list[list[str]], size: int
 
 
 def test_odd_texts_never_reach_the_model() -> None:
-    """A wrong one divides by zero (a RuntimeWarning, which fails the test) and gives NaN."""
+    """Wrong: an empty text divides by zero (a RuntimeWarning, which fails the test) and gives
+    NaN."""
     rows = unit_rows([[3, 4], [0, 0]])
     assert rows.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [0, 0]]
     assert rows.dtype == np.float32
@@ -113,7 +115,7 @@ def test_odd_texts_never_reach_the_model() -> None:
 
 
 def test_what_many_ask_at_once_is_embedded_once() -> None:
-    """A wrong one asks once for each of those who ask before the first answer is there."""
+    """Wrong: concurrent callers each embed the same text."""
     inner = CountingEmbedder()
     cached = CachedEmbedder(inner)
     asked, go, embed = threading.Event(), threading.Event(), inner.embed
@@ -142,7 +144,7 @@ def test_what_many_ask_at_once_is_embedded_once() -> None:
 
 
 def test_an_encoder_that_returns_too_few_is_named() -> None:
-    """A wrong one raises a `ValueError` of `zip`, which says nothing of the embedder."""
+    """Wrong: an encoder that returns too few rows raises a bare ValueError of `zip`."""
 
     class Short(CountingEmbedder):
         def encode(self, texts: Sequence[str]) -> list[Encoding]:

@@ -195,8 +195,8 @@ def test_a_turn_is_whole_wherever_it_fits_alone(case: Case, more: int) -> None:
 def test_with_each_token_less_something_gives_way(
     role: Literal["system", "user"], question: str
 ) -> None:
-    """Wrong: half of a turn goes, what went is back with less room, or what recalls cost is counted
-    where they no longer stand."""
+    """Wrong: half of a turn is removed, a removed one returns with less room, or recalls are
+    counted where they are not shown."""
     pets = ("parrot", "tortoise", "hamster", "goat")
     said = [one for pet in pets for one in (u(f"My {pet} eats."), call([pet]), result(pet), A)]
     recalls = [Recall("vector", pet, f"The {pet} is {n} years old.") for n, pet in enumerate(pets)]
@@ -221,7 +221,7 @@ def u(text: str) -> dict[str, str]:
 @settings(max_examples=at_length(40))
 @given(cases())
 def test_the_prefix_stays_while_a_turn_grows(case: Case) -> None:
-    """Wrong: with each round of tools the request begins anew, and providers' caches are cold."""
+    """Wrong: each round of tools changes the beginning of the request, so prompt caches miss."""
     roomy = case.world.within(100_000)
     first = roomy.sent(case.asked)
     second = roomy.sent([*case.asked, *case.more])
@@ -232,7 +232,7 @@ def test_the_prefix_stays_while_a_turn_grows(case: Case) -> None:
 @settings(max_examples=at_length(40))
 @given(cases())
 def test_what_went_stays_away_while_a_turn_grows(case: Case) -> None:
-    """Wrong: a longer turn leaves room for what a shorter one had none for."""
+    """Wrong: a longer turn shows an earlier one that a shorter turn had no room for."""
     world = case.world
     before = world.packer.window(world.head, world.entries, case.asked)
     after = world.packer.window(world.head, world.entries, [*case.asked, *case.more])
@@ -240,7 +240,7 @@ def test_what_went_stays_away_while_a_turn_grows(case: Case) -> None:
 
 
 def test_a_turn_has_one_system_message_and_memory_at_the_question() -> None:
-    """Wrong: the model is sent two."""
+    """Wrong: the model gets two system messages, or recalls at another place than the question."""
     world = world_of([{"role": "system", "content": "Be long."}, Q, A])
     chat = world.sent(messages_of([S, Q], "user"))
     assert [m["content"] for m in chat] == ["Be brief.", Q["content"], "It rains.", Q["content"]]
@@ -252,7 +252,7 @@ def test_a_turn_has_one_system_message_and_memory_at_the_question() -> None:
 
 
 def test_messages_responses_and_answers_of_any_form() -> None:
-    """Wrong: a form that `update` takes is refused."""
+    """Wrong: a form that `update` accepts is refused."""
     asked = messages_of("Hello", "user")
     assert [(m.role, m.content) for m in asked] == [("user", "Hello")]
     assert messages_of("Hi", "assistant")[0].role == "assistant"
@@ -294,7 +294,7 @@ def ids_answered(view: dict[str, Any]) -> str:
 
 @given(histories())
 def test_a_turn_is_refused_just_where_a_call_or_result_is_alone(messages: list[Any]) -> None:
-    """Wrong: half a pair is stored, and shown to no model; or a whole turn is refused."""
+    """Wrong: half a pair is accepted, or a whole turn is refused."""
     said = messages_of(messages, "user")
     plain = [m for m in said if not m.is_system and m.to_openai() is not None]
     assume(plain)
@@ -320,12 +320,12 @@ def test_a_turn_is_refused_just_where_a_call_or_result_is_alone(messages: list[A
     ],
 )
 def test_a_whole_turn_is_taken(said: list[Any]) -> None:
-    """Wrong: ids that are used again, old function calls, or raw items are taken for a half."""
+    """Wrong: a whole turn with reused ids, old function calls or raw items is refused."""
     check_whole(messages_of(said, "user"))
 
 
 def test_open_calls() -> None:
-    """Wrong: a call is run twice, or never."""
+    """Wrong: a pending call is run twice, or never."""
     said = messages_of([Q, call(["a", "b"]), result("b"), call(["a", "c"])], "user")
     assert [one["id"] for one in open_calls(said)] == ["a", "c"]
     with pytest.raises(InvalidMessage, match="no result: 'a'"):
