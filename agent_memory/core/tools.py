@@ -235,12 +235,8 @@ def untitled(schema: Any) -> Any:
     stripped = {key: value for key, value in schema.items() if key != "title"}
     for key, value in stripped.items():
         if key in ("properties", "$defs"):
-            stripped[key] = _properties(value)
+            # one of them may be named "title"
+            stripped[key] = {name: untitled(one) for name, one in value.items()}
         elif key not in _VALUES:
             stripped[key] = untitled(value)
     return stripped
-
-
-def _properties(schemas: dict[str, Any]) -> dict[str, Any]:
-    """Return the schemas of properties, one of which may be named "title"."""
-    return {name: untitled(schema) for name, schema in schemas.items()}

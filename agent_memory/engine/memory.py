@@ -19,7 +19,7 @@ from agent_memory.core.tracing import of_id, of_messages, traced
 from agent_memory.engine.append import Update
 from agent_memory.engine.later import load_rest, with_rest
 from agent_memory.engine.opened import OpenMemory
-from agent_memory.engine.paging import newest_of, read_of
+from agent_memory.engine.paging import read_of
 from agent_memory.engine.processing.absorb import check_block
 from agent_memory.errors import InvalidBudget, InvalidInput, SessionDeleting
 
@@ -324,7 +324,8 @@ class AgentMemory(OpenMemory):
         if head is None:
             return []
         if last is not None:
-            return newest_of(self._store, head, last, after)
+            after = max(after, head.end - last)
+            return read_of(self._store, head, after=after)[-last:] if last else []
         return read_of(self._store, head, after=after, limit=limit)
 
     def contexts(

@@ -11,6 +11,7 @@ from agent_memory.core.records import Entry, Head
 from agent_memory.stores.base import SessionStore
 
 HEADS = 500
+_PAGE = 200
 
 
 def all_heads(
@@ -52,6 +53,14 @@ def range_of(store: SessionStore, head: Head, after: int, upto: int) -> list[Ent
     return read_of(store, head, after=after, limit=upto - after) if upto > after else []
 
 
+def entries_of(store: SessionStore, head: Head) -> Iterator[Entry]:
+    """Yield the entries of a log, read in pages. They end early if the session is gone."""
+    after = head.expired
+    while page := read_of(store, head, after=after, limit=_PAGE):
+        yield from page
+        after = page[-1].seq
+
+
 def picked_of(store: SessionStore, head: Head, seqs: Sequence[int]) -> list[Entry]:
     """Return the entries with these seqs, as far as the log has them. Empty if it is gone."""
     found = store.pick(head.session_id, seqs)
@@ -67,12 +76,6 @@ def head_now(store: SessionStore, head: Head) -> Head | None:
 def is_there(store: SessionStore, head: Head) -> bool:
     """Return whether a session still exists. Another one with the same id does not count."""
     return head_now(store, head) is not None
-
-
-def newest_of(store: SessionStore, head: Head, last: int, after: int = 0) -> list[Entry]:
-    """Return at most `last` of the newest entries after a seq, oldest first."""
-    found = read_of(store, head, after=max(after, head.end - last)) if last else []
-    return found[-last:]
 
 
 class LogChanged(Exception):

@@ -10,7 +10,7 @@ from agent_memory.core.limits import quoted
 from agent_memory.core.records import Entry, Recall, Scope, Surplus
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.core.transcript import full_text
-from agent_memory.engine.paging import all_heads, read_of
+from agent_memory.engine.paging import all_heads, entries_of
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import Block, FactBlock
 from agent_memory.stores.base import SessionStore
@@ -19,7 +19,6 @@ LOG = "log"
 """The block name of reported messages."""
 
 _SPOKEN = ("user", "assistant")
-_PAGE = 1_000
 
 
 def recalls_in(values: object) -> list[Recall]:
@@ -100,13 +99,9 @@ def _messages(store: SessionStore, scope: Scope) -> Iterator[Entry]:
         all_heads(store, scope.user_id)
     )  # fmt: skip
     for head in heads:
-        after = head.expired if head is not None and not head.deleting else None
-        while head is not None and after is not None:
-            page = read_of(store, head, after=after, limit=_PAGE)
-            yield from (
-                one for one in page if one.message.role in _SPOKEN and full_text(one.message)
-            )
-            after = page[-1].seq if page else None
+        for one in entries_of(store, head) if head is not None and not head.deleting else ():
+            if one.message.role in _SPOKEN and full_text(one.message):
+                yield one
 
 
 def _recall(entry: Entry) -> Recall:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.idempotency import WriteKey, key_of
@@ -177,9 +178,7 @@ class Turns:
             chunks = CompletionStream(before, account)
             return chunks if stream else _read(chunks)
 
-        def call(name: str, arguments: str) -> str:
-            return self.call_tool(session_id, name, arguments, user_id=user_id)
-
+        call = partial(self.call_tool, session_id, user_id=user_id)
         offer = Offer(tools, self.toolbox() if tools else {}, call)
         with Account("other", within=account).charged():
             reads = READ_MESSAGE in offer.run_here

@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 from agent_memory.config.settings import Retention as Setting
 from agent_memory.core.records import DeadLetter, Head
+from agent_memory.engine.paging import entries_of
 from agent_memory.engine.processing.failures import DeadLetters
 from agent_memory.engine.windows import Windows
 from agent_memory.stores.base import SessionStore
-
-_PAGE = 100
 
 
 def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLetter]) -> int:
@@ -98,9 +97,8 @@ class Retention:
     def _old(self, head: Head, upto: int, before: datetime) -> int:
         """Return the last seq, at most `upto`, of the entries that are old enough."""
         old = head.expired
-        while old < upto:
-            for entry in self._store.read(head.session_id, after=old, limit=_PAGE):
-                if entry.seq > upto or entry.created_at >= before:
-                    return old
-                old = entry.seq
+        for entry in entries_of(self._store, head):
+            if entry.seq > upto or entry.created_at >= before:
+                break
+            old = entry.seq
         return old

@@ -14,7 +14,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Head, Record
 from agent_memory.core.redaction import EMPTY_SYSTEM
 from agent_memory.core.system_collections import AUTHORS, GRANTS
-from agent_memory.engine.paging import all_heads, head_now
+from agent_memory.engine.paging import all_heads, entries_of, head_now
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore, SessionStore
 
@@ -26,7 +26,6 @@ _AUTHORS, _GRANTS, _SHARES = AUTHORS.name, GRANTS.name, "shares"
 _NONE = "none"
 _ACCESS: dict[str | None, Access] = {"read": "read", "write": "write"}
 _MOST_CACHED = 10_000
-_PAGE = 500
 _BUSY = "The deletion is finished later; call delete_user again."
 
 
@@ -260,12 +259,7 @@ class Redaction:
         noted = self._authors.first(agent, head.session_id) is not None
         if noted or is_by(head.system, agent):
             return True
-        after = head.expired
-        while page := self._store.read(head.session_id, after=after, limit=_PAGE):
-            if any(is_by(entry.message, agent) for entry in page):
-                return True
-            after = page[-1].seq
-        return False
+        return any(is_by(entry.message, agent) for entry in entries_of(self._store, head))
 
     def _plan(self, agent: str, head: Head, log: Log) -> LogEdit | None:
         from agent_memory.engine.edit.plans import redacted
