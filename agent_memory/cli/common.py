@@ -8,7 +8,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
@@ -150,12 +150,17 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def with_memory(
-    command: Callable[..., None], beside: Callable[[], Sequence[Block]] = tuple
+    command: Callable[..., None],
+    beside: Callable[[], Sequence[Block]] = tuple,
+    create: bool = False,
+    silent: bool = False,
 ) -> Callable[..., None]:
     """Decorate a command on a memory: --store and --config open it, and errors are as in `guarded`.
 
     Args:
         beside: Returns the blocks for `load_config`.
+        create: Whether to create a missing database.
+        silent: Whether to silence the library's warnings.
     """
     del command.__annotations__["memory"]  # a type that only type checkers import
     signature = inspect.signature(command, eval_str=True)
@@ -168,8 +173,10 @@ def with_memory(
 
     @functools.wraps(command)
     def run(store: str | None = None, config: Path | None = None, **given: Any) -> None:
-        with open_memory(load_config(store, config, beside=beside())) as memory:
-            command(memory, **given)
+        with quiet() if silent else nullcontext():
+            settings = load_config(store, config, beside=beside())
+            with open_memory(settings, create=create) as memory:
+                command(memory, **given)
 
     run.__annotations__ = {one.name: one.annotation for one in options}
     run.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]

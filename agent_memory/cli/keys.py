@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,15 +17,18 @@ from agent_memory.cli.common import (
     open_memory,
     out,
     quiet,
+    with_memory,
 )
 
 if TYPE_CHECKING:
+    from agent_memory.engine.memory import AgentMemory
     from agent_memory.server.keys import Key
 
 app = typer.Typer(
     help="Create, list and revoke API keys of the service (`agent-memory serve`).",
     no_args_is_help=True,
 )
+_with_keys = partial(with_memory, silent=True)
 
 
 @app.command()
@@ -67,16 +71,15 @@ def create(
 
 
 @app.command("list")
-@guarded
-def list_(store: StoreOption = None, config: ConfigOption = None) -> None:
+@_with_keys
+def list_(memory: AgentMemory) -> None:
     """List all keys with their rights, users, state and last use, including invalid ones."""
     from agent_memory.cli.view import cell, grid
     from agent_memory.server.keys import KeyRing
 
     now = datetime.now(UTC)
     table = grid("key", "label", "users", "rights", "made", "state", "last use")
-    with quiet(), open_memory(load_config(store, config)) as memory:
-        keys = KeyRing(memory.components.store).all()
+    keys = KeyRing(memory.components.store).all()
     for key in keys:
         rights = ", ".join(sorted(key.rights, key=["read", "write", "delete", "admin"].index))
         row = (key.prefix, key.label, ", ".join(key.users), rights)
@@ -86,20 +89,18 @@ def list_(store: StoreOption = None, config: ConfigOption = None) -> None:
 
 
 @app.command()
-@guarded
+@_with_keys
 def revoke(
+    memory: AgentMemory,
     prefix: Annotated[
         str, typer.Argument(metavar="KEY", help="The prefix that `keys list` shows.")
     ],
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Revoke a key, from the next request on, in every process."""
     from agent_memory.cli.view import cell
     from agent_memory.server.keys import KeyRing
 
-    with quiet(), open_memory(load_config(store, config)) as memory:
-        key = KeyRing(memory.components.store).revoke(prefix)
+    key = KeyRing(memory.components.store).revoke(prefix)
     out().print(cell(f"{key.prefix} ({key.label}) is revoked."))
 
 

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_memory.cli.common import (
-    ConfigOption,
-    StoreOption,
-    guarded,
-    load_config,
-    open_memory,
-    out,
-    with_memory,
-)
+from agent_memory.cli.common import out, with_memory
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -60,19 +53,17 @@ def list_(memory: AgentMemory) -> None:
 
 
 @app.command()
-@guarded
+@partial(with_memory, create=True)
 def grant(
+    memory: AgentMemory,
     name: NameArgument,
     agent: AgentArgument,
     access: Annotated[Access, typer.Argument(help='"write" includes "read".')],
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Grant an agent read or write access, from its next call on."""
     from agent_memory.cli.view import cell
 
-    with open_memory(load_config(store, config), create=True) as memory:
-        memory.share(name).grant(agent, access.value)
+    memory.share(name).grant(agent, access.value)
     out().print(cell(f"{agent} may {access.value} in {name}."))
 
 

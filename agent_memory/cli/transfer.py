@@ -22,11 +22,14 @@ from agent_memory.cli.common import (
     missing_file,
     open_memory,
     out,
+    with_memory,
     without_password,
 )
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from agent_memory.engine.memory import AgentMemory
 
 
 @guarded
@@ -69,14 +72,13 @@ def restore_store(file: Path, url: str, yes: bool) -> None:
 _PIPE = Path("-")
 
 
-@guarded
+@with_memory
 def snapshot(
+    memory: AgentMemory,
     session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
     to: Annotated[
         Path, typer.Option("--to", metavar="FILE", help="The file to write; - is stdout.")
     ],
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Write a session to a file, for `restore`: its log, its head and its records in blocks.
 
@@ -85,7 +87,7 @@ def snapshot(
     """
     from agent_memory.engine.transfer.export import written
 
-    with open_memory(load_config(store, config)) as memory, _progress() as progress:
+    with _progress() as progress:
         head = head_of(memory, session)
         with _stdout() if to == _PIPE else written(to) as file:
             # the number of records in blocks is not known beforehand

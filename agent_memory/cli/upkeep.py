@@ -22,7 +22,6 @@ from agent_memory.cli.common import (
     has_failed,
     head_of,
     load_config,
-    open_memory,
     out,
     plain,
     with_memory,
@@ -185,11 +184,10 @@ def delete(
     out().print(plain(f"{session} is deleted."), markup=False)
 
 
-@guarded
+@with_memory
 def verify(
+    memory: AgentMemory,
     receipt: Annotated[Path, typer.Argument(metavar="RECEIPT", help="The file with the receipt.")],
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Verify a receipt of a deletion or a checkpoint against the store as it is now.
 
@@ -198,9 +196,7 @@ def verify(
     from agent_memory import operations
     from agent_memory.config.sources import read_text
 
-    text = read_text(receipt, "the receipt")
-    with open_memory(load_config(store, config)) as memory:
-        found = operations.verify(memory, text)
+    found = operations.verify(memory, read_text(receipt, "the receipt"))
     out().print(str(found), markup=False, soft_wrap=True)
     if any(part.state == "failed" for part in found.parts):
         raise typer.Exit(FAILED)
