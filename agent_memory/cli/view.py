@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.cli.common import plain
@@ -147,8 +148,9 @@ def said(message: Message) -> str:
 def seqs(numbers: Sequence[int]) -> str:
     """Return seqs as ranges: #2 to #7, #9."""
     parts: list[str] = []
-    for first, last in _stretches(numbers):
-        parts.append(f"#{first}" if first == last else f"#{first} to #{last}")
+    for _, group in groupby(enumerate(sorted(numbers)), lambda one: one[1] - one[0]):
+        first, *rest = (number for _, number in group)
+        parts.append(f"#{first} to #{rest[-1]}" if rest else f"#{first}")
     return ", ".join(parts) or "nothing"
 
 
@@ -191,20 +193,6 @@ def _absorbed(block: VectorMemory, scope: Scope) -> list[Recall]:
         )
         for entry, turn in spoken(read, block.roles)
     ]
-
-
-def _stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    first = last = None
-    for number in sorted(numbers):
-        if first is None or last is None:
-            first = last = number
-        elif number == last + 1:
-            last = number
-        else:
-            yield first, last
-            first = last = number
-    if first is not None and last is not None:
-        yield first, last
 
 
 def _content(view: Mapping[str, Any]) -> str:
