@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -71,16 +70,13 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
 
 def write(path: Path, text: str) -> None:
     """Write a file atomically, with its previous permissions; a new one is private."""
+    from agent_memory.engine.transfer.export import written
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, path.stat().st_mode & 0o7777 if path.exists() else 0o600)
-        os.replace(name, path)
-    except BaseException:  # also on Ctrl-C, remove the incomplete file
-        os.unlink(name)
-        raise
+    mode = path.stat().st_mode & 0o7777 if path.exists() else 0o600
+    with written(path) as file:
+        file.write(text)
+    path.chmod(mode)
 
 
 app = typer.Typer(
