@@ -129,6 +129,22 @@ def err() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def say(text: str, style: str = "") -> None:
+    """Print a line of a result. Terminals wrap it; pipes get it whole."""
+    _print(out(), text, style)
+
+
+def note(text: str, style: str = "yellow") -> None:
+    """Print a line to stderr: a warning, an error, or what was done."""
+    _print(err(), text, style)
+
+
+def _print(console: Console, text: str, style: str) -> None:
+    from rich.text import Text
+
+    console.print(Text(plain(text), style=style), soft_wrap=True)
+
+
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
     """Decorate a command: expected errors become one red line on stderr and an exit code."""
 
@@ -185,9 +201,7 @@ def with_memory(
 
 def fail(text: str, code: int = FAILED) -> NoReturn:
     """Print an error and exit."""
-    from rich.text import Text
-
-    err().print(Text(f"error: {plain(text)}", style="red"), soft_wrap=True)
+    note(f"error: {text}", "red")
     raise typer.Exit(code)
 
 
@@ -331,12 +345,8 @@ _TOLD = "agent_memory.engine.assembly"
 
 class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        from rich.text import Text
-
-        if record.name == _TOLD:
-            return
-
-        err().print(Text(f"warning: {plain(record.getMessage())}", style="yellow"), soft_wrap=True)
+        if record.name != _TOLD:
+            note(f"warning: {record.getMessage()}")
 
 
 def _noted(text: str, error: BaseException) -> str:

@@ -16,6 +16,7 @@ from agent_memory.cli.common import (
     load_config,
     out,
     read_config,
+    say,
     store_files,
     without_password,
 )
@@ -48,8 +49,7 @@ def check(
         for part, told in describe(config):
             table.add_row(cell(f"  {part}", "dim"), cell(told))
         out().print(cell(name, "bold"), table, "", sep="\n")
-    told = f"{file}: no errors. No store was opened: "
-    out().print(cell(f"{told}`agent-memory doctor --config {file}` does."), soft_wrap=True)
+    say(f"{file}: no errors. No store was opened: `agent-memory doctor --config {file}` does.")
 
 
 def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:

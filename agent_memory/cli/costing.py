@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_memory.cli.common import ConfigOption, ModelOption, err, guarded, load_config, out
+from agent_memory.cli.common import ConfigOption, ModelOption, err, guarded, load_config, out, say
 from agent_memory.integrations.imports import From
 
 if TYPE_CHECKING:
@@ -110,8 +110,4 @@ def _print_table(chat: Chat, bills: Sequence[Bill], model: str | None, max_token
             money,
         )
     out().print(table)
-    out().print(
-        '"~" marks estimates. "?" is not known beforehand. Cached prompts are not discounted.',
-        markup=False,
-        soft_wrap=True,
-    )
+    say('"~" marks estimates. "?" is not known beforehand. Cached prompts are not discounted.')

@@ -16,9 +16,9 @@ from agent_memory.cli.common import (
     ConfigOption,
     ModelOption,
     guarded,
-    out,
     quiet,
     read_config,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def demo(
                 show_replay(memory, played, ask or next(reversed(asked), "What was said?"))
             return
         said, budget = playing.messages(), max_tokens or _BUDGET
-        out().print(f"\nSarah asks HR about remote work: {len(said)} messages, {budget} tokens.")
-        out().print(f"A model (--model NAME): {model or 'none'}.", markup=False)
+        say(f"\nSarah asks HR about remote work: {len(said)} messages, {budget} tokens.")
+        say(f"A model (--model NAME): {model or 'none'}.")
         for kind in [strategy] if strategy else Kind:
             with _opened(kind, budget, model, config, playing.FACTS) as memory:
                 played = play(memory, list(enumerate(said, 1)), f"under {kind}")

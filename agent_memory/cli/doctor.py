@@ -18,9 +18,9 @@ from agent_memory.cli.common import (
     ModelOption,
     P,
     StoreOption,
-    err,
+    note,
     open_memory,
-    out,
+    say,
     store_files,
 )
 from agent_memory.cli.view import NOTHING, cell, grid
@@ -43,10 +43,10 @@ def repair(config: AgentMemoryConfig, *, yes: bool) -> bool:
     with open_memory(config) as memory:
         left = operations.damaged(memory)
         if not left:
-            _say("All records can be read. There is nothing to repair.")
+            say("All records can be read. There is nothing to repair.")
         plans = {error: operations.repair(memory, error, dry_run=True) for error in left}
         for error, plan in plans.items():
-            _say(f"{error.damage or error}: {plan or _why(error, memory.blocks)}")
+            say(f"{error.damage or error}: {plan or _why(error, memory.blocks)}")
         if any(plans.values()):
             if not yes:
                 typer.confirm("Do this?", abort=True)
@@ -54,9 +54,9 @@ def repair(config: AgentMemoryConfig, *, yes: bool) -> bool:
             for error in sorted(plans, key=_rank):
                 operations.repair(memory, error)
             left = operations.damaged(memory)
-            _say(f"{len(plans)} were damaged; {len(left)} are left.")
+            say(f"{len(plans)} were damaged; {len(left)} are left.")
     for error in left:
-        err().print(str(error), style="red", markup=False)
+        note(str(error), "red")
     return not left
 
 
@@ -73,10 +73,6 @@ def _why(error: Damaged, blocks: Collection[str]) -> str:
 def _rank(error: Damaged) -> int:
     kinds = ("message", "session", "fact", "vector", "file")
     return kinds.index(error.damage.kind) if error.damage else len(kinds)
-
-
-def _say(text: str) -> None:
-    out().print(text, markup=False)
 
 
 _STYLES = {"✓": "bold green", "✗": "bold red", NOTHING: "yellow"}

@@ -15,6 +15,7 @@ from agent_memory.cli.common import (
     moment_of,
     out,
     owner_of,
+    say,
     with_memory,
 )
 from agent_memory.errors import InvalidInput
@@ -66,8 +67,6 @@ def facts(
     ] = False,
 ) -> None:
     """List a user's facts, each with its time and the quote it comes from."""
-    from agent_memory.cli.view import cell
-
     if stale:
         old = owner_of(memory, user, session).stale()
         found = [one.fact for one in old]
@@ -77,7 +76,7 @@ def facts(
             session_id=session, as_of=moment_of(as_of), known_at=moment_of(known_at)
         )
         why = None
-    out().print(_table(found, why) if found else cell("No facts."))
+    out().print(_table(found, why) if found else "No facts.")
 
 
 @_with_facts
@@ -133,17 +132,14 @@ def forget(
     why: Annotated[str, typer.Option("--why", help="The reason, for the audit.")] = "",
 ) -> None:
     """Forget a fact, or all facts from a session. Facts they had superseded become valid again."""
-    from agent_memory.cli.view import cell
-
     part = _part(source)
     owner = owner_of(memory, user, part[0] if isinstance(part, tuple) else part)
     if fact is not None and part is None:
         fact = _whole_id(fact, {one.fact for one in owner.audit() if one.fact})
     gone = owner.forget(fact, source=part, why=why)
-    console = out()
-    console.print(_table(gone) if gone else "There is no such fact.")
+    out().print(_table(gone) if gone else "There is no such fact.")
     if gone:
-        console.print(cell("Forgotten. The messages are still in the log.", "dim"))
+        say("Forgotten. The messages are still in the log.", "dim")
 
 
 def _table(facts: list[Fact], why: list[str] | None = None) -> Table:
@@ -239,7 +235,7 @@ def forget_found(
     text = f"{len(gone)} of {len(found)} forgotten."
     if len(gone) < len(found) and not messages:
         text += " The others are messages and stay in the log. --messages removes them."
-    out().print(text)
+    say(text)
 
 
 def _show(found: Sequence[Surplus]) -> None:

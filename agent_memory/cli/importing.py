@@ -18,9 +18,9 @@ from agent_memory.cli.common import (
     guarded,
     head_of,
     load_config,
+    note,
     open_memory,
-    out,
-    plain,
+    say,
 )
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports import From
@@ -106,8 +106,7 @@ def _bring(
         if not found.messages and not found.notes:
             raise InvalidInput(f"{file} has no readable chats of {source}.")
         if user is None:
-            text = "No --user: messages of one session will not be recalled in another."
-            err().print(text, style="yellow", markup=False)
+            note("No --user: messages of one session will not be recalled in another.")
         if dry_run:
             _list(found, len(found.unread))
             return
@@ -122,7 +121,7 @@ def _bring(
         ):
             done = import_chats(memory, file, source, user_id=user, progress=progress, **how)
     except KeyboardInterrupt:
-        err().print("Stopped. Run the same command to continue.", style="yellow")
+        note("Stopped. Run the same command to continue.")
         raise typer.Exit(_INTERRUPTED) from None
     _tell(done, user)
     _list(done, len(done.unread))
@@ -137,46 +136,42 @@ def _show(found: Imported) -> None:
     told = ", ".join(parts)
     if found.first is not None and found.last is not None:
         told += f", from {found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}"
-    out().print(f"{told}.", markup=False, soft_wrap=True)
+    say(f"{told}.")
     for kind, count in found.left_out.most_common():
-        out().print(plain(f"Left out: {count:,} {kind}."), markup=False, soft_wrap=True)
+        say(f"Left out: {count:,} {kind}.")
 
 
 def _tell(done: Imported, user: str | None) -> None:
     told = f"{done.new_messages:,} messages imported, in {done.new_sessions:,} new sessions"
     told += f"; {done.new_notes:,} notes." if done.notes else "."
-    out().print(told, markup=False, soft_wrap=True)
+    say(told)
     if not done.messages and not done.notes and not done.failed:
-        out().print("There is nothing to import.")
+        say("There is nothing to import.")
     elif not done.new_messages and not done.new_notes and not done.failed and not done.deleted:
-        out().print("Everything was imported before.")
-    warnings: list[str] = []
-    if done.deleted:
-        warnings.append(
-            f"{done.deleted:,} sessions were deleted here and not imported: --deleted imports them."
-        )
+        say("Everything was imported before.")
     if done.assigned:
-        out().print(plain(f"{done.assigned:,} sessions belong to {user} now."), markup=False)
+        say(f"{done.assigned:,} sessions belong to {user} now.")
+    if done.deleted:
+        told = "sessions were deleted here and not imported: --deleted imports them."
+        note(f"{done.deleted:,} {told}")
     for owner, count in done.elsewhere.most_common():
         if owner is None:
             told = f"were imported without a user. --assign assigns them to {user}."
         else:
             told = f"belong to {owner}. To move them, delete them there and import with --deleted."
-        warnings.append(f"{count:,} sessions {told}")
-    for told in warnings:
-        err().print(plain(told), style="yellow", markup=False, soft_wrap=True)
+        note(f"{count:,} sessions {told}")
     if done.new_messages or done.assigned:
-        out().print("To make them recallable, let the blocks absorb them: agent-memory flush")
+        say("To make them recallable, let the blocks absorb them: agent-memory flush")
 
 
 def _list(found: Imported, most: int) -> None:
     if not found.failed:
         return
-    err().print(f"{found.failed:,} could not be read or stored:", style="red")
+    note(f"{found.failed:,} could not be read or stored:", "red")
     for one in found.unread[:most]:
-        err().print(plain(str(one)), markup=False, soft_wrap=True)
+        note(str(one), "")
     if found.failed > most:
-        err().print(f"... and {found.failed - most:,} more.")
+        note(f"... and {found.failed - most:,} more.", "")
 
 
 @contextmanager
@@ -205,7 +200,7 @@ def _append(
         raise InvalidInput(f"{file} is a folder. Name the source of its chats with --from.")
     lines = read_lines(file)
     if dry_run:
-        out().print(f"{len(lines)} messages for {session}.", markup=False)
+        say(f"{len(lines)} messages for {session}.")
         return
     with (
         open_memory(settings, create=True) as memory,
@@ -228,4 +223,4 @@ def _append(
         text = f"{len(lines) - new} of {len(lines)} messages were imported before. " + (
             text if new else "Nothing is new."
         )
-    out().print(text, markup=False)
+    say(text)

@@ -11,12 +11,12 @@ import typer
 
 from agent_memory.cli.common import (
     UserOption,
-    err,
     head_of,
     moment_of,
+    note,
     out,
     owner_of,
-    plain,
+    say,
     with_memory,
 )
 from agent_memory.cli.facts import ForgetOption, WhyOption, YesOption, forget_found
@@ -60,10 +60,9 @@ def sessions(
             cell(head.session_id), cell(head.user_id or NOTHING), str(head.end),
             str(head.window_tokens), *lags,
         )  # fmt: skip
-    console = out()
-    console.print(table if page else "No sessions.")
+    out().print(table if page else "No sessions.")
     if len(page) == limit:
-        console.print(cell(f"Next page: --after {page[-1].session_id}", "dim"))
+        say(f"Next page: --after {page[-1].session_id}", "dim")
 
 
 @with_memory
@@ -75,17 +74,16 @@ def show(
     ] = False,
 ) -> None:
     """Show a session: its system message, its summary and the messages of its window."""
-    from agent_memory.cli.view import cell, entry_line
+    from agent_memory.cli.view import entry_line
 
     console = out()
     head = head_of(memory, session)
-    console.print(cell(_about(head, memory), "dim"))
+    say(_about(head, memory), "dim")
     if head.system:
-        console.print(cell(f"system: {head.system.text()}", "magenta"))
+        say(f"system: {head.system.text()}", "magenta")
     if head.summary:
-        console.print()
-        title = f"summary up to #{head.summary.upto}, by {head.summary.by}:"
-        console.print(cell(f"{title}\n{head.summary.text}", "yellow"))
+        title = f"\nsummary up to #{head.summary.upto}, by {head.summary.by}:"
+        say(f"{title}\n{head.summary.text}", "yellow")
     console.print()
     for entry in _log(memory, head):
         in_window = entry.seq > head.start or entry.seq in head.pinned
@@ -136,23 +134,22 @@ def search(
     yes: YesOption = False,
 ) -> None:
     """Search long-term memory, best first."""
-    from agent_memory.cli.view import cell, recalls_table
+    from agent_memory.cli.view import recalls_table
 
-    console = out()
     owner = owner_of(memory, user, session) if forget else None
     found = memory.search(
         query, user_id=user, session_id=session, limit=limit, blocks=block, roles=role,
         since=moment_of(since), until=moment_of(until), where=_where(where),
         least=least,
     )  # fmt: skip
-    console.print(recalls_table(found, explain=explain) if found else "Nothing found.")
+    out().print(recalls_table(found, explain=explain) if found else "Nothing found.")
     if owner is not None:
         forget_found(owner, found, messages=messages, why=why, yes=yes)
     if explain and any(recall.views for recall in found):
-        console.print(cell("Signals add up to a score; `nearest` changes the order only.", "dim"))
+        say("Signals add up to a score; `nearest` changes the order only.", "dim")
     if user is None and session is None:
         text = "Only shared records were searched. To search a user's, pass --user or --session."
-        console.print(cell(text, "dim"))
+        say(text, "dim")
 
 
 @with_memory
@@ -166,8 +163,7 @@ def explain(
     ] = None,
 ) -> None:
     """Show what would be recalled for a question, what is left out, and why."""
-    told = memory.explain(question, user_id=user, session_id=session)
-    out().print(plain(str(told)), markup=False, soft_wrap=True)
+    say(str(memory.explain(question, user_id=user, session_id=session)))
 
 
 @with_memory
@@ -192,14 +188,14 @@ def export(
         return
     with output.open("wb") as file:
         count = sum(1 for entry in log if file.write(write_line(entry)))
-    err().print(f"{count} messages written to {output}.", markup=False)
+    note(f"{count} messages written to {output}.", "")
 
 
 @with_memory
 def stats(memory: AgentMemory) -> None:
     """Print counts, and the pending messages and dead letters of each block."""
     from agent_memory import operations
-    from agent_memory.cli.view import NOTHING, cell, grid, one_line
+    from agent_memory.cli.view import NOTHING, grid, one_line
 
     found = memory.stats()
     errors = {one.block: one.error for one in operations.dead_letters(memory)}  # the newest
@@ -222,9 +218,9 @@ def stats(memory: AgentMemory) -> None:
         text = f"Spent by memory today (UTC): {spent.calls:,} calls, {spent.tokens:,} tokens"
         reached = found.spending.reached
         limit = "" if reached is None else f". The limit is reached: {reached}"
-        console.print(f"{text}, ${spent.cost:,.4f}{limit}.", markup=False, soft_wrap=True)
+        say(f"{text}, ${spent.cost:,.4f}{limit}.")
     if found.dead_letters:
-        console.print(cell("`agent-memory doctor` lists the dead letters.", "dim"))
+        say("`agent-memory doctor` lists the dead letters.", "dim")
 
 
 def _about(head: Head, memory: AgentMemory) -> str:
@@ -284,8 +280,7 @@ def why(
     found = memory.contexts(session, after=after, limit=None if turn is None else 1)
     found = [one for one in found if turn in (None, one.turn)]
     if not found:
-        missing = _NOTHING_KEPT if turn is None else f"No prompt of turn {turn} was logged."
-        err().print(plain(missing), markup=False, soft_wrap=True)
+        note(_NOTHING_KEPT if turn is None else f"No prompt of turn {turn} was logged.", "")
         raise typer.Exit(1)
     if as_json:
         sent = [{"turn": one.turn, "messages": one.messages} for one in found]
@@ -294,12 +289,12 @@ def why(
         _list(found)
     else:
         for one in found:
-            out().print(plain("\n".join(_told(one))), markup=False, soft_wrap=True)
+            say("\n".join(_told(one)))
         _now(memory, found[-1])
 
 
 def _list(found: Sequence[SentContext]) -> None:
-    from agent_memory.cli.view import cell, grid, one_line
+    from agent_memory.cli.view import grid, one_line
 
     numbers = ("turn", "tokens", "kept", "recalled", "left out")
     columns = ("turn", "asked", *numbers[1:], "as it was")
@@ -316,9 +311,8 @@ def _list(found: Sequence[SentContext]) -> None:
             *counts,
             _fidelity(one),
         )
-    console = out()
-    console.print(table)
-    console.print(cell("To show one in full: --turn N", "dim"))
+    out().print(table)
+    say("To show one in full: --turn N", "dim")
 
 
 def _told(one: SentContext) -> list[str]:
@@ -344,8 +338,7 @@ def _told(one: SentContext) -> list[str]:
 def _now(memory: AgentMemory, one: SentContext) -> None:
     if one.question:
         now = memory.explain(one.question, session_id=one.session_id)
-        text = f"\nFor the same question now\n{now}"
-        out().print(plain(text), markup=False, soft_wrap=True)
+        say(f"\nFor the same question now\n{now}")
 
 
 def _lines(found: Sequence[tuple[Recall, str]]) -> list[str]:

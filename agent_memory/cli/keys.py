@@ -17,6 +17,7 @@ from agent_memory.cli.common import (
     open_memory,
     out,
     quiet,
+    say,
     with_memory,
 )
 
@@ -97,11 +98,10 @@ def revoke(
     ],
 ) -> None:
     """Revoke a key, from the next request on, in every process."""
-    from agent_memory.cli.view import cell
     from agent_memory.server.keys import KeyRing
 
     key = KeyRing(memory.components.store).revoke(prefix)
-    out().print(cell(f"{key.prefix} ({key.label}) is revoked."))
+    say(f"{key.prefix} ({key.label}) is revoked.")
 
 
 def _list(given: str) -> list[str]:

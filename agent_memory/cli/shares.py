@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_memory.cli.common import out, with_memory
+from agent_memory.cli.common import out, say, with_memory
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -61,10 +61,8 @@ def grant(
     access: Annotated[Access, typer.Argument(help='"write" includes "read".')],
 ) -> None:
     """Grant an agent read or write access, from its next call on."""
-    from agent_memory.cli.view import cell
-
     memory.share(name).grant(agent, access.value)
-    out().print(cell(f"{agent} may {access.value} in {name}."))
+    say(f"{agent} may {access.value} in {name}.")
 
 
 @app.command()
@@ -75,7 +73,5 @@ def revoke(
     agent: AgentArgument,
 ) -> None:
     """Revoke an agent's access, from its next call on. Its messages stay."""
-    from agent_memory.cli.view import cell
-
     memory.share(name).revoke(agent)
-    out().print(cell(f"{agent} has no access to {name}."))
+    say(f"{agent} has no access to {name}.")

@@ -20,8 +20,10 @@ from agent_memory.cli.common import (
     head_of,
     load_config,
     missing_file,
+    note,
     open_memory,
     out,
+    say,
     with_memory,
     without_password,
 )
@@ -48,13 +50,11 @@ def backup(
     settings = existing(load_config(store, config))
     url = str(settings.store)
     back_up(url, file)
-    text = f"{file} is a backup of {without_password(url)}."
-    out().print(text, markup=False, soft_wrap=True)
+    say(f"{file} is a backup of {without_password(url)}.")
     apart = [f"the records of block {one.name!r}" for one in settings.all_blocks if one.store]
     apart += ["system messages"] * (settings.system_store is not None)
     if apart:
-        text = f"Not included, in other stores: {', '.join(apart)}. Back these up with --store."
-        err().print(text, style="yellow", markup=False)
+        note(f"Not included, in other stores: {', '.join(apart)}. Back these up with --store.")
 
 
 def restore_store(file: Path, url: str, yes: bool) -> None:
@@ -65,8 +65,7 @@ def restore_store(file: Path, url: str, yes: bool) -> None:
     if not yes and url.startswith("sqlite:") and missing_file(url) is None:
         typer.confirm(f"Replace {shown} by {file}? Its current data will be lost.", abort=True)
     put_back(file, url)
-    text = f"{shown} is restored from {file}. Restart programs that have it open."
-    out().print(text, markup=False, soft_wrap=True)
+    say(f"{shown} is restored from {file}. Restart programs that have it open.")
 
 
 _PIPE = Path("-")
@@ -94,10 +93,9 @@ def snapshot(
             counted = _Counted(file, progress, head.end - head.expired)
             done = memory.session(session).export(cast("TextIO", counted))
     text = f"{done.entries} messages and {done.records} records of {session} written"
-    err().print(f"{text}." if to == _PIPE else f"{text} to {to}.", markup=False, soft_wrap=True)
+    note(f"{text}." if to == _PIPE else f"{text} to {to}.", "")
     for block in done.left_out:
-        text = f"{block}: its records cannot be exported; it will absorb the session again."
-        err().print(text, style="yellow", markup=False)
+        note(f"{block}: its records cannot be exported; it will absorb the session again.")
 
 
 @guarded
@@ -137,10 +135,9 @@ def restore(
         waiting = [one.name for one in memory.blocks.values() if one.absorbs and head.lag(one.name)]
     text = f"{head.session_id} is restored: {head.end - head.expired} messages"
     of = f", user {head.user_id}" if head.user_id is not None else ""
-    out().print(f"{text}{of}.", markup=False, soft_wrap=True)
+    say(f"{text}{of}.")
     if waiting:
-        text = f"{', '.join(waiting)} must absorb it: agent-memory flush {head.session_id}"
-        out().print(text, markup=False, soft_wrap=True)
+        say(f"{', '.join(waiting)} must absorb it: agent-memory flush {head.session_id}")
 
 
 class _Counted:
@@ -246,12 +243,11 @@ def migrate(
                 progress.update(tasks[step.what], completed=step.done, total=step.total)
                 verified = step.verified
     except KeyboardInterrupt:
-        err().print("Stopped. Run the same command to continue.", style="yellow")
+        note("Stopped. Run the same command to continue.")
         raise typer.Exit(_INTERRUPTED) from None
     assert verified is not None, "the last step has the verified counts"
     table = grid("", "moved", "checksums", right=("moved",))
     for what in ("sessions", "messages", "facts", "vectors"):
         table.add_row(what, str(getattr(verified, what)), "equal")
     out().print(table)
-    text = f"{without_password(to_url)} now has all data of {without_password(from_url)}."
-    out().print(text, markup=False, soft_wrap=True)
+    say(f"{without_password(to_url)} now has all data of {without_password(from_url)}.")

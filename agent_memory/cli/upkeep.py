@@ -22,8 +22,10 @@ from agent_memory.cli.common import (
     has_failed,
     head_of,
     load_config,
+    note,
     out,
     plain,
+    say,
     with_memory,
     without_password,
 )
@@ -87,7 +89,7 @@ def retry(
     left = len(operations.dead_letters(memory, block))
     out().print(absorbed_table(done) if letters else "There are no dead letters.")
     if left:
-        err().print(f"{left} of {letters} dead letters are left.", style="yellow")
+        note(f"{left} of {letters} dead letters are left.")
         raise typer.Exit(FAILED)
 
 
@@ -118,15 +120,12 @@ def replay(
                 progress.update(task, completed=step.done, total=step.total)
     except KeyboardInterrupt:
         so_far = f" after {steps[-1].done} of {steps[-1].total} sessions" if steps else ""
-        told = f"{block}: stopped{so_far}. Run the same command to continue."
-        err().print(told, style="yellow", markup=False)
+        note(f"{block}: stopped{so_far}. Run the same command to continue.")
         raise typer.Exit(_INTERRUPTED) from None
-    console = out()
     errors = [f"{readable(step.session_id)}: {step.error}" for step in steps if step.error]
-    rebuilt = f"{len(steps) - len(errors)} of {len(steps)} sessions rebuilt."
-    console.print(f"{block}: {rebuilt}", markup=False)
+    say(f"{block}: {len(steps) - len(errors)} of {len(steps)} sessions rebuilt.")
     for told in errors:
-        console.print(told, style="red", markup=False)
+        say(told, "red")
     if errors:
         raise typer.Exit(FAILED)
 
@@ -141,15 +140,14 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Shrink a session's window to a number of tokens, by its strategy. The log stays."""
-    console = out()
     head = head_of(memory, session)
-    console.print(_window(head), markup=False)
+    say(_window(head))
     if head.window_tokens <= to:
-        console.print(f"It has no more than {to} tokens: nothing to do.")
+        say(f"It has no more than {to} tokens: nothing to do.")
         return
     if not yes:
         typer.confirm(f"Shrink it to {to} tokens?", abort=True)
-    console.print(_window(memory.prune(session, to)), markup=False)
+    say(_window(memory.prune(session, to)))
 
 
 def _window(head: Head) -> str:
@@ -181,7 +179,7 @@ def delete(
     made = memory.delete(session)
     if receipt is not None:
         receipt.write_text(made.to_json() + "\n", encoding="utf-8")
-    out().print(plain(f"{session} is deleted."), markup=False)
+    say(f"{session} is deleted.")
 
 
 @with_memory
@@ -197,7 +195,7 @@ def verify(
     from agent_memory.config.sources import read_text
 
     found = operations.verify(memory, read_text(receipt, "the receipt"))
-    out().print(str(found), markup=False, soft_wrap=True)
+    say(str(found))
     if any(part.state == "failed" for part in found.parts):
         raise typer.Exit(FAILED)
 
