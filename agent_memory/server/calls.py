@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from tempfile import TemporaryFile
-from typing import IO, Any, Final
+from typing import IO, Annotated, Any, Final
 
 from pydantic import Field
 
@@ -27,10 +27,10 @@ from agent_memory.server import library
 from agent_memory.server.forms import ABSORBED, FORGOTTEN, FORMS, RECEIPT
 from agent_memory.server.library import Value, admins_told, made, session_of
 from agent_memory.server.operation import (
+    After,
     At,
-    Form,
+    Limit,
     Operation,
-    Paged,
     SessionId,
     about,
     operation,
@@ -47,60 +47,19 @@ _BY_NAME = {one.name: one for one in library.OPERATIONS}
 _TURN = next(one for one in CALLS if one.name == "take_turn")
 
 Lines = Iterator[dict[str, Any]]
-
-
-class Everything(Form):
-    """No fields: the call is about everything."""
-
-
-class OneSession(Form):
-    """A session."""
-
-    session_id: SessionId
-
-
-class Edit(OneSession):
-    """The new content of a log."""
-
-    seen: str = Field(max_length=100, description="The digest of the log that was edited.")
-    log: list[int | dict[str, Any]] = Field(
-        description="The seqs of messages that stay; new ones as {message, created_at}."
-    )
-
-
-class OneFact(Form):
-    """A fact."""
-
-    fact_id: str = Field(min_length=1, max_length=400)
-    why: str = Field("", max_length=1_000, description="The reason, for the audit.")
-
-
-class OneBlock(Form):
-    """A block, or all."""
-
-    block: str | None = Field(None, description="Its name; null for all.")
-
-
-class Replay(Form):
-    """A block."""
-
-    block: str = Field(min_length=1, description="Its name.")
-
-
-class ListDead(OneBlock, Paged):
-    """Filters for dead letters."""
-
-
-class Flush(Form):
-    """A session, or all."""
-
-    session_id: SessionId | None = Field(None, description="Only this session; null for all.")
-
-
-class Verify(Form):
-    """A receipt."""
-
-    receipt: dict[str, Any] = Field(description="The whole receipt of a deletion or a checkpoint.")
+OneOrAll = Annotated[str | None, Field(description="Its name; null for all.")]
+Name = Annotated[str, Field(min_length=1, description="Its name.")]
+Edited = Annotated[str, Field(max_length=100, description="The digest of the log that was edited.")]
+Log = Annotated[
+    list[int | dict[str, Any]],
+    Field(description="The seqs of messages that stay; new ones as {message, created_at}."),
+]
+FactId = Annotated[str, Field(min_length=1, max_length=400)]
+Why = Annotated[str, Field(max_length=1_000, description="The reason, for the audit.")]
+OnlySession = Annotated[SessionId | None, Field(description="Only this session; null for all.")]
+GivenReceipt = Annotated[
+    dict[str, Any], Field(description="The whole receipt of a deletion or a checkpoint.")
+]
 
 
 @operation(
@@ -119,9 +78,9 @@ class Verify(Form):
         },
     ),
 )
-def read_window(at: At, asked: OneSession) -> dict[str, Any]:
+def read_window(at: At, session_id: SessionId) -> dict[str, Any]:
     """Return a session's window, its summary, and what blocks have yet to absorb."""
-    head = at.memory.head(at.own(asked.session_id), user_id=at.user_id)
+    head = at.memory.head(at.own(session_id), user_id=at.user_id)
     if head is None:  # deleted a moment ago
         raise not_found()
     blocks = at.memory.components.absorber.blocks
@@ -140,28 +99,28 @@ def read_window(at: At, asked: OneSession) -> dict[str, Any]:
     anyones=True,
     exact=True,
 )
-def replace_log(at: At, asked: Edit) -> Any:
+def replace_log(at: At, session_id: SessionId, seen: Edited, log: Log) -> Any:
     """Replace a session's log with the result of an edit, in one step.
 
     Refused (409) if the log has changed since it was read.
     """
-    wanted = [one if isinstance(one, int) else checked(Message, one, "log") for one in asked.log]
+    wanted = [one if isinstance(one, int) else checked(Message, one, "log") for one in log]
 
-    def change(log: list[Entry]) -> list[Entry | Message]:
-        if digest_of(log) != asked.seen:
+    def change(now: list[Entry]) -> list[Entry | Message]:
+        if digest_of(now) != seen:
             raise Conflict("The log has changed since it was read. Read it again and repeat.")
-        return edited(log, wanted)
+        return edited(now, wanted)
 
-    session_id = session_of(at, asked.session_id, "write")
+    session_id = session_of(at, session_id, "write")
     with admins_told(at):
         head: Head = at.memory.edit(session_id, change, user_id=at.user_id or None)
-    return Value(exactly(head)) if at.exact else FORMS["end"].show(head, at, asked)
+    return Value(exactly(head)) if at.exact else FORMS["end"].show(head, at, None)
 
 
 @operation("GET", "/sessions/{session_id}/export", "read", streams=_EVENTS, anyones=True)
-def export_session(at: At, asked: OneSession) -> Lines:
+def export_session(at: At, session_id: SessionId) -> Lines:
     """Stream a session's snapshot: `value` events with its lines, then `end`."""
-    session = at.memory.session(session_of(at, asked.session_id, "own"), at.user_id or None)
+    session = at.memory.session(session_of(at, session_id, "own"), at.user_id or None)
     file = TemporaryFile("w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - read as it is sent
     try:
         with admins_told(at):
@@ -174,9 +133,9 @@ def export_session(at: At, asked: OneSession) -> Lines:
 
 
 @operation("POST", "/operations/replay", "admin", streams=_EVENTS)
-def replay(at: At, asked: Replay) -> Lines:
+def replay(at: At, block: Name) -> Lines:
     """Rebuild a block from the log, session by session: a `value` event after each."""
-    return _events(at.memory.replay(asked.block))
+    return _events(at.memory.replay(block))
 
 
 def stream_turn(at: At, asked: Any) -> Lines:
@@ -206,16 +165,16 @@ STREAM_TURN = Operation(
 
 
 @operation("DELETE", "/facts/{fact_id}", "delete", FORGOTTEN)
-def forget_fact(at: At, asked: OneFact) -> dict[str, Any]:
+def forget_fact(at: At, fact_id: FactId, why: Why = "") -> dict[str, Any]:
     """Forget a fact permanently. The messages stay."""
-    gone = at.user.forget(asked.fact_id, why=asked.why)
+    gone = at.user.forget(fact_id, why=why)
     if not gone:
         raise not_found()
     return {"forgotten": [one.id for one in gone]}
 
 
 @operation("GET", "/user/export", "read", streams="application/x-ndjson")
-def export_user(at: At, asked: Everything) -> Lines:
+def export_user(at: At) -> Lines:
     """Export all of the user's data, one JSON object per line, each with its `kind`.
 
     The last line has the kind "end". An export without it is incomplete.
@@ -237,7 +196,7 @@ def export_user(at: At, asked: Everything) -> Lines:
         },
     ),
 )
-def read_me(at: At, asked: Everything) -> dict[str, Any]:
+def read_me(at: At) -> dict[str, Any]:
     """Describe the credential of this request."""
     principal, blocks = at.principal, at.memory.components.all_blocks
     return {
@@ -260,15 +219,15 @@ def read_me(at: At, asked: Everything) -> dict[str, Any]:
         {"users": list[UserSize], "total": int, "next": str | None},
     ),
 )
-def list_users(at: At, asked: Paged) -> dict[str, Any]:
+def list_users(at: At, limit: Limit = 100, after: After = None) -> dict[str, Any]:
     """List the users that have a session, by id. Reads the heads of all sessions."""
     found = operations.users(at.memory)
-    page, more = page_of(found, asked, lambda user: user.user_id)
+    page, more = page_of(found, limit, after, lambda user: user.user_id)
     return {"users": page, "total": len(found), "next": more}
 
 
 @operation("GET", "/shares", "admin", Shape("Shares", "Shared namespaces.", {"shares": list[str]}))
-def list_shares(at: At, asked: Everything) -> dict[str, Any]:
+def list_shares(at: At) -> dict[str, Any]:
     """List the shared namespaces in which access is or was granted."""
     return {"shares": operations.shares(at.memory)}
 
@@ -288,7 +247,7 @@ def list_shares(at: At, asked: Everything) -> dict[str, Any]:
         },
     ),
 )
-def read_spending(at: At, asked: Everything) -> dict[str, Any]:
+def read_spending(at: At) -> dict[str, Any]:
     """Return the model usage and its cost, by purpose, of all processes; and that of today, if
     spending is limited.
 
@@ -316,29 +275,33 @@ def read_spending(at: At, asked: Everything) -> dict[str, Any]:
         {"dead_letters": list[DeadLetter], "total": int, "next": str | None},
     ),
 )
-def list_dead_letters(at: At, asked: ListDead) -> dict[str, Any]:
+def list_dead_letters(
+    at: At, limit: Limit = 100, after: After = None, block: OneOrAll = None
+) -> dict[str, Any]:
     """List the dead letters: messages that blocks gave up absorbing."""
-    found = operations.dead_letters(at.memory, asked.block)
-    page, more = page_of(found, asked, lambda one: f"{one.block} {one.first} {one.session_id}")
+    found = operations.dead_letters(at.memory, block)
+    page, more = page_of(
+        found, limit, after, lambda one: f"{one.block} {one.first} {one.session_id}"
+    )
     return {"dead_letters": page, "total": len(found), "next": more}
 
 
 @operation("POST", "/operations/retry", "admin", ABSORBED)
-def retry_dead_letters(at: At, asked: OneBlock) -> dict[str, Any]:
+def retry_dead_letters(at: At, block: OneOrAll = None) -> dict[str, Any]:
     """Make blocks absorb their dead letters now."""
-    return {"absorbed": operations.retry(at.memory, asked.block)}
+    return {"absorbed": operations.retry(at.memory, block)}
 
 
 @operation("POST", "/operations/flush", "admin", ABSORBED)
-def flush(at: At, asked: Flush) -> dict[str, Any]:
+def flush(at: At, session_id: OnlySession = None) -> dict[str, Any]:
     """Absorb everything that is pending now, of one session or of all."""
-    return {"absorbed": at.memory.flush(asked.session_id)}
+    return {"absorbed": at.memory.flush(session_id)}
 
 
 @operation("POST", "/receipts/verify", "admin", RECEIPT.shape)
-def verify_receipt(at: At, asked: Verify) -> Any:
+def verify_receipt(at: At, receipt: GivenReceipt) -> Any:
     """Verify a receipt against the store as it is now. Reads all records."""
-    return operations.verify(at.memory, compact_json(asked.receipt))
+    return operations.verify(at.memory, compact_json(receipt))
 
 
 def _lines(file: IO[str], end: Any) -> Lines:

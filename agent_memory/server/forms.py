@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-from agent_memory.core.context import Explanation, MemoryContext
+from agent_memory.core.context import MemoryContext
 from agent_memory.core.formats.exact import as_json
 from agent_memory.core.idempotency import version_of
 from agent_memory.core.prompt_log import SentContext
@@ -25,9 +25,9 @@ from agent_memory.core.records import (
     Span,
     Surplus,
 )
-from agent_memory.core.turns import Turn, answer_in
+from agent_memory.core.turns import answer_in
 from agent_memory.core.usage import Usage
-from agent_memory.engine.stats import BlockStats, Stats
+from agent_memory.engine.stats import BlockStats
 from agent_memory.engine.values.items import KeyValue
 from agent_memory.server.operation import At, cut, page_of
 from agent_memory.server.shapes import SHAPES, Shape
@@ -93,20 +93,23 @@ def _page(
     """Return the form of a page of a list. `key` returns the unique name of an item."""
 
     def show(found: Sequence[Any], at: At, asked: Any) -> _JSON:
-        page, more = page_of(found, asked, key)
+        page, more = page_of(found, asked.limit, asked.after, key)
         return {field: page, "total": len(found), "next": more}
 
     types = {field: list[kind], "total": int, "next": str | None}
     return _answer(name, description, types, show, "all")
 
 
+def _parts(name: str, description: str, **parts: tuple[Any, Any]) -> AnswerForm:
+    """Return the form of an answer with parts of the result, each with its type and attribute."""
+    types = {field: kind for field, (kind, _) in parts.items()}
+    shape = Shape(name, description, types, {field: get for field, (_, get) in parts.items()})
+    return AnswerForm(shape, lambda found, at, asked: shape.shown(found))
+
+
 def _sessions(found: list[Head], at: At, asked: Any) -> _JSON:
     page, more = cut(found, asked.limit, lambda head: head.session_id)
     return {"sessions": page, "next": more}
-
-
-def _end(found: Head, at: At, asked: Any) -> _JSON:
-    return {"end": found.end, "tokens": found.total}
 
 
 def _log(found: list[Entry], at: At, asked: Any) -> _JSON:
@@ -129,39 +132,14 @@ def _context(found: MemoryContext, at: At, asked: Any) -> _JSON:
     return {"messages": messages, "arguments": arguments, **more, **budget}
 
 
-def _begun(found: Turn, at: At, asked: Any) -> _JSON:
-    context = found.context
-    budget = {"tokens": context.tokens, "max_tokens": context.max_tokens}
-    turn = {"messages": found.messages, "asked": found.asked, "regenerates": found.regenerates}
-    return {**turn, **budget, "warnings": context.warnings}
-
-
 def _answered(found: Any, at: At, asked: Any) -> _JSON:
     end = None if hasattr(asked, "share") else at.length(asked.session_id)[1]
     return {"message": answer_in(found), "end": end}
 
 
-def _explained(found: Explanation, at: At, asked: Any) -> _JSON:
-    context = found.context
-    return {
-        "recalls": found.recalls,
-        "left_out": found.left_out,
-        "dropped": found.dropped,
-        "given_up": found.dead_letters,
-        "messages": as_json(context.to_messages()),
-        "tokens": context.tokens,
-        "max_tokens": context.max_tokens,
-        "warnings": found.warnings,
-    }
-
-
-def _stats(found: Stats, at: At, asked: Any) -> _JSON:
-    counts = {"sessions": found.sessions, "messages": found.entries}
-    return {**counts, "blocks": found.blocks, "usage": found.usage}
-
-
 def _changes(found: list[Any], at: At, asked: Any) -> _JSON:
-    page, more = page_of(list(enumerate(found, 1)), asked, lambda one: str(one[0]))
+    numbered = list(enumerate(found, 1))
+    page, more = page_of(numbered, asked.limit, asked.after, lambda one: str(one[0]))
     return {"changes": [one for _, one in page], "total": len(found), "next": more}
 
 
@@ -174,8 +152,8 @@ def _agents(found: Any, at: At, asked: Any) -> _JSON:
     return {"agents": at.memory.share(asked.share).agents() if found is None else found}
 
 
-_BUDGET = {"tokens": int, "max_tokens": int}
-_WARNINGS = {"warnings": list[str]}
+_BUDGET = {"tokens": (int, "context.tokens"), "max_tokens": (int, "context.max_tokens")}
+_WARNINGS = (list[str], "warnings")
 _NEXT = {"next": str | None}
 
 DONE = Shape("Done", "A confirmation.", {"done": bool})
@@ -189,8 +167,11 @@ FORMS: dict[str, AnswerForm] = {
         "Sessions", "A page of sessions.", {"sessions": list[Head], **_NEXT}, _sessions, "part"
     ),
     "session": _of(Head, optional=True),
-    "end": _answer(
-        "End", "The end of a session's log after a write.", {"end": int, "tokens": int}, _end
+    "end": _parts(
+        "End",
+        "The end of a session's log after a write.",
+        end=(int, "end"),
+        tokens=(int, "total"),
     ),
     "log": _answer(
         "Log",
@@ -209,8 +190,9 @@ FORMS: dict[str, AnswerForm] = {
             "messages": list[_JSON],
             "arguments": _JSON,
             "recalls": list[Recall],
-            **_WARNINGS,
-            **_BUDGET,
+            "warnings": list[str],
+            "tokens": int,
+            "max_tokens": int,
         },
         _context,
     ),
@@ -221,18 +203,15 @@ FORMS: dict[str, AnswerForm] = {
         _contexts,
         "part",
     ),
-    "begun": _answer(
+    "begun": _parts(
         "Begun",
         "A turn without its answer. Send `messages` to the model, then `asked`, the answer, "
         "and `regenerates` if it is set, to after-turn.",
-        {
-            "messages": list[_JSON],
-            "asked": list[_JSON],
-            "regenerates": Span | None,
-            **_BUDGET,
-            **_WARNINGS,
-        },
-        _begun,
+        messages=(list[_JSON], "messages"),
+        asked=(list[_JSON], "asked"),
+        regenerates=(Span | None, "regenerates"),
+        **_BUDGET,
+        warnings=(list[str], "context.warnings"),
     ),
     "answered": _answer(
         "Answered",
@@ -241,26 +220,23 @@ FORMS: dict[str, AnswerForm] = {
         _answered,
     ),
     "found": _field("Found", "The results of a search, best first.", "results", list[Recall]),
-    "searched": _answer(
+    "searched": _parts(
         "Searched",
         "The results of a search, best first. `warnings` lists blocks that could not be searched.",
-        {"results": list[Recall], **_WARNINGS},
-        lambda found, at, asked: {"results": found, "warnings": found.warnings},
+        results=(list[Recall], lambda found: found),
+        warnings=_WARNINGS,
     ),
-    "explained": _answer(
+    "explained": _parts(
         "Explained",
         "The recalls for a question, the records left out, and why. `messages` is the prompt "
         "that a model would be sent now.",
-        {
-            "recalls": list[Recall],
-            "left_out": list[LeftOut],
-            "dropped": list[str],
-            "given_up": list[DeadLetter],
-            "messages": list[_JSON],
-            **_BUDGET,
-            **_WARNINGS,
-        },
-        _explained,
+        recalls=(list[Recall], "recalls"),
+        left_out=(list[LeftOut], "left_out"),
+        dropped=(list[str], "dropped"),
+        given_up=(list[DeadLetter], "dead_letters"),
+        messages=(list[_JSON], lambda found: as_json(found.context.to_messages())),
+        **_BUDGET,
+        warnings=_WARNINGS,
     ),
     "receipt": RECEIPT,
     "absorbed": AnswerForm(ABSORBED, lambda found, at, asked: {"absorbed": found}),
@@ -270,11 +246,13 @@ FORMS: dict[str, AnswerForm] = {
     "value": _field("Value", "A value.", "value", Any),
     "working": _field("Working", "The working memory of a session.", "values", _JSON),
     "keys": _field("Keys", "The keys of a working memory.", "keys", list[str]),
-    "stats": _answer(
+    "stats": _parts(
         "Stats",
         "The memory's statistics. `usage` counts this process only.",
-        {"sessions": int, "messages": int, "blocks": dict[str, BlockStats], "usage": Usage},
-        _stats,
+        sessions=(int, "sessions"),
+        messages=(int, "entries"),
+        blocks=(dict[str, BlockStats], "blocks"),
+        usage=(Usage, "usage"),
     ),
     "facts": _page(
         "Facts",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import getdoc
+from inspect import Parameter, getdoc, signature
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -14,13 +14,12 @@ from typing import (
     TypeVar,
     get_args,
     get_origin,
-    get_type_hints,
 )
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from agent_memory.client.calls import PARAMETER, Method
+from agent_memory.client.calls import MOST, PARAMETER, Method
 from agent_memory.core.ids import MAX_ID
 from agent_memory.server.problems import INVALID, Refused, not_found
 from agent_memory.server.rights import Principal, Right
@@ -173,12 +172,24 @@ def operation(
     streams: Streamed = "",
     anyones: bool = False,
     exact: bool = False,
-) -> Callable[[Run], Operation]:
-    """Make a call of a function. It is for calls that `client/calls.py` does not list."""
+) -> Callable[[Callable[..., Any]], Operation]:
+    """Make a call of a function. It is for calls that `client/calls.py` does not list.
 
-    def entry(run: Run) -> Operation:
-        form = get_type_hints(run)["asked"]
-        given = (run.__name__, method, path, needs, run, form, answer, about(run))
+    The function takes `At`, then the fields of its input.
+    """
+
+    def entry(function: Callable[..., Any]) -> Operation:
+        _, *parameters = signature(function, eval_str=True).parameters.values()
+        fields: dict[str, Any] = {
+            one.name: (one.annotation, ... if one.default is Parameter.empty else one.default)
+            for one in parameters
+        }
+        form = create_model(function.__name__, __base__=Form, **fields)
+
+        def run(at: At, asked: Form) -> Any:
+            return function(at, **{name: getattr(asked, name) for name in fields})
+
+        given = (function.__name__, method, path, needs, run, form, answer, about(function))
         flags: Any = {"streams": streams, "anyones": anyones, "exact": exact}
         return Operation(*given, **flags)
 
@@ -201,20 +212,12 @@ def _is_list(annotation: Any) -> bool:
 
 
 T = TypeVar("T")
-MOST = 500
 
 Limit = Annotated[int, Field(ge=1, le=MOST, description="The maximum number of results.")]
 After = Annotated[
     str | None,
     Field(max_length=400, description="The `next` of the previous page; omit for the first page."),
 ]
-
-
-class Paged(Form):
-    """The input of a call that lists something."""
-
-    limit: Limit = 100
-    after: After = None
 
 
 def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[list[T], str | None]:
@@ -228,16 +231,16 @@ def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[list[
 
 
 def page_of(
-    found: Sequence[T], asked: Paged, name: Callable[[T], str]
+    found: Sequence[T], limit: int, after: str | None, name: Callable[[T], str]
 ) -> tuple[list[T], str | None]:
     """Return a page of a complete list, and the name of its last item if there are more."""
     begin = 0
-    if asked.after is not None:
-        places = (place for place, one in enumerate(found, 1) if name(one) == asked.after)
+    if after is not None:
+        places = (place for place, one in enumerate(found, 1) if name(one) == after)
         begin = next(places, 0)
         if not begin:
             raise Refused(INVALID, "`after` names an item that is gone. Start at the first page.")
-    return cut(found[begin : begin + asked.limit + 1], asked.limit, name)
+    return cut(found[begin : begin + limit + 1], limit, name)
 
 
 def place_of(after: str | None) -> int:
