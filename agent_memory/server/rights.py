@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
+from agent_memory.client.calls import Right
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
 from agent_memory.server.problems import FORBIDDEN, INVALID, Refused, other_user
 
-Right = Literal["read", "write", "delete", "admin"]
 RIGHTS: tuple[Right, ...] = get_args(Right)
 EVERYBODY = "*"
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from agent_memory.aio.awaited import Run
 
 J = TypeVar("J")
-T = TypeVar("T")
 
 _MOST = 32
 """The size of a batch. The first call of a batch waits for its last."""
@@ -21,12 +23,6 @@ class _Waiting(NamedTuple, Generic[J]):
     job: J
     future: asyncio.Future[Any]
     until: float
-
-
-class Run(Protocol):
-    """Runs a call on a thread."""
-
-    def __call__(self, call: Callable[[], T], /) -> Coroutine[Any, Any, T]: ...
 
 
 class Together(Generic[J]):
