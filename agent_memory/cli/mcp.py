@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +20,7 @@ from agent_memory.cli.common import (
     load_config,
     open_memory,
 )
-from agent_memory.core.processes import share_arenas
+from agent_memory.cli.serve import UNENCRYPTED, listening
 from agent_memory.core.threads import Handover
 from agent_memory.errors import InvalidInput
 
@@ -92,25 +91,13 @@ def _serve_stdio(user: str, settings: Callable[[], AgentMemoryConfig]) -> None:
 def _serve_http(
     tokens: Tokens, host: str, port: int, settings: Callable[[], AgentMemoryConfig]
 ) -> None:
-    from ipaddress import ip_address
-
-    from agent_memory.listening.serving import listen, serve
+    from agent_memory.listening.serving import serve
     from agent_memory.mcp.http import PATH, asgi
 
-    share_arenas()
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, lambda number, frame: sys.exit(0))
-    with listen(host, port) as listener, open_memory(settings(), create=True) as memory:
-        memory.warm_up()
-        address, port = listener.getsockname()[:2]
-        if not ip_address(address.partition("%")[0]).is_loopback:
-            typer.echo(
-                "warning: This serves unencrypted HTTP to the network. Put a proxy with TLS in "
-                "front of it, or listen on 127.0.0.1.",
-                err=True,
-            )
-        shown = f"[{host}]" if ":" in host else host
-        told = f"Serving at http://{shown}:{port}{PATH}. Ctrl-C stops it."
+    with listening(host, port, settings) as (memory, listener, address, is_local):
+        if not is_local:
+            typer.echo(f"{UNENCRYPTED}, or listen on 127.0.0.1.", err=True)
+        told = f"Serving at {address}{PATH}. Ctrl-C stops it."
         serve(asgi(memory, tokens, host), listener, lambda: typer.echo(told))
 
 

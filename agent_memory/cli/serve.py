@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -24,12 +26,18 @@ from agent_memory.core.processes import share_arenas
 from agent_memory.errors import ConfigError, MissingExtra, install_command
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from agent_memory.aio.memory import AsyncAgentMemory
     from agent_memory.config.settings import AgentMemoryConfig
+    from agent_memory.engine.memory import AgentMemory
     from agent_memory.listening.asgi import App
     from agent_memory.server.credentials import Issuer
     from agent_memory.server.keys import KeyRing
 
+UNENCRYPTED = (
+    "warning: This serves unencrypted HTTP to the network. Put a proxy with TLS in front of it"
+)
 _MOST_REQUESTS = 1_000_000
 _FIRST_KEY = 'agent-memory keys create --label backend --users "*" --rights read,write,delete,admin'
 
@@ -88,16 +96,12 @@ def serve(
     message content.
     """
     _check_installed()
-    from agent_memory.listening.serving import listen
     from agent_memory.server.credentials import issuer_of
 
     rights = [one.strip() for one in jwt_rights.split(",")]
     trusted = None if jwks is None else issuer_of(jwks, issuer, audience, user_claim, rights)
-    share_arenas()
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, lambda number, frame: sys.exit(0))
     settings = _settings(store, config)
-    with listen(host, port) as listener, open_memory(settings, create=True) as memory:
+    with listening(host, port, lambda: settings) as (memory, listener, address, is_local):
         from agent_memory.aio.memory import AsyncAgentMemory
         from agent_memory.listening.serving import serve as run
         from agent_memory.server.application import Application
@@ -107,22 +111,39 @@ def serve(
         from agent_memory.server.logs import log_as_json
         from agent_memory.server.metrics import Metrics
 
-        memory.warm_up()  # connections made meanwhile wait in the queue
-        address, port = listener.getsockname()[:2]
         ring = KeyRing(memory.components.store)
-        _check_credentials(ring, trusted, address)
+        _check_credentials(ring, trusted, is_local)
         credentials = Credentials(ring, None if trusted is None else Tokens(trusted))
         limits = replace(Limits(), per_second=rate, burst=max(1, int(rate * 4)))
         awaited = AsyncAgentMemory(memory)
         mcp = _mcp(awaited)
         app = Application(awaited, credentials, Metrics(), limits, mcp=mcp)
         place = without_password(str(settings.store))
-        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         told = f"Serving {place} at {address}/v1, and its page at {address}/. Ctrl-C stops it.\n"
         told += _NO_MCP if mcp is None else f"MCP is at {address}/mcp."
         log_as_json()
         with app.figures.kept_up():
             run(app, listener, lambda: typer.echo(told))
+
+
+@contextmanager
+def listening(
+    host: str, port: int, settings: Callable[[], AgentMemoryConfig]
+) -> Iterator[tuple[AgentMemory, socket, str, bool]]:
+    """Listen until SIGINT or SIGTERM, and open a memory.
+
+    Yield both, the URL, and whether only this machine can connect.
+    """
+    from agent_memory.listening.serving import listen
+
+    share_arenas()
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, lambda number, frame: sys.exit(0))
+    with listen(host, port) as listener, open_memory(settings(), create=True) as memory:
+        memory.warm_up()  # connections made meanwhile wait in the queue
+        address, port = listener.getsockname()[:2]
+        url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        yield memory, listener, url, ip_address(address.partition("%")[0]).is_loopback
 
 
 def _check_installed() -> None:
@@ -150,13 +171,12 @@ def _settings(store: str | None, config: ConfigOption) -> AgentMemoryConfig:
     return settings.model_copy(update=mine)
 
 
-def _check_credentials(ring: KeyRing, trusted: Issuer | None, address: str) -> None:
+def _check_credentials(ring: KeyRing, trusted: Issuer | None, is_local: bool) -> None:
     """Warn if there is no valid credential, or the address is open to the network.
 
     Raises:
         ConfigError: Both.
     """
-    is_local = ip_address(address.partition("%")[0]).is_loopback
     now = datetime.now(UTC)
     can_come_in = trusted is not None or any(key.is_valid(now) for key in ring.all())
     if not can_come_in and not is_local:
@@ -169,8 +189,4 @@ def _check_credentials(ring: KeyRing, trusted: Issuer | None, address: str) -> N
             f"There is no key yet: all requests are refused. Create one: {_FIRST_KEY}", err=True
         )
     if not is_local:
-        typer.echo(
-            "warning: This serves unencrypted HTTP to the network. Put a proxy with TLS in front "
-            "of it.",
-            err=True,
-        )
+        typer.echo(f"{UNENCRYPTED}.", err=True)
