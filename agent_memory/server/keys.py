@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from agent_memory.client.service import MARK
 from agent_memory.core.limits import quoted
@@ -24,7 +25,6 @@ from agent_memory.core.timestamps import duration_of
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.server.rights import (
-    RIGHTS,
     Principal,
     Right,
     checked_rights,
@@ -70,6 +70,9 @@ class Key:
     def principal(self) -> Principal:
         """The principal that it authenticates."""
         return Principal(self.prefix, self.users, self.rights, self.label)
+
+
+_CODEC = TypeAdapter(Key)
 
 
 class KeyRing:
@@ -129,7 +132,7 @@ class KeyRing:
         known = _NO_DIGEST if record is None else record.metadata["digest"]
         if not compare_digest(known, _digest(token)) or record is None:
             return None
-        key = _key_of(record)
+        key = _CODEC.validate_python(record.metadata)
         now = datetime.now(UTC)
         if not key.is_valid(now):
             return None
@@ -142,7 +145,7 @@ class KeyRing:
         for owner in self._store.owners(_BLOCK, ""):
             for record in self._store.records(_BLOCK, owner):
                 if "digest" in record.metadata:
-                    found.append(_key_of(record))
+                    found.append(_CODEC.validate_python(record.metadata))
                 else:
                     used[record.text] = record.created_at
         told = (replace(key, used_at=used.get(key.prefix)) for key in found)
@@ -160,24 +163,18 @@ class KeyRing:
                 f"There is no key {quoted(prefix)}. Pass a prefix that `agent-memory keys list` "
                 "shows."
             )
-        key = _key_of(known)
+        key = _CODEC.validate_python(known.metadata)
         if key.revoked_at is None:
             key = replace(key, revoked_at=datetime.now(UTC))
             self._put(key, known.metadata["digest"])
         return key
 
     def _put(self, key: Key, digest: str) -> None:
-        kept: dict[str, Any] = {
-            "digest": digest,
-            "prefix": key.prefix,
-            "users": list(key.users),
-            "rights": [right for right in RIGHTS if right in key.rights],
-            "expires_at": _written(key.expires_at),
-            "revoked_at": _written(key.revoked_at),
-        }
-        owner = _owner(key.users)
-        name, at = _id(key.prefix), key.created_at
-        record = Record(name, owner, "", 0, 0, key.label, (), at, kept)
+        kept = {"digest": digest, **_CODEC.dump_python(key, mode="json", exclude={"used_at"})}
+        # a key of one user is erased with that user
+        user_id = one_user(key.users)
+        owner = _SEVERAL if user_id is None else Scope(user_id).owner
+        record = Record(_id(key.prefix), owner, "", 0, 0, key.label, (), key.created_at, kept)
         self._store.put_records(_BLOCK, [record])
 
     def _note_use(self, record: Record, prefix: str, now: datetime) -> None:
@@ -190,36 +187,9 @@ class KeyRing:
             self._store.put_records(_BLOCK, [used])
 
 
-def _owner(users: tuple[str, ...]) -> str:
-    """Return the owner of a key's record. A key of one user is erased with that user."""
-    user_id = one_user(users)
-    return _SEVERAL if user_id is None else Scope(user_id).owner
-
-
 def _id(prefix: str) -> str:
     return record_id("key", prefix)
 
 
 def _digest(token: str) -> str:
     return sha256(token.encode(errors="surrogatepass")).hexdigest()
-
-
-def _key_of(record: Record) -> Key:
-    kept = record.metadata
-    return Key(
-        prefix=kept["prefix"],
-        label=record.text,
-        users=tuple(kept["users"]),
-        rights=frozenset(kept["rights"]),
-        created_at=record.created_at,
-        expires_at=_read(kept["expires_at"]),
-        revoked_at=_read(kept["revoked_at"]),
-    )
-
-
-def _written(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
-
-
-def _read(at: str | None) -> datetime | None:
-    return None if at is None else datetime.fromisoformat(at)
