@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_memory.errors import MissingExtra
@@ -131,22 +132,17 @@ class _Collector:
 _Samples = Iterable[tuple[tuple[str, ...], float]]
 
 
-def _gauge(name: str, what: str, samples: _Samples, *labels: str) -> Metric:
-    from prometheus_client.core import GaugeMetricFamily
+def _metric(kind: str, name: str, what: str, samples: _Samples, *labels: str) -> Metric:
+    from prometheus_client.core import Metric
 
-    family = GaugeMetricFamily(f"agent_memory_{name}", what, labels=labels)
+    metric = Metric(f"agent_memory_{name}", what, kind)
+    sample_name = f"{metric.name}_total" if kind == "counter" else metric.name
     for values, value in samples:
-        family.add_metric(values, value)
-    return family
+        metric.add_sample(sample_name, dict(zip(labels, values, strict=True)), value)
+    return metric
 
 
-def _counter(name: str, what: str, samples: _Samples, *labels: str) -> Metric:
-    from prometheus_client.core import CounterMetricFamily
-
-    family = CounterMetricFamily(f"agent_memory_{name}", what, labels=labels)
-    for values, value in samples:
-        family.add_metric(values, value)
-    return family
+_gauge, _counter = partial(_metric, "gauge"), partial(_metric, "counter")
 
 
 def _of_stats(stats: Stats) -> Iterator[Metric]:

@@ -8,7 +8,7 @@ from typing import Any
 from agent_memory.client.calls import EXACT
 from agent_memory.core.tools import untitled
 from agent_memory.server.operation import PREFIX, Operation
-from agent_memory.server.problems import KINDS, MEDIA_TYPE, Kind
+from agent_memory.server.problems import KINDS, MEDIA_TYPE
 from agent_memory.server.shapes import REFERENCE, parts_of
 
 _ID = {"type": "string", "minLength": 1, "maxLength": 255}
@@ -118,7 +118,7 @@ def _problem() -> dict[str, Any]:
         "description": "Problem details (RFC 9457). Programs should test `type`.",
         "required": ["type", "title", "status", "detail"],
         "properties": {
-            "type": {"type": "string", "enum": sorted(map(_type, KINDS))},
+            "type": {"type": "string", "enum": sorted(kind.type for kind in KINDS)},
             "title": text,
             "status": {"type": "integer"},
             "detail": {"type": "string", "description": "What to do."},
@@ -126,7 +126,3 @@ def _problem() -> dict[str, Any]:
             "errors": {"type": "array", "items": mistake},
         },
     }
-
-
-def _type(kind: Kind) -> str:
-    return kind.type

@@ -6,7 +6,7 @@ are only logged: a driver's message may name hosts or repeat what a user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -217,7 +217,8 @@ def mistakes_in(error: ValidationError) -> Problem:
     """Return the problem of an invalid form. It repeats none of the form's values."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     told = tuple(
-        {"field": _place(one["loc"]), "problem": _problem(one)} for one in found[:_MOST_MISTAKES]
+        {"field": ".".join(map(str, one["loc"]))[:_LONGEST_PLACE], "problem": _problem(one)}
+        for one in found[:_MOST_MISTAKES]
     )
     first = told[0]
     detail = f"{first['field'] or 'The request'}: {first['problem']}."
@@ -228,7 +229,3 @@ def _problem(found: Mapping[str, Any]) -> str:
     if found["type"] == "extra_forbidden":
         return "there is no such field"
     return str(found["msg"]).removeprefix("Value error, ").rstrip(".")
-
-
-def _place(parts: Iterable[object]) -> str:
-    return ".".join(map(str, parts))[:_LONGEST_PLACE]
