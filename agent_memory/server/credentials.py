@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
 
+from agent_memory.client.calls import Right
 from agent_memory.client.service import MARK
 from agent_memory.core.cache import Cache
 from agent_memory.core.ids import check_id
@@ -20,7 +21,7 @@ from agent_memory.errors import ConfigError, InvalidId
 from agent_memory.listening.asgi import REALM
 from agent_memory.server.keys import KeyRing
 from agent_memory.server.problems import UNAUTHENTICATED, UNAVAILABLE, Refused
-from agent_memory.server.rights import Principal, Right, checked_rights
+from agent_memory.server.rights import Principal, checked_rights
 
 if TYPE_CHECKING:
     from jwt import PyJWK

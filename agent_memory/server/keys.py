@@ -17,6 +17,7 @@ from hmac import compare_digest
 
 from pydantic import TypeAdapter
 
+from agent_memory.client.calls import Right
 from agent_memory.client.service import MARK
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Record, Scope
@@ -26,7 +27,6 @@ from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.server.rights import (
     Principal,
-    Right,
     checked_rights,
     checked_users,
     one_user,

@@ -19,10 +19,10 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from agent_memory.client.calls import MOST, PARAMETER, Method
+from agent_memory.client.calls import MOST, PARAMETER, Method, Right
 from agent_memory.core.ids import MAX_ID
 from agent_memory.server.problems import INVALID, Refused, not_found
-from agent_memory.server.rights import Principal, Right
+from agent_memory.server.rights import Principal
 from agent_memory.server.shapes import Shape
 
 if TYPE_CHECKING:
