@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from agent_memory.core.messages import Message
     from agent_memory.core.records import Absorbed, Entry, Recall, Scope
     from agent_memory.ltm_blocks.base import Block
-    from agent_memory.ltm_blocks.vector import VectorMemory
 
 _COLORS = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
 _ALL = 1_000_000
@@ -56,6 +55,9 @@ def context_table(context: MemoryContext, count: Any) -> Table:
     Args:
         count: Counts the tokens of an OpenAI chat dict.
     """
+    from agent_memory.core.messages import Message
+    from agent_memory.core.transcript import full_text
+
     table = grid("role", "what the model is sent", "tokens", right=("tokens",))
     table.columns[1].ratio = 1
     table.expand = True
@@ -63,7 +65,7 @@ def context_table(context: MemoryContext, count: Any) -> Table:
     for view in context.to_messages():
         tokens = count(view)
         used += tokens
-        text = _content(view)
+        text = full_text(Message.of(view))
         special = text.startswith(("<memory>", "<summary>"))
         table.add_row(
             cell(view["role"], _COLORS.get(view["role"], "")),
@@ -124,25 +126,18 @@ def entry_line(entry: Entry, *, dim: bool = False) -> Text:
     """Return an entry in full: seq, time, role, tokens and text."""
     from rich.text import Text
 
-    who = role(entry.message)
-    told = said(entry.message)
+    from agent_memory.core.transcript import full_text
+
     line = Text.assemble(
         (f"#{entry.seq} {entry.created_at:%Y-%m-%d %H:%M} ", "dim"),
-        who,
+        role(entry.message),
         (f" ({entry.tokens} tokens)\n", "dim"),
-        cell(told),
+        cell(full_text(entry.message)),
         "\n",
     )
     if dim:
         line.stylize("dim")
     return line
-
-
-def said(message: Message) -> str:
-    """Return the text of a message, with its tool calls."""
-    from agent_memory.core.transcript import full_text
-
-    return full_text(message)
 
 
 def seqs(numbers: Sequence[int]) -> str:
@@ -156,46 +151,18 @@ def seqs(numbers: Sequence[int]) -> str:
 
 def holdings(block: Block, scope: Scope) -> list[Recall]:
     """Return all records of a block for a scope, in the order of the log."""
+    from agent_memory.core.records import Recall
     from agent_memory.engine.recall.runner import resolve
     from agent_memory.ltm_blocks.vector import VectorMemory
+    from agent_memory.retrieval.turns import sources_of
 
-    if isinstance(block, VectorMemory):  # it can be searched, not listed
-        return _absorbed(block, scope)
-    found = resolve(block.get(scope, None, _ALL))
-    return sorted(found, key=lambda recall: recall.sources)
-
-
-def _absorbed(block: VectorMemory, scope: Scope) -> list[Recall]:
-    from agent_memory.core.records import Recall
-    from agent_memory.core.transcript import marked
-    from agent_memory.retrieval.turns import spoken
-
-    store = block.resources.store
-    if scope.user_id is not None:
-        heads = store.sessions(user_id=scope.user_id, limit=_ALL)
+    if isinstance(block, VectorMemory):
+        found = [
+            Recall(block=block.name, id=one.id, text=one.text, sources=sources_of(one))
+            for records, _ in block.vectors.all_vectors(block.name)
+            for one in records
+            if one.owner == scope.owner
+        ]
     else:
-        head = store.head(scope.session_id or "")
-        heads = [head] if head is not None else []
-    read = [
-        entry
-        for head in heads
-        if (cursor := head.cursors.get(block.name, 0))
-        for entry in store.read(head.session_id, limit=cursor)
-        if entry.seq <= cursor
-    ]
-    return [
-        Recall(
-            block=block.name,
-            id=f"{entry.session_id}#{entry.seq}",
-            text=f"{turn.speaker}: {marked(turn.text, turn.part)}",
-            created_at=entry.created_at,
-            sources=((entry.session_id, entry.seq),),
-        )
-        for entry, turn in spoken(read, block.roles)
-    ]
-
-
-def _content(view: Mapping[str, Any]) -> str:
-    from agent_memory.core.messages import Message
-
-    return said(Message.of({**view, "role": view["role"]}))
+        found = resolve(block.get(scope, None, _ALL))
+    return sorted(found, key=lambda recall: recall.sources)
