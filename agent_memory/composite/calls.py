@@ -140,21 +140,6 @@ class CompositeSession(BoundSession):
         super().__init__(memory, session_id, user_id)
         self._composite = memory
 
-    def tools(self, format: str = "openai.chat") -> list[dict[str, Any]]:
-        """Return the schemas of all members' tools. See `CompositeMemory.tools`."""
-        return self._composite.tools(self.session_id, user_id=self.user_id, format=format)
-
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | str | None = None,
-        *,
-        key: str | None = None,
-    ) -> str:
-        """Call a tool of a member. See `CompositeMemory.call_tool`."""
-        whose = {"user_id": self.user_id, "key": key}
-        return self._composite.call_tool(self.session_id, name, arguments, **whose)
-
     @property
     def home(self) -> Session:
         """The session in its home, for its scratchpad and its owner's memory."""

@@ -164,6 +164,22 @@ class BoundSession:
         """Delete the session. See `AgentMemory.delete`."""
         return self._memory.delete(self.session_id, user_id=self.user_id)
 
+    def tools(self, format: str = "openai.chat") -> list[dict[str, Any]]:
+        """Return the schemas of the memory's tools. See `AgentMemory.tools`."""
+        return self._memory.tools(self.session_id, user_id=self.user_id, format=format)
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        key: str | None = None,
+    ) -> str:
+        """Run a tool call of a model. See `AgentMemory.call_tool`."""
+        return self._memory.call_tool(
+            self.session_id, name, arguments, user_id=self.user_id, key=key
+        )
+
 
 @with_call_errors
 class Session(BoundSession):
@@ -234,20 +250,6 @@ class Session(BoundSession):
     def regenerate(self) -> Turn:
         """Return the context for another answer. See `AgentMemory.regenerate`."""
         return self._home.regenerate(self.session_id, user_id=self.user_id)
-
-    def tools(self, format: str = "openai.chat") -> list[dict[str, Any]]:
-        """Return the schemas of the memory's tools. See `AgentMemory.tools`."""
-        return self._home.tools(self.session_id, user_id=self.user_id, format=format)
-
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | str | None = None,
-        *,
-        key: str | None = None,
-    ) -> str:
-        """Run a tool call of a model. See `AgentMemory.call_tool`."""
-        return self._home.call_tool(self.session_id, name, arguments, user_id=self.user_id, key=key)
 
     def working(self) -> Scratchpad:
         """Return the session's scratchpad: JSON values by key.
