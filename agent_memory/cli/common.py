@@ -154,7 +154,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             command(*args, **kwargs)
         except AgentMemoryError as error:
             code = BAD_SETTINGS if isinstance(error, InvalidSetting) else FAILED
-            fail(_noted(str(error), error), code)
+            fail(" ".join([str(error), *getattr(error, "__notes__", ())]), code)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
@@ -347,7 +347,3 @@ class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.name != _TOLD:
             note(f"warning: {record.getMessage()}")
-
-
-def _noted(text: str, error: BaseException) -> str:
-    return " ".join([text, *getattr(error, "__notes__", ())])

@@ -28,10 +28,8 @@ from agent_memory.errors import ConfigError, MissingExtra, install_command
 if TYPE_CHECKING:
     from socket import socket
 
-    from agent_memory.aio.memory import AsyncAgentMemory
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.listening.asgi import App
     from agent_memory.server.credentials import Issuer
     from agent_memory.server.keys import KeyRing
 
@@ -95,7 +93,8 @@ def serve(
     these processes can share a store. The log goes to stderr, one JSON object per line, without
     message content.
     """
-    _check_installed()
+    if not all(map(find_spec, ("jwt", "prometheus_client", "starlette", "uvicorn"))):
+        raise MissingExtra("agent-memory serve", "server")
     from agent_memory.server.credentials import issuer_of
 
     rights = [one.strip() for one in jwt_rights.split(",")]
@@ -116,7 +115,11 @@ def serve(
         credentials = Credentials(ring, None if trusted is None else Tokens(trusted))
         limits = replace(Limits(), per_second=rate, burst=max(1, int(rate * 4)))
         awaited = AsyncAgentMemory(memory)
-        mcp = _mcp(awaited)
+        mcp = None
+        if find_spec("mcp") is not None:
+            from agent_memory.mcp.http import behind
+
+            mcp = behind(awaited)
         app = Application(awaited, credentials, Metrics(), limits, mcp=mcp)
         place = without_password(str(settings.store))
         told = f"Serving {place} at {address}/v1, and its page at {address}/. Ctrl-C stops it.\n"
@@ -144,21 +147,6 @@ def listening(
         address, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         yield memory, listener, url, ip_address(address.partition("%")[0]).is_loopback
-
-
-def _check_installed() -> None:
-    """Check that the extra is installed, before the first request."""
-    if not all(map(find_spec, ("jwt", "prometheus_client", "starlette", "uvicorn"))):
-        raise MissingExtra("agent-memory serve", "server")
-
-
-def _mcp(memory: AsyncAgentMemory) -> App | None:
-    """Return the MCP application; None if the extra is not installed."""
-    if find_spec("mcp") is None:
-        return None
-    from agent_memory.mcp.http import behind
-
-    return behind(memory)
 
 
 def _settings(store: str | None, config: ConfigOption) -> AgentMemoryConfig:

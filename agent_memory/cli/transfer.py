@@ -88,7 +88,7 @@ def snapshot(
 
     with _progress() as progress:
         head = head_of(memory, session)
-        with _stdout() if to == _PIPE else written(to) as file:
+        with _piped(sys.stdout) if to == _PIPE else written(to) as file:
             # the number of records in blocks is not known beforehand
             counted = _Counted(file, progress, head.end - head.expired)
             done = memory.session(session).export(cast("TextIO", counted))
@@ -129,7 +129,9 @@ def restore(
     with (
         open_memory(settings, create=True) as memory,
         _progress() as progress,
-        _stdin() if file == _PIPE else _opened(file, progress) as lines,
+        _piped(sys.stdin)
+        if file == _PIPE
+        else progress.open(file, encoding="utf-8", newline="\n", description="reading") as lines,
     ):
         head = operations.import_session(memory, lines, deleted=deleted)
         waiting = [one.name for one in memory.blocks.values() if one.absorbs and head.lag(one.name)]
@@ -160,27 +162,13 @@ def _progress() -> Iterator[Progress]:
 
 
 @contextmanager
-def _opened(file: Path, progress: Progress) -> Iterator[TextIO]:
-    with progress.open(file, "r", encoding="utf-8", newline="\n", description="reading") as opened:
-        yield opened
-
-
-@contextmanager
-def _stdout() -> Iterator[TextIO]:
-    file = TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
+def _piped(stream: TextIO) -> Iterator[TextIO]:
+    """Yield stdin or stdout as UTF-8. It stays open."""
+    file = TextIOWrapper(stream.buffer, encoding="utf-8", newline="\n")
     try:
         yield file
     finally:
-        file.detach()  # flushes, and leaves stdout open
-
-
-@contextmanager
-def _stdin() -> Iterator[TextIO]:
-    file = TextIOWrapper(sys.stdin.buffer, encoding="utf-8", newline="\n")
-    try:
-        yield file
-    finally:
-        file.detach()
+        file.detach()  # flushes
 
 
 _INTERRUPTED = 130
