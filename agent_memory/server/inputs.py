@@ -38,6 +38,13 @@ def _number(value: Any) -> Any:
 
 SAID = {"anyOf": [{"type": "string"}, {"type": "object"}]}
 
+
+def _said(description: str) -> Any:
+    """Return the type of a message or a list of them."""
+    schema = {"anyOf": [*SAID["anyOf"], {"type": "array", "items": SAID}]}
+    return Annotated[Any, Field(description=description), WithJsonSchema(schema)]
+
+
 SHARE = "share"
 _FIELDS: Mapping[str, Any] = {
     "session_id": SessionId,
@@ -57,27 +64,19 @@ _FIELDS: Mapping[str, Any] = {
         ),
         WithJsonSchema({"type": "array", "items": SAID, "minItems": 1, "maxItems": 10_000}),
     ],
-    "message": Annotated[
-        Any,
-        Field(
-            description="The question, as a text or as a message of an API; for a turn also a "
-            "list: the question, tool calls, and their results."
-        ),
-        WithJsonSchema({"anyOf": [*SAID["anyOf"], {"type": "array", "items": SAID}]}),
-    ],
+    "message": _said(
+        "The question, as a text or as a message of an API; for a turn also a list: the question, "
+        "tool calls, and their results."
+    ),
     "asked": Annotated[
         list[Any],
         Field(min_length=1, description="The `asked` that before-turn returned."),
         WithJsonSchema({"type": "array", "items": SAID, "minItems": 1}),
     ],
-    "answer": Annotated[
-        Any,
-        Field(
-            description="The model's answer, as text or as a message; or a list, in order: tool "
-            "calls, their results, the answer."
-        ),
-        WithJsonSchema({"anyOf": [*SAID["anyOf"], {"type": "array", "items": SAID}]}),
-    ],
+    "answer": _said(
+        "The model's answer, as text or as a message; or a list, in order: tool calls, their "
+        "results, the answer."
+    ),
     "expected_end": Annotated[
         int, Field(ge=0, description="Store only if the log still ends at this seq.")
     ],
