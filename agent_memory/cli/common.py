@@ -165,20 +165,17 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
-def with_memory(
-    command: Callable[..., None],
-    beside: Callable[[], Sequence[Block]] = tuple,
-    create: bool = False,
-    silent: bool = False,
+def with_settings(
+    command: Callable[..., None], beside: Callable[[], Sequence[Block]] = tuple
 ) -> Callable[..., None]:
-    """Decorate a command on a memory: --store and --config open it, and errors are as in `guarded`.
+    """Decorate a command on settings, of --store and --config. Errors are as in `guarded`.
 
     Args:
+        command: The settings are its first argument.
         beside: Returns the blocks for `load_config`.
-        create: Whether to create a missing database.
-        silent: Whether to silence the library's warnings.
     """
-    del command.__annotations__["memory"]  # a type that only type checkers import
+    # the type of the first is one that only type checkers import
+    del inspect.unwrap(command).__annotations__[next(iter(inspect.signature(command).parameters))]
     signature = inspect.signature(command, eval_str=True)
     _, *options = signature.parameters.values()
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -189,14 +186,34 @@ def with_memory(
 
     @functools.wraps(command)
     def run(store: str | None = None, config: Path | None = None, **given: Any) -> None:
-        with quiet() if silent else nullcontext():
-            settings = load_config(store, config, beside=beside())
-            with open_memory(settings, create=create) as memory:
-                command(memory, **given)
+        command(load_config(store, config, beside=beside()), **given)
 
     run.__annotations__ = {one.name: one.annotation for one in options}
     run.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
     return guarded(run)
+
+
+def with_memory(
+    command: Callable[..., None],
+    beside: Callable[[], Sequence[Block]] = tuple,
+    create: bool = False,
+    silent: bool = False,
+) -> Callable[..., None]:
+    """Decorate a command on a memory, which `with_settings` names.
+
+    Args:
+        command: The memory is its first argument.
+        beside: Returns the blocks for `load_config`.
+        create: Whether to create a missing database.
+        silent: Whether to silence the library's warnings.
+    """
+
+    @functools.wraps(command)
+    def run(settings: AgentMemoryConfig, **given: Any) -> None:
+        with quiet() if silent else nullcontext(), open_memory(settings, create=create) as memory:
+            command(memory, **given)
+
+    return with_settings(run, beside)
 
 
 def fail(text: str, code: int = FAILED) -> NoReturn:

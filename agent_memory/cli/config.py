@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent_memory.cli.common import (
-    ConfigOption,
-    StoreOption,
     guarded,
-    load_config,
     out,
     read_config,
     say,
     store_files,
+    with_settings,
     without_password,
 )
 from agent_memory.cli.view import cell, grid
@@ -139,13 +137,12 @@ def schema() -> None:
 
 
 @app.command()
-@guarded
-def show(store: StoreOption = None, config: ConfigOption = None) -> None:
+@with_settings
+def show(settings: AgentMemoryConfig) -> None:
     """Print the settings in force as JSON, without secrets.
 
     These come from the options, the environment (AGENT_MEMORY_*), the file and the defaults.
     """
-    settings = load_config(store, config)
     told = settings.model_dump(mode="json")
     told["overflow"] = settings.strategy.model_dump(mode="json")
     told["api_key"] = _MASK if settings.api_key else None

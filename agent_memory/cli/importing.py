@@ -11,16 +11,13 @@ import typer
 
 from agent_memory.cli.common import (
     FAILED,
-    ConfigOption,
-    StoreOption,
     UserOption,
     err,
-    guarded,
     head_of,
-    load_config,
     note,
     open_memory,
     say,
+    with_settings,
 )
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports import From
@@ -33,8 +30,9 @@ _FEW = 5
 _INTERRUPTED = 130
 
 
-@guarded
+@with_settings
 def import_(
+    settings: AgentMemoryConfig,
     file: Annotated[
         Path, typer.Argument(metavar="FILE", exists=True, help="A file, a zip, or a folder.")
     ],
@@ -62,8 +60,6 @@ def import_(
             "--assign", help="Assign sessions that were imported without a user to --user."
         ),
     ] = False,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Import chats: an export or database of another program, or a log in JSON lines.
 
@@ -78,7 +74,6 @@ def import_(
     if (session is None) == (source is None):
         text = "Pass either --from with the source of FILE, or the SESSION to append a log to"
         raise InvalidInput(f"{text}. Sources: {', '.join(From)}.")
-    settings = load_config(store, config)
     if source is None:
         assert session is not None
         _append(file, session, user, settings, dry_run=dry_run)

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent_memory.cli.common import (
-    ConfigOption,
-    StoreOption,
-    guarded,
     how_long,
-    load_config,
     open_memory,
     out,
     quiet,
     say,
     with_memory,
+    with_settings,
 )
 
 if TYPE_CHECKING:
+    from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.server.keys import Key
 
@@ -33,8 +31,9 @@ _with_keys = partial(with_memory, silent=True)
 
 
 @app.command()
-@guarded
+@with_settings
 def create(
+    settings: AgentMemoryConfig,
     label: Annotated[str, typer.Option("--label", metavar="TEXT", help="A description.")],
     users: Annotated[
         str,
@@ -57,14 +56,12 @@ def create(
         str | None,
         typer.Option("--expires", metavar="TIME", help="How long it is valid: 30d, 12h, 15m."),
     ] = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Create a key and print it. The key itself is not stored."""
     from agent_memory.server.keys import KeyRing
 
     ttl = how_long("--expires", expires)
-    with quiet(), open_memory(load_config(store, config), create=True) as memory:
+    with quiet(), open_memory(settings, create=True) as memory:
         ring = KeyRing(memory.components.store)
         token, _ = ring.create(label, _list(users), _list(rights), ttl=ttl)
     typer.echo("The key, shown only now:", err=True)

@@ -15,11 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent_memory.cli.common import (
-    ConfigOption,
-    StoreOption,
-    guarded,
-    load_config,
     open_memory,
+    with_settings,
     without_password,
 )
 from agent_memory.core.processes import share_arenas
@@ -48,8 +45,9 @@ def _checked_rate(value: float) -> float:
     return value
 
 
-@guarded
+@with_settings
 def serve(
+    settings: AgentMemoryConfig,
     host: Annotated[
         str, typer.Option("--host", metavar="NAME", help="The address to listen on.")
     ] = "127.0.0.1",
@@ -84,8 +82,6 @@ def serve(
             help="Requests per second for each credential, up to a million; 0: no limit.",
         ),
     ] = 50.0,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Serve HTTP until SIGTERM: the API at /v1, the web page at /, and MCP at /mcp.
 
@@ -99,8 +95,7 @@ def serve(
 
     rights = [one.strip() for one in jwt_rights.split(",")]
     trusted = None if jwks is None else issuer_of(jwks, issuer, audience, user_claim, rights)
-    settings = _settings(store, config)
-    with listening(host, port, lambda: settings) as (memory, listener, address, is_local):
+    with listening(host, port, lambda: _served(settings)) as (memory, listener, address, is_local):
         from agent_memory.aio.memory import AsyncAgentMemory
         from agent_memory.listening.serving import serve as run
         from agent_memory.server.application import Application
@@ -149,9 +144,8 @@ def listening(
         yield memory, listener, url, ip_address(address.partition("%")[0]).is_loopback
 
 
-def _settings(store: str | None, config: ConfigOption) -> AgentMemoryConfig:
-    """Return the settings. By default, absorbing runs in the background and prompts are logged."""
-    settings = load_config(store, config)
+def _served(settings: AgentMemoryConfig) -> AgentMemoryConfig:
+    """By default, absorb in the background and log prompts."""
     usual: dict[str, Any] = {"overflow_mode": "background", "keep_contexts": True}
     if settings.redact is not None:  # it excludes a log of prompts as they were sent
         del usual["keep_contexts"]

@@ -12,33 +12,31 @@ from typing import TYPE_CHECKING, Annotated, TextIO, cast
 import typer
 
 from agent_memory.cli.common import (
-    ConfigOption,
-    StoreOption,
     err,
     existing,
     guarded,
     head_of,
-    load_config,
     missing_file,
     note,
     open_memory,
     out,
     say,
     with_memory,
+    with_settings,
     without_password,
 )
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.engine.memory import AgentMemory
 
 
-@guarded
+@with_settings
 def backup(
+    settings: AgentMemoryConfig,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Back up all users and namespaces of a SQLite database to a file, for `restore`.
 
@@ -47,8 +45,7 @@ def backup(
     """
     from agent_memory.stores.sql.backups import back_up
 
-    settings = existing(load_config(store, config))
-    url = str(settings.store)
+    url = str(existing(settings).store)
     back_up(url, file)
     say(f"{file} is a backup of {without_password(url)}.")
     apart = [f"the records of block {one.name!r}" for one in settings.all_blocks if one.store]
@@ -98,8 +95,9 @@ def snapshot(
         note(f"{block}: its records cannot be exported; it will absorb the session again.")
 
 
-@guarded
+@with_settings
 def restore(
+    settings: AgentMemoryConfig,
     file: Annotated[
         Path,
         typer.Argument(metavar="FILE", help="A file of `snapshot` or `backup`; - is stdin."),
@@ -110,8 +108,6 @@ def restore(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Replace a store by its backup without asking.")
     ] = False,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Restore a session from `snapshot`, or a whole store from `backup`.
 
@@ -122,7 +118,6 @@ def restore(
     from agent_memory import operations
     from agent_memory.stores.sql.backups import is_database
 
-    settings = load_config(store, config)
     if file != _PIPE and is_database(file):
         restore_store(file, str(settings.store), yes)
         return
@@ -131,7 +126,9 @@ def restore(
         _progress() as progress,
         _piped(sys.stdin)
         if file == _PIPE
-        else progress.open(file, encoding="utf-8", newline="\n", description="reading") as lines,
+        else progress.open(
+            file, "r", encoding="utf-8", newline="\n", description="reading"
+        ) as lines,
     ):
         head = operations.import_session(memory, lines, deleted=deleted)
         waiting = [one.name for one in memory.blocks.values() if one.absorbs and head.lag(one.name)]

@@ -14,19 +14,16 @@ import typer
 
 from agent_memory.cli.common import (
     FAILED,
-    ConfigOption,
-    StoreOption,
     err,
     existing,
-    guarded,
     has_failed,
     head_of,
-    load_config,
     note,
     out,
     plain,
     say,
     with_memory,
+    with_settings,
     without_password,
 )
 from agent_memory.core.ids import readable
@@ -36,6 +33,7 @@ from agent_memory.errors import ConfigError, Damaged
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.core.records import Head
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.processing.session_work import Processed
@@ -93,11 +91,10 @@ def retry(
         raise typer.Exit(FAILED)
 
 
-@guarded
+@with_settings
 def replay(
+    settings: AgentMemoryConfig,
     block: Annotated[str, typer.Argument(metavar="BLOCK", help="The block's name.")],
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Rebuild a block from the logs, after a change of its settings or its embedding model.
 
@@ -108,7 +105,7 @@ def replay(
     from agent_memory.operations import rebuild
 
     steps: list[Step] = []
-    rebuilding = cast("Generator[Step]", rebuild(existing(load_config(store, config)), block))
+    rebuilding = cast("Generator[Step]", rebuild(existing(settings), block))
     try:
         with closing(rebuilding), Progress(console=err(), transient=True) as progress:
             task = progress.add_task("replaying", total=None)
@@ -200,8 +197,9 @@ def verify(
         raise typer.Exit(FAILED)
 
 
-@guarded
+@with_settings
 def worker(
+    settings: AgentMemoryConfig,
     once: Annotated[
         bool,
         typer.Option("--once", help="Absorb what is due and exit, for cron; 1 if a block failed."),
@@ -216,8 +214,6 @@ def worker(
             help="Sessions in parallel. Default: `background_threads` of the configuration.",
         ),
     ] = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Absorb what is due, session by session, users in turn, until stopped.
 
@@ -228,7 +224,7 @@ def worker(
     from agent_memory.engine.assembly import Components
     from agent_memory.engine.stats import SharedMetrics
 
-    settings = existing(load_config(store, config))
+    settings = existing(settings)
     place = without_password(str(settings.store))
     if place.startswith("memory:"):
         raise ConfigError(
