@@ -25,7 +25,7 @@ from agent_memory.engine.stats import SharedMetrics
 from agent_memory.errors import ConfigError, Conflict
 from agent_memory.server import library
 from agent_memory.server.forms import ABSORBED, FORGOTTEN, FORMS, RECEIPT
-from agent_memory.server.library import Value, admins_told, made, session_of
+from agent_memory.server.library import Value, admins_told, made
 from agent_memory.server.operation import (
     After,
     At,
@@ -80,7 +80,7 @@ GivenReceipt = Annotated[
 )
 def read_window(at: At, session_id: SessionId) -> dict[str, Any]:
     """Return a session's window, its summary, and what blocks have yet to absorb."""
-    head = at.memory.head(at.own(session_id), user_id=at.user_id)
+    head = at.memory.head(at.session(session_id, "own"), user_id=at.user_id)
     if head is None:  # deleted a moment ago
         raise not_found()
     blocks = at.memory.components.absorber.blocks
@@ -111,7 +111,7 @@ def replace_log(at: At, session_id: SessionId, seen: Edited, log: Log) -> Any:
             raise Conflict("The log has changed since it was read. Read it again and repeat.")
         return edited(now, wanted)
 
-    session_id = session_of(at, session_id, "write")
+    session_id = at.session(session_id, "write")
     with admins_told(at):
         head: Head = at.memory.edit(session_id, change, user_id=at.user_id or None)
     return Value(exactly(head)) if at.exact else FORMS["end"].show(head, at, None)
@@ -120,7 +120,7 @@ def replace_log(at: At, session_id: SessionId, seen: Edited, log: Log) -> Any:
 @operation("GET", "/sessions/{session_id}/export", "read", streams=_EVENTS, anyones=True)
 def export_session(at: At, session_id: SessionId) -> Lines:
     """Stream a session's snapshot: `value` events with its lines, then `end`."""
-    session = at.memory.session(session_of(at, session_id, "own"), at.user_id or None)
+    session = at.memory.session(at.session(session_id, "own"), at.user_id or None)
     file = TemporaryFile("w+", encoding="utf-8", newline="\n")  # noqa: SIM115 - read as it is sent
     try:
         with admins_told(at):

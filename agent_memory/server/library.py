@@ -100,18 +100,6 @@ def made(call: Call, at: At, asked: Any, **more: Any) -> Any:
     return _without_ids(found if "admin" in at.principal.rights else _without_past(found))
 
 
-def session_of(at: At, session_id: str, whose: Whose, deleting: bool = False) -> str:
-    """Check access to the session that a call names, by `Call.whose`. Return its id.
-
-    For an admin, the library checks which user a session belongs to.
-    """
-    if "admin" in at.principal.rights:
-        return session_id
-    if whose == "own":
-        return at.own(session_id, deleting=deleting)
-    return at.to_write(session_id) if whose == "write" else at.to_read(session_id)
-
-
 @contextmanager
 def admins_told(at: At) -> Iterator[None]:
     """Let an admin see the error that a session belongs to another user."""
@@ -153,7 +141,7 @@ def _arguments(call: Call, at: At, asked: Any) -> tuple[dict[str, Any], Sequence
                 given[name] = checked(one.type, value, one.name)
     if "session_id" in given and call.whose:
         deleting = call.function_name == "delete"
-        given["session_id"] = session_of(at, given["session_id"], call.whose, deleting)
+        given["session_id"] = at.session(given["session_id"], call.whose, deleting=deleting)
     if "turn" in call.parameters:
         given["turn"] = _turn(at, asked, given)
     if "source" in call.parameters:
@@ -209,7 +197,7 @@ def _target(call: Call, at: At, asked: Any) -> Any:
     session_id = getattr(asked, call.session_field)
     if session_id is not None:
         whose: Whose = "write" if call.needs == "write" else "read"
-        session = memory.session(session_of(at, session_id, whose), user_id)
+        session = memory.session(at.session(session_id, whose), user_id)
         if call.subject == "working":
             return session.working()
         owner = session.owner()
@@ -258,7 +246,7 @@ def _source(given: dict[str, Any]) -> dict[str, Any]:
 
 def _without_others(at: At, found: Any) -> list[Recall]:
     """Remove sources in other users' sessions, as if these did not exist."""
-    own = cache(lambda session_id: session_of(at, session_id, "read") == session_id)
+    own = cache(lambda session_id: at.session(session_id, "read") == session_id)
     return [
         replace(one, sources=tuple(place for place in one.sources if own(place[0])))
         for one in recalls_in(found)

@@ -19,14 +19,13 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from agent_memory.client.calls import MOST, PARAMETER, Method, Right
+from agent_memory.client.calls import MOST, PARAMETER, Method, Right, Whose
 from agent_memory.core.ids import MAX_ID
 from agent_memory.server.problems import INVALID, Refused, not_found
 from agent_memory.server.rights import Principal
 from agent_memory.server.shapes import Shape
 
 if TYPE_CHECKING:
-    from agent_memory.engine.guard import Ownership
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.user import User
 
@@ -71,25 +70,23 @@ class At:
         """The handle of the user."""
         return self.memory.user(self.user_id)
 
-    def own(self, session_id: str, *, deleting: bool = False) -> str:
-        """Check that a session exists and belongs to the user. Return its id.
+    def session(self, session_id: str, whose: Whose, *, deleting: bool = False) -> str:
+        """Check access to the session that a call names, by `Call.whose`. Return its id.
+
+        A read of another user's session is answered like one of a session that does not exist. For
+        an admin, the library checks which user a session belongs to.
 
         Args:
             deleting: Whether to accept a session whose deletion has begun.
         """
-        if self._whose(session_id) not in (("own", "deleting") if deleting else ("own",)):
+        if "admin" in self.principal.rights:
+            return session_id
+        found = self.memory.components.guard.ownership(session_id, self.user_id)
+        if whose == "own" and found != "own" and not (deleting and found == "deleting"):
             raise not_found()
-        return session_id
-
-    def to_write(self, session_id: str) -> str:
-        """Check that a session belongs to the user or does not exist yet. Return its id."""
-        if self._whose(session_id) == "another's":
+        if whose == "write" and found == "another's":
             raise not_found()
-        return session_id
-
-    def to_read(self, session_id: str) -> str:
-        """Return the id of a session. Another user's is answered like one that does not exist."""
-        return f"none-{uuid4()}" if self._whose(session_id) == "another's" else session_id
+        return f"none-{uuid4()}" if found == "another's" else session_id
 
     def length(self, session_id: str) -> tuple[int, int]:
         """Return the seq after which a session's log begins, and the seq of its end.
@@ -100,9 +97,6 @@ class At:
         if head is None or self.user_id not in ("", head.user_id):
             return 0, 0
         return head.expired, head.end
-
-    def _whose(self, session_id: str) -> Ownership:
-        return self.memory.components.guard.ownership(session_id, self.user_id)
 
 
 Run = Callable[[At, Any], Any]
