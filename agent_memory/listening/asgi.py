@@ -11,25 +11,18 @@ Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_USER = "agent_memory.user"
-_RIGHTS = "agent_memory.rights"
+_CALLER = "agent_memory.caller"
 
 
 def marked(scope: Scope, user_id: str, rights: Set[str]) -> Scope:
     """Add a user and rights, some of "read", "write" and "delete", to a request's scope."""
-    return {**scope, _USER: user_id, _RIGHTS: rights}
+    return {**scope, _CALLER: (user_id, rights)}
 
 
-def user_of(scope: Scope) -> str:
-    """Return the user of a marked request."""
-    user_id: str = scope[_USER]
-    return user_id
-
-
-def rights_of(scope: Scope) -> Set[str]:
-    """Return the rights of a marked request."""
-    rights: Set[str] = scope[_RIGHTS]
-    return rights
+def caller_of(scope: Scope) -> tuple[str, Set[str]]:
+    """Return the user and the rights of a marked request."""
+    caller: tuple[str, Set[str]] = scope[_CALLER]
+    return caller
 
 
 REALM = 'Bearer realm="agent-memory"'

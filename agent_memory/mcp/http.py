@@ -15,10 +15,9 @@ from agent_memory.listening.asgi import (
     Receive,
     Scope,
     Send,
+    caller_of,
     marked,
-    rights_of,
     shown_in,
-    user_of,
 )
 from agent_memory.mcp.server import Asked, build
 
@@ -68,7 +67,8 @@ def behind(
     """
     if security is None:
         security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    app = build(memory, _user_of, _may).streamable_http_app(
+    server = build(memory, lambda asked: _caller(asked)[0], lambda asked: _caller(asked)[1])
+    app = server.streamable_http_app(
         streamable_http_path=PATH,
         stateless_http=True,
         json_response=True,
@@ -103,15 +103,6 @@ class _Door:
             await self._app(marked(scope, user, frozenset(EFFECTS)), receive, send)
 
 
-def _user_of(asked: Asked) -> str:
-    return user_of(_scope(asked))
-
-
-def _may(asked: Asked) -> Set[str]:
-    return rights_of(_scope(asked))
-
-
-def _scope(asked: Asked) -> Scope:
+def _caller(asked: Asked) -> tuple[str, Set[str]]:
     assert asked.request is not None, "over HTTP there is always a request"
-    scope: Scope = asked.request.scope
-    return scope
+    return caller_of(asked.request.scope)

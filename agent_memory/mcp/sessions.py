@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 from agent_memory.errors import InvalidInput, ToolRefused
 
 if TYPE_CHECKING:
-    from agent_memory.core.records import Entry, Scope
+    from agent_memory.core.records import Scope
     from agent_memory.engine.memory import AgentMemory
 
 SESSIONS = "memory://sessions"
@@ -59,13 +59,12 @@ def _log(memory: AgentMemory, scope: Scope, session_id: str, after: int) -> str:
     entries = memory.history(session_id, user_id=scope.user_id, after=after, limit=_PAGE + 1)
     page = entries[:_PAGE]
     more = f"{_uri(session_id)}?after={page[-1].seq}" if len(entries) > _PAGE else None
-    told = {"session_id": session_id, "messages": [_fields(entry) for entry in page], "next": more}
+    messages = [
+        {"seq": one.seq, **one.message.to_dict(), "created_at": one.created_at.isoformat()}
+        for one in page
+    ]
+    told = {"session_id": session_id, "messages": messages, "next": more}
     return json.dumps(told, ensure_ascii=False)
-
-
-def _fields(entry: Entry) -> dict[str, object]:
-    at = entry.created_at.isoformat()
-    return {"seq": entry.seq, **entry.message.to_dict(), "created_at": at}
 
 
 def _uri(session_id: str) -> str:
