@@ -25,7 +25,7 @@ from agent_memory.errors import AccessDenied, Damaged, InvalidInput, SessionDele
 from agent_memory.server.forms import FORMS
 from agent_memory.server.inputs import SHARE, input_of
 from agent_memory.server.operation import At, Operation, about, place_of
-from agent_memory.server.problems import INVALID, NOT_FOUND, Mistaken, Problem, Refused, not_found
+from agent_memory.server.problems import INVALID, NOT_FOUND, Refused, not_found
 
 _ABSENT = object()
 _MAKING = ("create_file", "write_file")
@@ -108,9 +108,7 @@ def admins_told(at: At) -> Iterator[None]:
     except AccessDenied as error:
         if "admin" not in at.principal.rights:
             raise
-        told = Refused(NOT_FOUND, str(error))
-        told.problem = replace(told.problem, error=type(error))
-        raise told from error
+        raise Refused(NOT_FOUND, str(error), error=type(error)) from error
 
 
 def _check_there(call: Call, at: At, asked: Any, target: Any) -> None:
@@ -166,8 +164,7 @@ def _limit(call: Call, at: At, asked: Any, given: dict[str, Any]) -> None:
     limit: int = asked.limit
     if not at.exact and not 1 <= limit <= MOST:
         told = f"limit is {limit}. Use 1 to {MOST}"
-        mistake = {"field": "limit", "problem": told}
-        raise Mistaken(Problem(INVALID, f"{told}.", (mistake,)))
+        raise Refused(INVALID, f"{told}.", ({"field": "limit", "problem": told},))
     paged = FORMS[call.form].paged
     if paged == "all":
         given.pop("limit", None)

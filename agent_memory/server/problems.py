@@ -175,19 +175,18 @@ class Refused(errors.AgentMemoryError):
         detail: A sentence that says what is wrong and what to do; None for that of the kind.
     """
 
-    def __init__(self, kind: Kind, detail: str | None = None, **headers: str) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        detail: str | None = None,
+        mistakes: tuple[Mapping[str, str], ...] = (),
+        error: type[BaseException] | None = None,
+        **headers: str,
+    ) -> None:
         told = kind.detail or kind.title if detail is None else detail
         super().__init__(told)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.problem = Problem(kind, told, headers=named)
-
-
-class Mistaken(Refused):
-    """An invalid form."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.kind, problem.detail)
-        self.problem = problem
+        self.problem = Problem(kind, told, mistakes, error, named)
 
 
 def not_found() -> Refused:
@@ -198,7 +197,7 @@ def not_found() -> Refused:
 def other_user() -> Refused:
     """Return the error for a user that the credential is not for, whether it exists or not."""
     mistake = {"field": "user_id", "problem": "this credential has no access to it"}
-    return Mistaken(Problem(NOT_FOUND, f"user_id: {mistake['problem']}.", (mistake,)))
+    return Refused(NOT_FOUND, f"user_id: {mistake['problem']}.", (mistake,))
 
 
 def problem_of(error: BaseException) -> Problem:
@@ -213,8 +212,8 @@ def problem_of(error: BaseException) -> Problem:
     return Problem(kind, told, error=type(error) if own else None)
 
 
-def mistakes_in(error: ValidationError) -> Problem:
-    """Return the problem of an invalid form. It repeats none of the form's values."""
+def invalid(error: ValidationError) -> Refused:
+    """Return the error for an invalid form. It repeats none of the form's values."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     told = tuple(
         {"field": ".".join(map(str, one["loc"]))[:_LONGEST_PLACE], "problem": _problem(one)}
@@ -222,7 +221,7 @@ def mistakes_in(error: ValidationError) -> Problem:
     )
     first = told[0]
     detail = f"{first['field'] or 'The request'}: {first['problem']}."
-    return Problem(INVALID, detail, told)
+    return Refused(INVALID, detail, told)
 
 
 def _problem(found: Mapping[str, Any]) -> str:

@@ -21,10 +21,9 @@ from agent_memory.server.problems import (
     MEDIA_TYPE,
     TOO_LARGE,
     UNREADABLE,
-    Mistaken,
     Problem,
     Refused,
-    mistakes_in,
+    invalid,
 )
 from agent_memory.server.shapes import plain
 
@@ -98,7 +97,7 @@ def form_of(
             {**given, **path}, strict=operation.has_body, context={EXACT: exact}
         )
     except ValidationError as error:
-        raise Mistaken(mistakes_in(error)) from None
+        raise invalid(error) from None
 
 
 def key_of(headers: Headers) -> str | None:
