@@ -26,6 +26,7 @@ from agent_memory.errors import (
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
 
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.core.records import Absorbed, Head
@@ -127,6 +128,13 @@ def err() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
+
+
+def progress_bar(*columns: ProgressColumn) -> Progress:
+    """Return a progress bar on stderr, which vanishes at its end."""
+    from rich.progress import Progress
+
+    return Progress(*columns, console=err(), transient=True)
 
 
 def say(text: str, style: str = "") -> None:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_memory.cli.common import ConfigOption, ModelOption, err, guarded, load_config, out, say
+from agent_memory.cli.common import (
+    ConfigOption,
+    ModelOption,
+    guarded,
+    load_config,
+    out,
+    progress_bar,
+    say,
+)
 from agent_memory.integrations.imports import From
 
 if TYPE_CHECKING:
@@ -40,14 +48,12 @@ def cost(
     prompt that `get` would return. The memory's own calls for summaries and facts are estimates,
     marked "~". The cost needs a --model whose price litellm knows, or the setting `prices`.
     """
-    from rich.progress import Progress
-
     from agent_memory.integrations.costing import STRATEGIES, costs
 
     settings = load_config(None, config, model=model)
     model = settings.model
     chat = _read(file, source)
-    with Progress(console=err(), transient=True) as progress:
+    with progress_bar() as progress:
         task = progress.add_task("pricing", total=len(chat) * len(STRATEGIES))
         bills = list(
             costs(

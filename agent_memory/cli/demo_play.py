@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.markup import escape
 from rich.padding import Padding
-from rich.progress import Progress
 
 from agent_memory.cli import view
-from agent_memory.cli.common import FAILED, NO_EMBEDDER, err, local_embedder, out
+from agent_memory.cli.common import FAILED, NO_EMBEDDER, local_embedder, out, progress_bar
 from agent_memory.cli.config import described
 from agent_memory.cli.view import cell, grid, one_line, seqs
 from agent_memory.core.records import Scope
@@ -100,7 +99,7 @@ def play(memory: AgentMemory, messages: Sequence[tuple[int, Any]], name: str) ->
     """Append messages one by one. After each, get a context and count its tokens again."""
     counter = TokenCounter(memory.config.model, memory.config.tokenizer)
     played, before = Played(), None
-    with Progress(console=err(), transient=True) as progress:
+    with progress_bar() as progress:
         for number, message in progress.track(messages, description=escape(name)):
             try:
                 head = memory.update(SESSION, message, user_id=USER)

@@ -12,10 +12,10 @@ import typer
 from agent_memory.cli.common import (
     FAILED,
     UserOption,
-    err,
     head_of,
     note,
     open_memory,
+    progress_bar,
     say,
     with_settings,
 )
@@ -171,12 +171,12 @@ def _list(found: Imported, most: int) -> None:
 
 @contextmanager
 def _read(file: Path, what: str) -> Iterator[Callable[[int], object]]:
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
     from agent_memory.integrations.importing import size_of
 
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=err(), transient=True) as progress:
+    with progress_bar(*columns) as progress:
         task = progress.add_task(what, total=size_of(file))
         yield lambda count: progress.advance(task, count)
 
@@ -186,8 +186,6 @@ def _append(
 ) -> None:
     """Append a log to one session. A repeated import stores no line twice; see `keep_keys`."""
     from hashlib import sha256
-
-    from rich.progress import Progress
 
     from agent_memory.cli.lines import read_lines
 
@@ -199,7 +197,7 @@ def _append(
         return
     with (
         open_memory(settings, create=True) as memory,
-        Progress(console=err(), transient=True) as progress,
+        progress_bar() as progress,
     ):
         before, name = memory.update(session, []).end, sha256(file.read_bytes()).hexdigest()
         for done, line in enumerate(progress.track(lines, description="importing")):

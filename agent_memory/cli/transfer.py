@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, TextIO, cast
 import typer
 
 from agent_memory.cli.common import (
-    err,
     existing,
     guarded,
     head_of,
@@ -20,6 +19,7 @@ from agent_memory.cli.common import (
     note,
     open_memory,
     out,
+    progress_bar,
     say,
     with_memory,
     with_settings,
@@ -83,7 +83,7 @@ def snapshot(
     """
     from agent_memory.engine.transfer.export import written
 
-    with _progress() as progress:
+    with progress_bar() as progress:
         head = head_of(memory, session)
         with _piped(sys.stdout) if to == _PIPE else written(to) as file:
             # the number of records in blocks is not known beforehand
@@ -123,7 +123,7 @@ def restore(
         return
     with (
         open_memory(settings, create=True) as memory,
-        _progress() as progress,
+        progress_bar() as progress,
         _piped(sys.stdin)
         if file == _PIPE
         else progress.open(
@@ -148,14 +148,6 @@ class _Counted:
     def write(self, line: str) -> None:
         self._file.write(line)
         self._progress.advance(self._task)
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    from rich.progress import Progress
-
-    with Progress(console=err(), transient=True) as progress:
-        yield progress
 
 
 @contextmanager
@@ -205,7 +197,7 @@ def migrate(
 
     Run it again to continue an interrupted run. Neither store may be used meanwhile.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     from agent_memory.cli.view import grid
     from agent_memory.engine.transfer.migrate import migrate as moved
@@ -220,7 +212,7 @@ def migrate(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     )  # fmt: skip
     try:
-        with closing(moving), Progress(*columns, console=err(), transient=True) as progress:
+        with closing(moving), progress_bar(*columns) as progress:
             tasks = {}
             for step in moving:
                 if step.what not in tasks:

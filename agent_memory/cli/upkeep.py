@@ -14,13 +14,13 @@ import typer
 
 from agent_memory.cli.common import (
     FAILED,
-    err,
     existing,
     has_failed,
     head_of,
     note,
     out,
     plain,
+    progress_bar,
     say,
     with_memory,
     with_settings,
@@ -53,13 +53,11 @@ def flush(
     ] = None,
 ) -> None:
     """Make blocks absorb everything that is pending. Idempotent, for any scheduler."""
-    from rich.progress import Progress
-
     from agent_memory.cli.view import absorbed_table
 
     if session is not None:
         head_of(memory, session)
-    with Progress(console=err(), transient=True) as progress:
+    with progress_bar() as progress:
         task = progress.add_task("absorbing", total=None)
 
         def told(step: Step) -> None:
@@ -100,14 +98,12 @@ def replay(
 
     Other processes can go on meanwhile. Run it again to continue an interrupted replay.
     """
-    from rich.progress import Progress
-
     from agent_memory.operations import rebuild
 
     steps: list[Step] = []
     rebuilding = cast("Generator[Step]", rebuild(existing(settings), block))
     try:
-        with closing(rebuilding), Progress(console=err(), transient=True) as progress:
+        with closing(rebuilding), progress_bar() as progress:
             task = progress.add_task("replaying", total=None)
             for step in rebuilding:
                 if not steps and step.done > 1:
