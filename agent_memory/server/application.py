@@ -274,7 +274,7 @@ class Application:
         request, seen = Request(scope, receive), scope[_SEEN]
         seen.route = MCP
         if scope["method"] != "POST":  # the server is stateless: no streams, no sessions
-            raise Refused(WRONG_METHOD, Allow="POST")
+            raise Refused(WRONG_METHOD, headers={"Allow": "POST"})
         principal = await self._authenticate(request)
         named, rest = query_of(scope["query_string"])
         user_id = principal.user(named)
@@ -319,7 +319,7 @@ class Application:
         wait = self._buckets.wait(f"{principal.name} {principal.users}", monotonic())
         if wait:
             detail = f"This credential makes too many requests. Try again in {wait} s."
-            raise Refused(TOO_MANY, detail, Retry_After=str(wait))
+            raise Refused(TOO_MANY, detail, headers={"Retry-After": str(wait)})
         return principal
 
     async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -499,7 +499,7 @@ def _refusal_of(error: Exception) -> Exception:
     if not isinstance(error, HTTPException):
         return error
     headers = error.headers or {}
-    return Refused(WRONG_METHOD if "Allow" in headers else NO_SUCH_CALL, **headers)
+    return Refused(WRONG_METHOD if "Allow" in headers else NO_SUCH_CALL, headers=headers)
 
 
 def _shown_in(request: Request) -> str:

@@ -206,4 +206,4 @@ class Credentials:
 
 def unauthenticated() -> Refused:
     """Return the error for a missing or invalid credential."""
-    return Refused(UNAUTHENTICATED, WWW_Authenticate=REALM)
+    return Refused(UNAUTHENTICATED, headers={"WWW-Authenticate": REALM})

@@ -181,12 +181,11 @@ class Refused(errors.AgentMemoryError):
         detail: str | None = None,
         mistakes: tuple[Mapping[str, str], ...] = (),
         error: type[BaseException] | None = None,
-        **headers: str,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         told = kind.detail or kind.title if detail is None else detail
         super().__init__(told)
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.problem = Problem(kind, told, mistakes, error, named)
+        self.problem = Problem(kind, told, mistakes, error, headers or {})
 
 
 def not_found() -> Refused:
