@@ -136,12 +136,10 @@ def _of(member: str, tool: Tool) -> Tool:
 class CompositeSession(BoundSession):
     """A session of a user, from `CompositeMemory.session`."""
 
-    def __init__(self, memory: CompositeMemory, session_id: str, user_id: str | None) -> None:
-        super().__init__(memory, session_id, user_id)
-        self._composite = memory
+    _memory: CompositeMemory
 
     @property
     def home(self) -> Session:
         """The session in its home, for its scratchpad and its owner's memory."""
-        home = self._composite.home(self.session_id, self.user_id)
+        home = self._memory.home(self.session_id, self.user_id)
         return home.session(self.session_id, self.user_id)
