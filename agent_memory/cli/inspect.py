@@ -200,8 +200,7 @@ def stats(memory: AgentMemory) -> None:
     found = memory.stats()
     errors = {one.block: one.error for one in operations.dead_letters(memory)}  # the newest
     console = out()
-    table = grid("", "", right=("",), header=False)
-    table.columns[0].justify = "left"
+    table = grid("what", "number", right=("number",), header=False)
     table.add_row("sessions", f"{found.sessions:,}")
     table.add_row("messages", f"{found.entries:,}")
     console.print(table)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent_memory.cli.common import (
+    note,
     open_memory,
     with_settings,
     without_password,
@@ -167,8 +168,6 @@ def _check_credentials(ring: KeyRing, trusted: Issuer | None, is_local: bool) ->
             f"{_FIRST_KEY}. Or accept JWTs: --jwks, --issuer, --audience."
         )
     if not can_come_in:
-        typer.echo(
-            f"There is no key yet: all requests are refused. Create one: {_FIRST_KEY}", err=True
-        )
+        note(f"There is no key yet: all requests are refused. Create one: {_FIRST_KEY}", "")
     if not is_local:
         typer.echo(f"{UNENCRYPTED}.", err=True)
