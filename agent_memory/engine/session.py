@@ -193,7 +193,9 @@ class Session(BoundSession):
         user_id: The user. With None, the owner is not checked.
     """
 
-    _memory: AgentMemory
+    def __init__(self, memory: AgentMemory, session_id: str, user_id: str | None) -> None:
+        super().__init__(memory, session_id, user_id)
+        self._home = memory
 
     def get(
         self,
@@ -204,7 +206,7 @@ class Session(BoundSession):
         window: Sequence[Any] | None = None,
     ) -> MemoryContext:
         """Return the context. See `AgentMemory.get`."""
-        return self._memory.get(
+        return self._home.get(
             self.session_id,
             message,
             user_id=self.user_id,
@@ -215,39 +217,39 @@ class Session(BoundSession):
 
     def delete(self) -> Receipt:
         """Delete the session. See `AgentMemory.delete`."""
-        return self._memory.delete(self.session_id, user_id=self.user_id)
+        return self._home.delete(self.session_id, user_id=self.user_id)
 
     def head(self) -> Head | None:
         """Return the head. See `AgentMemory.head`."""
-        return self._memory.head(self.session_id, user_id=self.user_id)
+        return self._home.head(self.session_id, user_id=self.user_id)
 
     def describe(self, metadata: dict[str, Any]) -> None:
         """Store the session's metadata. See `AgentMemory.describe`."""
-        self._memory.describe(self.session_id, metadata, user_id=self.user_id)
+        self._home.describe(self.session_id, metadata, user_id=self.user_id)
 
     def prune(self, max_tokens: int) -> Head:
         """Cut the window. See `AgentMemory.prune`."""
-        return self._memory.prune(self.session_id, max_tokens, user_id=self.user_id)
+        return self._home.prune(self.session_id, max_tokens, user_id=self.user_id)
 
     def pin(self, seq: int) -> None:
         """Keep a message in the window. See `AgentMemory.pin`."""
-        self._memory.pin(self.session_id, seq, user_id=self.user_id)
+        self._home.pin(self.session_id, seq, user_id=self.user_id)
 
     def unpin(self, seq: int) -> None:
         """Let a pinned message leave the window. See `AgentMemory.unpin`."""
-        self._memory.unpin(self.session_id, seq, user_id=self.user_id)
+        self._home.unpin(self.session_id, seq, user_id=self.user_id)
 
     def edit(self, change: Callable[[list[Entry]], Iterable[Any]]) -> Head:
         """Replace the log with the result of a function. See `AgentMemory.edit`."""
-        return self._memory.edit(self.session_id, change, user_id=self.user_id)
+        return self._home.edit(self.session_id, change, user_id=self.user_id)
 
     def checkpoint(self) -> Receipt:
         """Return a receipt for all messages so far. See `AgentMemory.checkpoint`."""
-        return self._memory.checkpoint(self.session_id, user_id=self.user_id)
+        return self._home.checkpoint(self.session_id, user_id=self.user_id)
 
     def regenerate(self) -> Turn:
         """Return the context for another answer. See `AgentMemory.regenerate`."""
-        return self._memory.regenerate(self.session_id, user_id=self.user_id)
+        return self._home.regenerate(self.session_id, user_id=self.user_id)
 
     def working(self) -> Scratchpad:
         """Return the session's scratchpad: JSON values by key.
@@ -255,16 +257,16 @@ class Session(BoundSession):
         Raises:
             ConfigError: No `WorkingMemory` is configured.
         """
-        scope = self._memory.components.guard.scope(self.user_id, self.session_id)
-        return cast("Scratchpad", self._memory._open("working", scope))
+        scope = self._home.components.guard.scope(self.user_id, self.session_id)
+        return cast("Scratchpad", self._home._open("working", scope))
 
     def owner(self) -> User:
         """Return the calls for the user of the session, or for the bound user.
 
         Without a user, they are for the session's own memory.
         """
-        scope = self._memory.components.guard.scope(self.user_id, self.session_id)
-        return User(self._memory, scope.user_id, self.session_id)
+        scope = self._home.components.guard.scope(self.user_id, self.session_id)
+        return User(self._home, scope.user_id, self.session_id)
 
     def export(self, to: str | Path | TextIO) -> Exported:
         """Write a snapshot of the session: its log, its head, and the records of blocks.
@@ -284,7 +286,7 @@ class Session(BoundSession):
         """
         from agent_memory.engine.transfer.export import Exporter, written
 
-        parts = self._memory.components
+        parts = self._home.components
         parts.guard.admit(self.session_id, self.user_id)
         exporting = Exporter(parts.store, parts.leases, parts.dead_letters, parts.all_blocks)
         with written(to) as file:
