@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -174,19 +173,35 @@ class RemoteMemory(AgentMemory):
             f"Session {session_id!r} changed during each of {_EDITS} attempts. Edit it later."
         )
 
-    def completion(self, /, *args: Any, **kwargs: Any) -> Any:
+    def completion(
+        self,
+        /,
+        session_id: str,
+        message: Any,
+        *,
+        user_id: str | None = None,
+        model: str | None = None,
+        tools: Any = None,
+        stream: bool = False,
+        max_rounds: int = 8,
+        key: str | None = None,
+        expected_end: int | None = None,
+        **options: Any,
+    ) -> Any:
         """Let the service's model answer, and store the turn.
 
         `model` and options cannot be set. `tools` may only have schemas: your functions cannot run
         in the service.
         """
         call = _CALLS["completion"]
-        given = signature(call.function).bind(self, *args, **kwargs).arguments
-        if not given.pop("stream", False):
+        given = {"session_id": session_id, "message": message, "user_id": user_id, "tools": tools}
+        given |= {"max_rounds": max_rounds, "key": key, "expected_end": expected_end}
+        given |= {"model": model, "options": options}
+        if not stream:
             return self._remote.ask(call, given)
         request = self._remote.request(call, given)
         events = self._events(replace(request, path=f"{request.path}-stream"))
-        return CompletionStream(_chunks(events), Account("completion", given.get("user_id")))
+        return CompletionStream(_chunks(events), Account("completion", user_id))
 
     def delete(self, session_id: str, *, user_id: str | None = None) -> Receipt:
         """Erase a session. If the service has no such session for this key, the receipt is created
